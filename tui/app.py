@@ -32,8 +32,6 @@ from tui.terminal_input import guard_input
 
 
 class RegistryProvider(Provider):
-    """The palette (Ctrl-P) has the commands that the slash has."""
-
     async def discover(self) -> Hits:
         for command in REGISTRY.commands:
             if not command.needs_argument:
@@ -61,13 +59,12 @@ class Palette(CommandPalette):
 
 
 class Printable(LineFilter):
-    """Cleans every row of every widget: what a terminal would obey is dropped, as it has no width.
+    """Cleans every row of every widget: drops characters that a terminal would obey.
 
-    Names of models, titles, errors of the server and what tools print come from elsewhere.
+    Names of models, titles, errors of the server and output of tools come from elsewhere.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the pieces of a row as they may be shown."""
         return [
             s if s.control or (clean := printable(s.text)) == s.text else Segment(clean, s.style)
             for s in segments
@@ -81,10 +78,8 @@ class ChatApp(App[None], inherit_bindings=False):
     """The terminal chat.
 
     Args:
-        server: Answers and lists of models.
-        history: Where chats are stored; closed by the caller.
-        conversation: The chat that is shown first.
-        toolbox: What the model may ask for.
+        history: Closed by the caller.
+        conversation: Shown first.
         theme: One of Textual's; empty for its default.
         keys: Ids of bindings, and the keys they get instead of ours.
 
@@ -119,7 +114,6 @@ class ChatApp(App[None], inherit_bindings=False):
         self._chat = ChatScreen(server, history, conversation, toolbox, dict(keys or {}))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what each row goes through before it is written."""
         return [*super().get_line_filters(), _PRINTABLE]
 
     async def on_event(self, event: Event) -> None:
@@ -132,7 +126,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.push_screen(Palette(id="--command-palette"))
 
     def on_ready(self) -> None:
-        """PERF: what the imports made is not searched for garbage any more, 60 ms each time."""
+        """PERF: garbage collection skips everything imported, which saves 60 ms each time."""
         gc.freeze()
         gc.enable()  # `gptoss chat` starts without
         if sys.platform != "win32":  # else the terminal stays as the app has it

@@ -1,7 +1,7 @@
-"""Reads what is attached to a message: a file, a folder, or files that match a pattern.
+"""Reads the attachments of a message: a file, a folder, or files that match a pattern.
 
-Knows no widgets. A folder is read as git sees it: what `.gitignore` names, hidden files, and what
-is not text are left out, and the attachment says so.
+Knows no widgets. A folder is read as git sees it: ignored and hidden files, and files that are not
+text, are left out, and the attachment says so.
 """
 
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     _Rules = list[tuple[Path, GitIgnoreSpec]]
 
-_MAX_TOKENS = 98_304  # of a folder: three quarters of what gpt-oss can read
+_MAX_TOKENS = 98_304  # of a folder: three quarters of the longest context
 _MAX_BYTES = _MAX_TOKENS * BYTES_PER_TOKEN
 _MAX_SEEN = 20_000  # files and folders
 _NEVER = ("node_modules", "__pycache__")
@@ -34,8 +34,7 @@ class Attachment(NamedTuple):
 
     Attributes:
         label: For its chip: `file: notes.md, 4 lines, ~22 tokens`.
-        text: What is sent.
-        note: What else the user should know: what is not in it.
+        note: Says which files are left out.
     """
 
     label: str
@@ -44,17 +43,16 @@ class Attachment(NamedTuple):
 
 
 def is_pattern(typed: str) -> bool:
-    """Return whether a path has wildcards."""
     return bool(_WILD.search(typed))
 
 
 def attach(typed: str, folder: Path, stop: Event) -> Attachment:
-    """Read what a path or a pattern names.
+    """Read the file, the folder or the matching files.
 
     Args:
         typed: Absolute, or relative to `folder`; its `~` is expanded already.
-        folder: Where the user is.
-        stop: Once it is set, what is left to read is given up.
+        folder: The user's.
+        stop: Once it is set, reading ends.
 
     Raises:
         UsageError: there is nothing to attach, or reading was stopped.
@@ -75,7 +73,7 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
 
 
 def _split_pattern(typed: str) -> tuple[str, str]:
-    """Return the folder that a pattern begins with, and the rest of it."""
+    """Return the folder at the beginning of a pattern, and the rest of it."""
     parts = re.split(r"[/\\]" if os.name == "nt" else "/", typed)
     n_plain = next(n for n, part in enumerate(parts) if is_pattern(part))
     base = "/".join(parts[:n_plain])
@@ -83,12 +81,11 @@ def _split_pattern(typed: str) -> tuple[str, str]:
 
 
 class _Folder:
-    """A folder whose text files are read, or those of them that match a pattern.
+    """A folder, for its text files or for those that match a pattern.
 
     Args:
-        folder: Where it is.
         name: As the user wrote it.
-        pattern: Relative to it; empty for all files.
+        pattern: Relative to the folder; empty for all files.
     """
 
     def __init__(self, folder: Path, name: str, pattern: str) -> None:
@@ -126,11 +123,6 @@ class _Folder:
         )
 
     def _read_file(self, path: Path, name: str, n_left: int, stop: Event) -> str:
-        """Return a file of it for the message.
-
-        Raises:
-            UnreadableFile: it is left out.
-        """
         try:
             n_bytes = 0 if is_pdf(path) else path.stat().st_size
         except OSError as error:
@@ -143,7 +135,7 @@ class _Folder:
         return text
 
     def _walk(self, stop: Event) -> Iterator[Path]:
-        """Yield files, those of a folder before those of the folders in it."""
+        """Yield the files of a folder before the files of the folders in it."""
         from pathspec import GitIgnoreSpec  # PERF: 50 ms
 
         try:
@@ -214,7 +206,7 @@ def _rules_above(folder: Path) -> "_Rules":
 
 
 def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
-    """Return the rules of a folder's `.gitignore`; a line that is not one is skipped, as by git."""
+    """Return the rules of a folder's `.gitignore`; like git, skip a line that is not one."""
     from pathspec import GitIgnoreSpec
 
     def is_rule(line: str) -> bool:
@@ -232,7 +224,6 @@ def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
 
 
 def _fenced(text: str) -> str:
-    """Return a text in a fence that is longer than any in it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     end = "" if text.endswith("\n") else "\n"
     return f"{fence}\n{text}{end}{fence}\n"

@@ -1,4 +1,4 @@
-"""The parts of the open chat, which commands act on."""
+"""The parts of the open chat, for the commands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class ChatParts:
         return self.view.app
 
     async def open_tools(self) -> None:
-        """Have the tools of the chat that was opened, which know what it may cite."""
+        """Give the opened chat its tools, which know the pages that it may cite."""
         self.tool_choice.take(self.conversation.options)
         await self.toolbox.new_chat(self.conversation.pages)
 
     def keep_tools(self) -> None:
-        """Let the chat keep which tools are on now."""
+        """Store with the chat which tools are on."""
         conversation = self.conversation
         conversation.set_option(OPTION, self.tool_choice.text(conversation.options))
 
@@ -59,11 +59,11 @@ class ChatParts:
         *,
         since: int,
     ) -> None:
-        """Open what a command asked for, perhaps a while ago.
+        """Open the dialog of a command.
 
         Args:
-            dialog: If keys came since the command, it waits until no more do.
-            done: Gets what was chosen.
+            dialog: Waits for a pause if keys came since the command.
+            done: Gets the choice.
             since: `view.typing.n_keys` when the command began.
         """
         typing = self.view.typing

@@ -1,4 +1,4 @@
-"""Defines what the chat needs of the screen that shows it."""
+"""The screen as the chat's parts below it need it."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol
@@ -12,57 +12,42 @@ from tui.widgets.turn_view import AssistantTurnView, TurnView
 
 
 class ChatView(Protocol):
-    """Shows the open chat; `ChatScreen` is one.
-
-    Attributes:
-        typing: Knows when keys came.
-    """
+    """Shows the open chat; `ChatScreen` is one."""
 
     typing: Typing
 
     @property
-    def app(self) -> App[Any]:
-        """The app, which shows dialogs and notices."""
+    def app(self) -> App[Any]: ...
 
     @property
-    def focused(self) -> Widget | None:
-        """The widget that gets the keys."""
+    def focused(self) -> Widget | None: ...
 
     @property
-    def typed(self) -> str:
-        """Return what is in the input."""
+    def typed(self) -> str: ...
 
-    def fill(self, text: str) -> None:
-        """Replace what is in the input."""
+    def fill(self, text: str) -> None: ...
 
-    def attach(self, path: str) -> None:
-        """Put a chip for a file, a folder or a pattern into the input."""
+    def attach(self, path: str) -> None: ...
 
-    def focus_prompt(self) -> None:
-        """Give the keys to the input."""
+    def focus_prompt(self) -> None: ...
 
     async def show_branch(self, at: Turn | None = None) -> None:
         """Show the conversation as it is now, at its end or at a turn."""
 
-    async def add_turn(self, turn: Turn) -> TurnView:
-        """Show a new turn at the end."""
+    async def add_turn(self, turn: Turn) -> TurnView: ...
 
     async def show_answer(self, turn: Turn, *, is_new: bool) -> AssistantTurnView:
-        """Show an answer that begins: at the end, or with a branch that is to be shown."""
+        """Show an answer that begins: at the end, or with its whole branch."""
 
-    def show_status(self) -> None:
-        """Bring the status line up to date."""
+    def show_status(self) -> None: ...
 
-    def toggle_speed(self, is_on: bool | None = None) -> None:
-        """Show or hide the speed panel; None takes the other."""
+    def toggle_speed(self, is_on: bool | None = None) -> None: ...
 
-    def answer_ended(self) -> None:
-        """Bring what is said of the last answer and of the model up to date."""
+    def answer_ended(self) -> None: ...
 
     def model_changed(self) -> object:
-        """Ask the server what it says of the model."""
+        """Ask the server about the model, and show it."""
 
     def run_worker(
         self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False
-    ) -> object:
-        """Let something run as long as the screen is there."""
+    ) -> object: ...

@@ -13,8 +13,8 @@ def copy_natively(text: str) -> bool:
     """Hand a text to the program that keeps the clipboard of this desktop.
 
     Returns:
-        Whether there is one and it took the text. Over SSH there is none: the clipboard of the
-        other machine would get it.
+        Whether there is one and it took the text. Over SSH there is none: it would fill the
+        clipboard of the other machine.
     """
     command = native_command(os.environ, sys.platform)
     if not command:
@@ -35,7 +35,7 @@ def copy_natively(text: str) -> bool:
 
 
 def native_command(environment: Mapping[str, str], platform: str) -> list[str]:
-    """The program that takes the clipboard's text on stdin; empty without one."""
+    """Return the program that takes the clipboard's text on stdin; empty without one."""
     if environment.get("SSH_CONNECTION"):
         return []
     candidates: list[list[str]] = []

@@ -24,13 +24,7 @@ class _Tokens(HighlightTheme):
 
 
 class CodeStyle(NamedTuple):
-    """The look of code in a theme.
-
-    Attributes:
-        tokens: Their colours.
-        block: The style under a block of code.
-        inline: The style of code within a line.
-    """
+    """The look of code in a theme: its colours, and the styles under a block and within a line."""
 
     tokens: type[HighlightTheme]
     block: str
@@ -52,7 +46,7 @@ def code_rows(lines: list[str], info: str, width: int, look: CodeStyle) -> list[
 
     Args:
         lines: Without their ends.
-        info: What stands after the marker of the fence: the language first.
+        info: The text after the marker of the fence: the language first.
         width: Cells of a row.
         look: Of the theme.
     """
@@ -72,12 +66,7 @@ def label_rows(info: str, width: int, look: CodeStyle) -> list[Row]:
 
 
 class CodeRows(LineRows):
-    """Code that may still grow.
-
-    Args:
-        info: As `code_rows` has it.
-        look: Of the theme.
-    """
+    """Code that may still grow."""
 
     def __init__(self, info: str, look: CodeStyle) -> None:
         super().__init__(self._rows_of_line, n_padding=2 * _PAD)

@@ -87,7 +87,7 @@ class Registry(Generic[_Action]):
     """The commands of one chat, in the order in which they are listed.
 
     Args:
-        actions: What each does, by its name.
+        actions: Their functions, by name.
     """
 
     def __init__(self, actions: Mapping[str, _Action]) -> None:

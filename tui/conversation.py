@@ -1,4 +1,4 @@
-"""The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
+"""The open chat: its branch, and all changes to it. Stores through `History`; no Textual."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -34,7 +34,6 @@ class News(NamedTuple):
     Attributes:
         changed: Turns of the branch as they are now.
         added: Turns that continue it.
-        is_deleted: It is no longer there.
     """
 
     changed: list[Turn]
@@ -46,11 +45,10 @@ class Conversation:
     """A path through the tree of turns, from the first one to a leaf.
 
     Attributes:
-        turns: The branch that is shown, and that the model is asked with.
+        turns: The branch on the screen and in the requests.
         chat_id: None until the first message: an empty chat is not stored.
-        options: Of its requests, as `options` of Ollama's API; `truncate` and `tools` stand among
-            them.
-        preset: The one it began with; empty if there was none.
+        options: As in Ollama's API, with `truncate` and `tools`.
+        preset: The name of the preset that it began with; may be empty.
     """
 
     def __init__(self, history: History, model: str, effort: Effort) -> None:
@@ -62,7 +60,7 @@ class Conversation:
         self.options: dict[str, Any] = {}
         self.preset = ""
         self._system = ""
-        self._unsaved: dict[int, dict[str, Any]] = {}  # by turn: what was to be stored, and is not
+        self._unsaved: dict[int, dict[str, Any]] = {}  # changes to store, by turn
         self._version = (-1, -1)  # of the file, when it was last looked at
         self._seen: tuple[int | None, dict[int, int]] = (None, {})  # of which chat, and its turns
 
@@ -71,13 +69,12 @@ class Conversation:
         return None if self.chat_id is None else self._history.chat(self.chat_id)
 
     def new(self, system: str = "") -> None:
-        """Begin an empty chat, which `system` is the system message of."""
+        """Begin an empty chat with a system message."""
         self.store()
         self.chat_id, self.turns, self._system = None, [], system
         self.options, self.preset = {}, ""
 
     def begin_with(self, name: str, preset: Preset) -> None:
-        """Begin an empty chat with a preset."""
         self.new(preset.system)
         self.preset = name
         self.options = {key: value for key, value in preset.options.items() if value is not False}
@@ -101,13 +98,13 @@ class Conversation:
             self.effort = chat.effort  # type: ignore[assignment]  # narrowed by the line above
 
     def set_model(self, model: str, effort: Effort) -> None:
-        """Set what the next answers are made with."""
+        """Set model and effort of the next answers."""
         self.model, self.effort = model, effort
         if self.chat_id is not None:
             self._history.set_model(self.chat_id, model, effort)
 
     def set_option(self, name: str, value: Any) -> None:
-        """An option of all requests of this chat; None leaves it to the model."""
+        """Set an option of all requests of this chat; None leaves it to the model."""
         self.options = {key: old for key, old in self.options.items() if key != name}
         if value is not None:
             self.options[name] = value
@@ -144,7 +141,7 @@ class Conversation:
         return self._add("assistant", "", before=instead_of, **made_with)
 
     def continue_answer(self, turn: Turn) -> Turn:
-        """Let the last answer, which was cut, grow from where it is; it stays one turn."""
+        """Let the last answer, which was cut, grow on; it stays one turn."""
         assert turn.id == self.turns[-1].id
         self.store()
         self._history.update(turn.id, state="streaming")
@@ -152,7 +149,7 @@ class Conversation:
         return self.turns[-1]
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
-        """Add what a call of a tool gave, at the end."""
+        """Add the result of a call at the end."""
         return self._add("tool", result.text, tool_name=name, stats=result_stats(result))
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
@@ -164,7 +161,7 @@ class Conversation:
         return kept
 
     def store(self) -> None:
-        """Write what was kept.
+        """Write the kept answers.
 
         Raises:
             HistoryError: the disk refuses it; the next call tries it again.
@@ -182,7 +179,7 @@ class Conversation:
         """Go to the sibling `step` places on, and down to its newest leaf.
 
         Returns:
-            That sibling; None if there is none.
+            The sibling; None if there is none.
         """
         siblings = self._history.siblings(turn.id)
         idx = siblings.index(turn.id) + step
@@ -192,7 +189,7 @@ class Conversation:
         return next(other for other in self.turns if other.id == siblings[idx])
 
     def catch_up(self) -> News | None:
-        """Take over what other processes have done to this chat; None if that is nothing.
+        """Take over changes by other processes; None if there are none.
 
         PERF: it costs next to nothing while nothing is written.
         """
@@ -232,11 +229,10 @@ class Conversation:
         return pages_of(self.turns)
 
     def last(self, role: str) -> Turn | None:
-        """The newest turn of a role on this branch."""
         return next((turn for turn in reversed(self.turns) if turn.role == role), None)
 
     def last_with_siblings(self) -> Turn | None:
-        """The last turn of which there are several versions."""
+        """Return the last turn that has several versions."""
         several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
         return next(several, None)
 
@@ -249,17 +245,17 @@ class Conversation:
         return 0
 
     def request(self, begun: Turn | None = None) -> dict[str, Any]:
-        """The body of `/api/chat` for the branch, without the answer that begins now.
+        """Return the body of `/api/chat` for the branch, without the answer that begins now.
 
         Args:
-            begun: The answer, if a part of it is there: the model continues it.
+            begun: An answer that the model continues.
         """
         model, effort, options = self.model, self.effort, self.options
         return request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
 
     @property
     def can_drop(self) -> bool:
-        """Return whether there are turns before the last question that are not left out already."""
+        """Return whether turns before the last question could be left out."""
         return self.can_summarise and not self.options.get("truncate")
 
     @property
@@ -268,7 +264,7 @@ class Conversation:
         return sum(turn.role == "user" for turn in self.turns) > 1
 
     def summary_request(self) -> dict[str, Any]:
-        """The body of `/api/chat` that asks for a summary of all before the last question."""
+        """Return the body of `/api/chat` that asks for a summary up to the last question."""
         earlier = self.turns[: self._idx_of_question()]
         wish = {"role": "user", "content": _SUMMARISE}
         options = {name: value for name, value in self.options.items() if name == "num_ctx"}
@@ -316,7 +312,7 @@ class Conversation:
         return max(n for n, turn in enumerate(self.turns) if turn.role == "user")
 
     def _add(self, role: Any, content: str, *, before: Turn | None = None, **fields: Any) -> Turn:
-        """Add a turn at the end, or as a sibling of an earlier one: `before` and the rest go."""
+        """Add a turn at the end, or in place of `before` and all after it, as a sibling."""
         assert self.chat_id is not None
         self.store()
         ids = [turn.id for turn in self.turns]
@@ -328,5 +324,5 @@ class Conversation:
 
 
 def composed_of(turn: Turn) -> Composed:
-    """Return a stored message with what stood as a chip in it."""
+    """Return a stored message with its folded parts."""
     return Composed(turn.content, folds_of(turn.stats, turn.content))

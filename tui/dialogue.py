@@ -17,9 +17,6 @@ from tui.widgets.message_queue import MessageQueue
 class Dialogue:
     """Sends messages one after the other; at most one exchange runs.
 
-    Args:
-        folded: The texts that the chips of what is typed stand for.
-
     Attributes:
         editing: The message that the next one replaces.
     """
@@ -34,7 +31,7 @@ class Dialogue:
         folded: FoldedTexts,
     ) -> None:
         self.editing: Turn | None = None
-        self._draft = ""  # what was in the input before the message that is edited
+        self._draft = ""  # in the input before the message that is edited
         self._view = view
         self._conversation = conversation
         self._server = server
@@ -46,12 +43,11 @@ class Dialogue:
 
     @property
     def answer(self) -> Answer | None:
-        """The one that streams, or the last one since the chat was opened."""
+        """The present answer, or the last one since the chat was opened."""
         return self._exchange.answer if self._exchange is not None else None
 
     @property
     def note(self) -> str:
-        """Return what happens while no answer streams."""
         return self._exchange.note if self._exchange is not None else ""
 
     @property
@@ -60,7 +56,7 @@ class Dialogue:
         return self._exchange is not None and self._exchange.is_live
 
     def reset(self) -> None:
-        """Another chat or branch is shown."""
+        """Forget the answer, as another chat or branch is shown."""
         self._exchange = None
 
     async def say(self, typed: str) -> None:
@@ -78,7 +74,7 @@ class Dialogue:
         self._view.app.notify("An answer streams. Esc stops it.", severity="warning")
 
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
-        """Stream into a turn: a new one at the end, or one of a branch that is to be shown."""
+        """Stream into a turn: a new one at the end, or one of a branch that is shown now."""
         view = self._view
         shown = await view.show_answer(turn, is_new=is_new)
         conversation, server, toolbox = self._conversation, self._server, self._toolbox
@@ -88,7 +84,7 @@ class Dialogue:
         view.show_status()
 
     def stop(self) -> None:
-        """Stop the answer; what there is of it stays."""
+        """Stop the answer, and keep the partial one."""
         if self._exchange is not None and self.is_busy:
             self._exchange.stop()
 
@@ -97,7 +93,7 @@ class Dialogue:
             await self._exchange.tick()
 
     async def steer(self, typed: str) -> None:
-        """Send a text, or else what waits, without waiting for the answer to end."""
+        """Send a text, or the first message that waits, without waiting for the answer."""
         queue = self._queue
         if typed:
             queue.add(typed, is_next=True)
@@ -110,25 +106,25 @@ class Dialogue:
             await self._send(queue.take_first())
 
     def edit(self, turn: Turn, typed: str | None = None) -> None:
-        """Put a message into the input; what is sent becomes another version of it."""
+        """Put a message into the input, to send another version of it."""
         if self.editing is None:
             self._draft = self._view.typed
         self.editing = turn
         self._view.fill(self._folded.refold(composed_of(turn)) if typed is None else typed)
 
     def leave_edit(self, *, typed: str = "") -> None:
-        """The message stays as it is; a draft is in the input again, then what was `typed`."""
+        """Leave the message as it is, and put the draft back into the input, then `typed`."""
         if self.editing is not None:
             self.editing = None
             self._view.fill("\n\n".join(filter(None, (self._draft, typed))))
 
     def take_back_queue(self, *, is_last: bool = False) -> None:
-        """Messages that waited are in the input again: all, or the last one."""
+        """Put all waiting messages, or the last one, back into the input."""
         text = self._queue.take_last() if is_last else self._queue.take_all()
         self._view.fill("\n\n".join(filter(None, (text, self._view.typed))))
 
     def _take_back_question(self) -> None:
-        """The last message is in the input again, to be made shorter."""
+        """Put the last message back into the input, to be made shorter."""
         asked = self._conversation.last("user")
         if asked is not None and not self._view.typed:
             self.edit(asked)

@@ -1,6 +1,6 @@
 """Read one file as text: a text file, or the text of a PDF. Images are found and refused.
 
-Knows no widgets. The PDFs of others are read in a process, by what also reads the web's.
+Knows no widgets. PDFs are read in a process of their own, as the browser tool reads them.
 """
 
 import asyncio
@@ -28,8 +28,7 @@ class UnreadableFile(Exception):
 
     Attributes:
         why: Follows the name of the file.
-        hint: What to do.
-        kind: Files of a folder that are left out are counted by it.
+        kind: Counts files of a folder that are left out.
     """
 
     def __init__(self, why: str, hint: str = "", kind: str = "that cannot be read") -> None:
@@ -40,17 +39,15 @@ class UnreadableFile(Exception):
 
 
 def is_pdf(path: Path) -> bool:
-    """Return whether a file has the name of a PDF."""
     return path.suffix.lower() == ".pdf"
 
 
 def is_image(path: Path) -> bool:
-    """Return whether a file has the name of an image."""
     return bool(re.fullmatch(_IMAGE, path.suffix, re.IGNORECASE))
 
 
 def image_in(text: str, folder: Path) -> Path | None:
-    """Return the first path in a text that leads to an image that exists.
+    """Return the first path in a text that leads to an existing image.
 
     Paths may have spaces, be in quotes, have backslashes before spaces, or begin with `file://`, as
     terminals write a file that is dropped on them.
@@ -67,7 +64,7 @@ def image_in(text: str, folder: Path) -> Path | None:
 
 
 def image_note(text: str, folder: Path) -> str:
-    """Return what is to be said about an image that a text names; empty if there is none."""
+    """Return a warning about an image that a text names; empty if there is none."""
     image = image_in(text, folder)
     return f"{image.name} is an image. gpt-oss reads text only." if image else ""
 
@@ -76,7 +73,7 @@ def read_document(path: Path, stop: Event) -> tuple[str, str]:
     """Return the text of a file, and how long it is in words.
 
     Args:
-        path: What to read.
+        path: Of the file.
         stop: Once it is set, a PDF is read no further.
 
     Raises:

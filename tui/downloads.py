@@ -15,11 +15,11 @@ _WINDOW_S = 20.0  # of the speed
 
 
 class Download:
-    """One model; `task` is over when it is here, was cancelled, or failed.
+    """The download of one model.
 
     Attributes:
-        n_done_bytes: What has arrived, with what was there before.
-        n_bytes: All of it; 0 until that is known.
+        n_done_bytes: Includes bytes of earlier downloads.
+        n_bytes: 0 until the size is known.
         error: Why it failed; None while it runs, and if it succeeded or was cancelled.
     """
 
@@ -36,11 +36,10 @@ class Download:
         return not self.task.done()
 
     def cancel(self) -> None:
-        """End it; what has arrived stays, and the next download of the model continues there."""
+        """End it; the next download of the model continues there."""
         self.task.cancel()
 
     def observe(self, n_done_bytes: int, n_bytes: int, now_s: float) -> None:
-        """Take in how far it is."""
         self.n_done_bytes, self.n_bytes = n_done_bytes, n_bytes
         self._seen.append((now_s, n_done_bytes))
         while now_s - self._seen[0][0] > _WINDOW_S:
@@ -48,7 +47,7 @@ class Download:
 
     @property
     def bytes_s(self) -> float:
-        """Bytes a second, recently; 0.0 while that is not known."""
+        """Bytes a second, recently; 0.0 while the rate is not known."""
         (start_s, first), (end_s, last) = self._seen[0], self._seen[-1]
         return max(0.0, (last - first) / (end_s - start_s)) if end_s > start_s else 0.0
 
@@ -77,7 +76,6 @@ class Downloads:
     """All downloads of one chat, by the names of their models.
 
     Args:
-        server: Fetches them.
         on_end: Called with each when it is over.
     """
 
@@ -92,7 +90,7 @@ class Downloads:
         return found if found is not None and found.is_running else None
 
     def start(self, name: str) -> Download:
-        """Return the download of a model that runs already, or a new one."""
+        """Return the running download of a model, or a new one."""
         if (known := self.running(name)) is not None:
             return known
         download = self._by_name[name] = Download(self._server, name)
@@ -100,7 +98,6 @@ class Downloads:
         return download
 
     def close(self) -> None:
-        """End them all, as the chat ends."""
         for download in self._by_name.values():
             download.cancel()
 

@@ -47,7 +47,6 @@ class LiveExchange:
     Attributes:
         answer: The newest one.
         note: The present step, for the status line, while no answer streams.
-        is_live: It is not over yet.
         is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
     """
 
@@ -196,7 +195,7 @@ class LiveExchange:
         return self._conversation.request(self._turn) | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:
-        """Ask what to do about a prompt that does not fit."""
+        """Ask the user about a prompt that does not fit."""
         n_ctx = larger_context(error)
         fits = await self._server.fits(n_ctx) if n_ctx else {}
         conversation = self._conversation
@@ -234,7 +233,7 @@ class LiveExchange:
         return answer
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Do something that is not an answer; None if Esc ended it."""
+        """Run a step other than an answer; None if Esc ended it."""
         self._note(note)
         try:
             return await self._loop.until_stopped(work)
@@ -242,7 +241,7 @@ class LiveExchange:
             self.note = ""
 
     async def _ask_about(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
-        """Ask whether a call may run; returns what it comes to if not."""
+        """Ask whether a call may run; returns the result of one that may not."""
         dialog = ApprovalDialog(tool, arguments)
         decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)
         if decision is None:

@@ -1,4 +1,4 @@
-"""The user's own keys, `[keys]` of config.toml: what cannot be meant is said, not ignored."""
+"""The user's own keys, `[keys]` of config.toml. An unknown name or key is an error."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
 
 
 def binding_names() -> list[str]:
-    """Return the names of what keys can be given to."""
+    """Return the names of all bindings that can be changed."""
     views = (TurnView, UserTurnView, AssistantTurnView)
     dialogs = (ChatsDialog, DownloadDialog, PresetsDialog, PresetForm)
     owners = (ChatScreen, Prompt, *views, *dialogs)
@@ -24,7 +24,7 @@ def binding_names() -> list[str]:
 
 
 def check_keys(keys: Mapping[str, str]) -> None:
-    """Raise UsageError for a name that there is not, and for keys that are not spelled as ours."""
+    """Raise UsageError for a name that no binding has, and for keys spelled otherwise than ours."""
     names = binding_names()
     for name, spelled in keys.items():
         if name not in names:

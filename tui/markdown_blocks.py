@@ -1,9 +1,8 @@
 """Split a growing Markdown text into finished blocks and the open one. Pure, no Textual.
 
-A finished block never changes again, so it is rendered once. A block is what Markdown renders the
-same alone: a fence, one item of a list, or anything else up to a place where Markdown certainly
-begins something new. Where that is in doubt the block is longer, never shorter: the parser decides
-what is in it.
+A finished block never changes again, so it is rendered once. Markdown renders a block the same
+alone: a fence, one item of a list, or anything else up to a place where Markdown certainly begins
+something new. In doubt the block is longer, never shorter: the parser decides about its content.
 """
 
 import re
@@ -17,7 +16,7 @@ _ITEM = re.compile(r"^( {0,3})(?:([-*+])|(\d{1,9})([.)]))( {1,4}(?=\S)|\s|$)")
 _RULE = re.compile(r"^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 _INTERRUPTS = re.compile(r"^ {0,3}([-*+]|1[.)])\s+\S")  # a list begins without a blank line
 _PERHAPS_ITEM = re.compile(r"^ {0,3}([-*+]|\d{1,9}[.)]?)?$")
-_VERBATIM = (  # what begins a stretch without blocks, what ends it, and whether a blank line does
+_VERBATIM = (  # begin and end of a stretch without blocks, and whether a blank line ends it
     (r"<(?:script|pre|style|textarea)(?=\s|>|$)", r"</(?:script|pre|style|textarea)>", False),
     (r"<!--", r"-->", False),
     (r"<\?", r"\?>", False),
@@ -37,7 +36,7 @@ class Block(NamedTuple):
     """A stretch of the text, with its line ends.
 
     Attributes:
-        number: Of an item of an ordered list, as it is shown.
+        number: The number to show before an item of an ordered list.
     """
 
     kind: Kind
@@ -51,7 +50,7 @@ class Block(NamedTuple):
 
 
 def code_blocks(text: str) -> list[str]:
-    """Return the code of all fences of a Markdown text, including those within lists."""
+    """Return the code of all fences of a Markdown text, including fences within lists."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
@@ -63,9 +62,9 @@ def shown_number(typed: int, typed_before: int, shown_before: int) -> int:
 
 
 class BlockSplitter:
-    """Takes a text in pieces. The blocks that `feed` returned and `open` make the text again.
+    """Takes a text in pieces. The blocks from `feed`, and `open`, make the text again.
 
-    Which blocks there are does not depend on how the text was cut into pieces.
+    The blocks do not depend on how the text was cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -73,7 +72,7 @@ class BlockSplitter:
         self._partial = ""  # the last line, while it has no end
         self._kind: Kind | None = None  # of the open block; None while it is only blank lines
         self._fence = ""  # the marker that opened the fence we are in, or may be in
-        self._indent = 0  # of what belongs to the open block: an item, or indented code
+        self._indent = 0  # of lines of the open block: an item, or indented code
         self._verbatim_end: re.Pattern[str] | None = None
         self._is_lazy = False  # the item has a line that may belong to it, or not
         self._is_unsure = False  # a list may have begun within the block
@@ -101,7 +100,7 @@ class BlockSplitter:
         return finished
 
     def close(self) -> list[Block]:
-        """Finish what was open: the text is over."""
+        """Finish the open block: the text is over."""
         if self._partial:
             line, self._partial = self._partial, ""
             return self._add_line(line) + self._finish()
@@ -130,7 +129,7 @@ class BlockSplitter:
         return finished
 
     def _begin(self, line: str) -> None:
-        """Take note of what the first line says about the open block."""
+        """Note the kind, the marker and the indent of the open block, given its first line."""
         self._kind, self._number = self._begins(line)
         if self._kind == "fence":
             self._fence = _fence(line)
@@ -181,7 +180,7 @@ class BlockSplitter:
         return self._begins_item(line) or bool(_fence(line) or _HEADING.match(line))
 
     def _is_inside(self, line: str) -> bool:
-        """Return whether a line is indented as what is within the open block."""
+        """Return whether a line is indented enough to continue the open block."""
         least = 1 if self._is_unsure else self._indent
         return least > 0 and _indent(line) >= least
 

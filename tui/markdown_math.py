@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 _NAMES = "arccos|arcsin|arctan|arg|cosh?|cot|csc|det|dim|exp|gcd|ln|log|max|min|sec|sinh?|tanh?"
 _FUNCTION = rf"\\(?:{_NAMES})(?![A-Za-z])"
-_REWRITES = [  # what TeXicode does not know, and the space that it does not leave
+_REWRITES = [  # commands that TeXicode does not know, and spaces that it does not leave
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
@@ -41,7 +41,6 @@ _SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|"})
 
 
 def formula(tex: str) -> str | None:
-    """Return a formula as one line of text."""
     rows = _drawn(tex)
     return rows[0] if rows is not None and len(rows) == 1 else None
 

@@ -1,6 +1,6 @@
 r"""Turn Markdown, with mathematics, into rows that fit the width, without losing a character.
 
-Formulas stand in `\( \)`, `\[ \]`, `$ $` and `$$ $$`. Dollar amounts are no formulas: a formula
+Formulas stand in `\( \)`, `\[ \]`, `$ $` and `$$ $$`. Dollar amounts are not formulas: a formula
 between single dollars touches both, and no letter or digit touches them from outside. Definitions
 of links stay text, as each block is parsed alone.
 
@@ -24,7 +24,7 @@ from tui.markdown_table import Cell, table_rows
 from tui.rows import Row, wrapped
 
 _BULLETS = "•◦▪"
-_LEAST_WIDTH = 16  # what is nested deeper is not indented any more
+_LEAST_WIDTH = 16  # blocks nested deeper are not indented any more
 _READING_WIDTH = 100  # of prose, however wide the window is
 
 _HEADINGS = {
@@ -39,7 +39,7 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
 class _Nesting(NamedTuple):
-    """The place of blocks: the columns there are, and how many lists are around them."""
+    """The columns for nested blocks, and how many lists are around them."""
 
     width: int
     lines: list[str]
@@ -138,7 +138,6 @@ def _prose(content: Content, place: _Nesting) -> list[Row]:
 
 
 def _lines(text: str, place: _Nesting) -> list[Row]:
-    """Return text as it was typed, line by line."""
     return wrapped(Content(text.rstrip("\n")), place.width)
 
 
@@ -161,7 +160,6 @@ def _alignment(cell: SyntaxTreeNode) -> str:
 
 
 def _inline(block: SyntaxTreeNode, place: _Nesting) -> Content:
-    """Return the text of a paragraph, a heading or a cell with its styles."""
     builder = _Inline(place.look)
     for child in block.children:
         builder.add(child)
@@ -226,7 +224,6 @@ _CLOSERS = {"\\[": "\\]", "$$": "$$"}
 
 
 def parse(text: str) -> SyntaxTreeNode:
-    """Return the tree of a Markdown text."""
     return SyntaxTreeNode(_PARSER.parse(text))
 
 

@@ -53,8 +53,8 @@ def column_widths(wanted: Sequence[int], least: Sequence[int], width: int) -> li
     """Share the width among columns: the widest ones give first, none below its least.
 
     Args:
-        wanted: What each column needs to stay in one row.
-        least: What it needs so that no word is broken.
+        wanted: The widths of columns that stay in one row.
+        least: The widths at which no word is broken.
         width: All there is.
 
     Returns:
@@ -68,7 +68,7 @@ def column_widths(wanted: Sequence[int], least: Sequence[int], width: int) -> li
     while sum(_shared(wanted, least, level + 1)) <= width:
         level += 1
     widths = _shared(wanted, least, level)
-    for n, want in enumerate(wanted):  # what is left, one cell each
+    for n, want in enumerate(wanted):  # the rest, one cell each
         if widths[n] == level < want and sum(widths) < width:
             widths[n] += 1
     return widths

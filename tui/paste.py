@@ -1,4 +1,4 @@
-"""Long texts in the input are folded to a chip; what is sent has the whole text. Pure."""
+"""Long texts in the input are folded to a chip, and sent whole. Pure."""
 
 import os
 import re
@@ -23,9 +23,8 @@ class FoldedPart(NamedTuple):
     """A part of a message that is shown as one line.
 
     Attributes:
-        start: Its first character.
-        end: The one after its last character.
-        label: What is shown: `pasted: 40 lines, ~310 tokens`.
+        end: One after its last character.
+        label: Its line: `pasted: 40 lines, ~310 tokens`.
     """
 
     start: int
@@ -34,7 +33,7 @@ class FoldedPart(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """A message as it is sent, and which parts of it stood in the input as chips."""
+    """A message as it is sent, and its parts that stood in the input as chips."""
 
     text: str
     folds: tuple[FoldedPart, ...] = ()
@@ -47,7 +46,7 @@ class FoldedTexts:
         self._texts: dict[str, str] = {}  # by chip
 
     def fold_paste(self, text: str) -> str:
-        """Return what stands in the input for a paste: the text itself if it is short."""
+        """Return a chip for a paste; a short text as it is."""
         n_lines = text.count("\n") + 1
         is_short = n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS
         if is_short or not text.strip():
@@ -55,7 +54,7 @@ class FoldedTexts:
         return self.fold(f"pasted: {lines_text(n_lines)}, {about_tokens(text)}", text)
 
     def fold(self, label: str, text: str) -> str:
-        """Return a chip that stands for a text: one of its own, unless the text has one already."""
+        """Return a chip of its own for a text, unless the text has one already."""
         what, _, about = label.translate({ord("]"): ")", ord("\n"): " "}).partition(": ")
         for chip, known in self._texts.items():
             if known == text and label_of(chip) == f"{what}: {about}":
@@ -75,7 +74,7 @@ class FoldedTexts:
     def unfold(self, typed: str) -> Composed:
         """Put the texts in the place of their chips; a chip that was changed is plain text.
 
-        White space around what was typed is dropped, but not that at the beginning of a paste.
+        White space around the message is dropped, but not at the beginning of a paste.
         """
         typed, text, end = typed.strip(), "", 0
         folds: list[FoldedPart] = []
@@ -90,24 +89,23 @@ class FoldedTexts:
         return Composed(text, tuple(folds))
 
     def text_of(self, chip: str) -> str | None:
-        """Return the text that a chip stands for."""
         return self._texts.get(chip)
 
 
 def label_of(chip: str) -> str:
-    """Return what a chip says, without its brackets and its number."""
+    """Return the text of a chip, without its brackets and its number."""
     what, _, about = chip[1:-1].partition(": ")
     return f"{what.partition(' #')[0]}: {about}"
 
 
 def chip_before(text: str) -> str:
-    """Return the chip that a text ends with; empty if there is none."""
+    """Return the chip at the end of a text; empty if there is none."""
     found = _CHIP_AT_END.search(text)
     return found[0] if found else ""
 
 
 def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
-    """Return the folds that are stored with a message, as far as they are in order."""
+    """Return the folds stored with a message, as far as they are in order."""
     folds: list[FoldedPart] = []
     end = 0
     for start, stop, label in stats.get("folds", ()):
@@ -118,10 +116,9 @@ def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
 
 
 def shown_parts(message: Composed) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a message: a text that is shown with an empty label, a fold with its own.
+    """Yield the parts of a message, each with its label; text that is shown has an empty one.
 
-    Of a text that is long without a fold, as one from `$EDITOR` or from an earlier version, the
-    first lines are shown.
+    A text that is long without a fold, as from `$EDITOR`, shows its first lines.
     """
     end = 0
     for fold in message.folds:
@@ -145,22 +142,20 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
 
 
 def about_tokens(text: str) -> str:
-    """Return about how many tokens a text has, in words."""
     return f"~{-(-len(text.encode(errors='replace')) // BYTES_PER_TOKEN):,} tokens"
 
 
 def lines_text(n: int) -> str:
-    """Return a number of lines in words."""
     return "1 line" if n == 1 else f"{n:,} lines"
 
 
 def expanded(path: str) -> Path:
-    """A path with its `~` replaced; one of a user who is not there stays as it is."""
+    """Replace the `~` of a path; the name of an unknown user stays."""
     return Path(os.path.expanduser(path))  # pathlib's raises for that one
 
 
 def current_folder() -> Path:
-    """Return the user's folder; `.`, in which there is nothing, if that was removed."""
+    """Return the user's folder; `.`, which is empty, if it was removed."""
     try:
         return Path.cwd()
     except OSError:
@@ -168,10 +163,10 @@ def current_folder() -> Path:
 
 
 def dropped_paths(text: str) -> list[str]:
-    """Return the paths that a paste consists of, as terminals write files that are dropped.
+    """Return the paths of files dropped on the terminal, if a paste consists of them.
 
-    They may be in quotes, have backslashes before spaces, or begin with `file://`. Nothing is
-    returned for a text in which there is anything else than paths that exist.
+    They may be in quotes, have backslashes before spaces, or begin with `file://`. A text with
+    anything else than existing paths has none.
     """
     text = text.strip()
     if not text or len(text) > _MAX_DROPPED or "\0" in text:
@@ -196,11 +191,11 @@ def _is_there(path: str) -> bool:
 
 
 def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
-    """Complete the path after an `@`: what begins so, folders with a slash; hidden ones if asked.
+    """Complete the path after an `@`: folders end in a slash, hidden files need a dot.
 
     Args:
         typed: Relative to `folder`, absolute, or below `~`.
-        folder: Where the user is.
+        folder: The user's.
         limit: Paths at most.
     """
     parent, slash, name = typed.rpartition("/")

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
     Attributes:
         n_mark: Characters at its beginning that are ours and are not copied: bars, marks.
-        joins: What stands between the row before and this one in the text; None: a line end.
+        joins: The text between the row before and this one; None: a line end.
     """
 
     content: Content = Content("")
@@ -32,7 +32,6 @@ class Row(NamedTuple):
     joins: str | None = None
 
     def after(self, prefix: Content, *, is_mark: bool = False) -> "Row":
-        """Return the row with something before it."""
         n_mark = len(prefix) + self.n_mark if is_mark or self.n_mark else 0
         return self._replace(content=prefix + self.content, n_mark=n_mark)
 
@@ -112,7 +111,6 @@ class LineRows:
         self._measure()
 
     def fit(self, width: int) -> None:
-        """Make rows for a width."""
         width = max(2, width)  # a terminal can be narrower than our margins
         if width != self._width:
             self._width, self._starts = width, []
@@ -120,7 +118,6 @@ class LineRows:
             self._measure()
 
     def row(self, y: int) -> Row:
-        """Return one of the `n_rows` rows."""
         line_idx = bisect_right(self._starts, y) - 1
         return self._rows_at(line_idx)[y - self._starts[line_idx]]
 
@@ -142,7 +139,7 @@ class LineRows:
             self._rows[last] = [*same, more[0]._replace(joins=row.joins), *more[1:]]
 
     def _measure(self) -> None:
-        """Find the rows of lines that are new, and of the one that was last."""
+        """Find the rows of new lines, and of the line that was last."""
         if not self._width:
             return
         first = max(0, len(self._starts) - 1)

@@ -1,4 +1,4 @@
-"""Asks the server on behalf of the chat: for answers, and what is loaded."""
+"""Asks the server on behalf of the chat: for answers, and about models."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -37,7 +37,6 @@ class ChatServer:
     """The server as the chat sees it.
 
     Args:
-        source: Where answers come from.
         start: Starts the server unless it runs, and waits for it; None: it cannot be started.
     """
 
@@ -48,7 +47,7 @@ class ChatServer:
         self._start = start
 
     async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The frames of `/api/chat`; closing the generator stops the answer.
+        """Yield the frames of `/api/chat`; closing the generator stops the answer.
 
         A server that was stopped since the chat began is started again.
         """
@@ -75,11 +74,10 @@ class ChatServer:
         return (await self._source.get("/api/ps", RunningModels)).models
 
     async def loaded(self, name: str) -> RunningModel | None:
-        """Return a model in memory; None if it is not loaded."""
         return next((model for model in await self.running_models() if model.name == name), None)
 
     def pull(self, name: str) -> AsyncGenerator[JobStatus, None]:
-        """Fetch a model and yield how far it is; closing the generator ends it."""
+        """Fetch a model and yield the progress; closing the generator ends it."""
         return self._source.stream("/api/pull", {"model": name}, JobStatus)
 
     async def status(self) -> ServerStatus | None:
@@ -99,5 +97,4 @@ class ChatServer:
         return {fit.name: fit for fit in found.models}
 
     async def inspect(self, body: dict[str, Any]) -> Inspection:
-        """Return a conversation in harmony's messages and tokens."""
         return await self._source.post("/api/gptoss/inspect", body, Inspection)

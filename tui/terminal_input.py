@@ -1,7 +1,7 @@
-"""Makes what the terminal sends safe before Textual parses it. Knows no widgets.
+"""Makes the terminal's input safe before Textual parses it. Knows no widgets.
 
-Textual ends the app at a byte that is not UTF-8, and takes what follows an ESC in a paste for keys:
-a BEL there opened the editor, and an Enter would have sent the message.
+Textual ends the app at a byte that is not UTF-8, and takes the text after an ESC in a paste for
+keys: a BEL there opened the editor, and an Enter would have sent the message.
 """
 
 import codecs
@@ -21,8 +21,8 @@ class InputDecoder(codecs.IncrementalDecoder):
         super().__init__(errors)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors)
         self._is_paste = False
-        self._held = ""  # of a paste: what may be the beginning of its end
-        self._last = ""  # outside of one: what may have been the beginning of its start
+        self._held = ""  # of a paste: perhaps the beginning of its end
+        self._last = ""  # outside of one: perhaps the beginning of its start
 
     def decode(self, data: Any, final: bool = False) -> str:
         """Decode a piece; `final` if none follows."""
@@ -33,7 +33,7 @@ class InputDecoder(codecs.IncrementalDecoder):
         return decoded
 
     def _of_keys(self, text: str) -> tuple[str, str]:
-        """Keys as they are, up to a paste; and what follows."""
+        """Return the keys as they are, up to a paste, and the rest."""
         seen = self._last + text
         start = seen.find(_START)
         if start < 0:
@@ -44,7 +44,7 @@ class InputDecoder(codecs.IncrementalDecoder):
         return text[:end], text[end:]
 
     def _of_paste(self, text: str) -> tuple[str, str]:
-        """A paste, up to its end; and what follows."""
+        """Return a paste, up to its end, and the rest."""
         pasted, end, rest = (self._held + text).partition(_END)
         self._is_paste, self._held = not end, ""
         if not end:
@@ -55,7 +55,7 @@ class InputDecoder(codecs.IncrementalDecoder):
 
 
 def _held_of(pasted: str) -> str:
-    """The longest end of a text that the next piece may make an end of line or of the paste."""
+    """Return the longest end of a text that may be cut in a line end or in `_END`."""
     beginnings = [_END[:n] for n in range(len(_END) - 1, 0, -1)]
     return next((held for held in (*beginnings, "\r") if pasted.endswith(held)), "")
 

@@ -17,14 +17,12 @@ from tui.paste import expanded
 
 
 async def attach(chat: ChatParts, argument: str) -> None:
-    """Put a chip for a file, a folder or a pattern into the input."""
     if not argument:
         raise UsageError("/attach needs a path", hint="/attach notes.md, /attach src, /attach *.py")
     chat.view.attach(str(expanded(argument)))
 
 
 async def editor(chat: ChatParts, _argument: str) -> None:
-    """Write the message in $VISUAL or $EDITOR."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "message.md"
@@ -40,7 +38,6 @@ async def editor(chat: ChatParts, _argument: str) -> None:
 
 
 async def help_(chat: ChatParts, _argument: str) -> None:
-    """Show what the focused part does, all keys and all commands."""
     show_help(chat, REGISTRY)
 
 

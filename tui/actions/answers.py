@@ -1,4 +1,4 @@
-"""Commands on messages and answers: edit, answer again, compare, copy, look into."""
+"""Commands on messages and answers: edit, answer again, compare, copy, inspect."""
 
 from gptoss_local.errors import UsageError
 from gptoss_local.printable import printable
@@ -12,7 +12,7 @@ from tui.screens.inspector import InspectorDialog
 
 
 async def edit(chat: ChatParts, argument: str) -> None:
-    """Edit the last message, or the n-th last; what is sent becomes another version of it."""
+    """Edit the last message, or the n-th last, as another version of it."""
     n = _number(argument)
     turns = [turn for turn in chat.conversation.turns if turn.role == "user"]
     if n > len(turns):
@@ -40,7 +40,6 @@ async def retry(chat: ChatParts, _argument: str) -> None:
 
 
 async def continue_(chat: ChatParts, _argument: str) -> None:
-    """Continue the last answer from where it was cut."""
     turns = chat.conversation.turns
     if not turns or turns[-1].role != "assistant":
         raise UsageError("there is no answer to continue")
@@ -48,7 +47,6 @@ async def continue_(chat: ChatParts, _argument: str) -> None:
 
 
 async def continue_turn(chat: ChatParts, turn: Turn) -> None:
-    """Continue an answer from where it was cut."""
     if turn.id != chat.conversation.turns[-1].id:
         raise UsageError("only the last answer can be continued", hint="/branch begins there.")
     if not was_cut(turn):
@@ -69,7 +67,7 @@ async def again(chat: ChatParts, _argument: str) -> None:
 
 
 async def compare(chat: ChatParts, _argument: str) -> None:
-    """Show the versions of the last answer that has several, side by side."""
+    """Show the versions of an answer side by side: the last answer with several."""
     conversation = chat.conversation
     for turn in reversed(conversation.turns):
         versions = chat.history.siblings(turn.id) if turn.role == "assistant" else []
@@ -80,14 +78,13 @@ async def compare(chat: ChatParts, _argument: str) -> None:
 
 
 async def stats(chat: ChatParts, argument: str) -> None:
-    """Show or hide where the time of the answers goes."""
     if argument not in ("", "on", "off"):
         raise UsageError("/stats is on or off")
     chat.view.toggle_speed(argument == "on" if argument else None)
 
 
 async def inspect(chat: ChatParts, _argument: str) -> None:
-    """Show the last answer in harmony: messages, token ids, what the next prompt drops."""
+    """Show the last answer in harmony: messages, token ids, parts that the next prompt drops."""
     conversation = chat.conversation
     turn = conversation.last("assistant")
     if turn is None:
@@ -106,7 +103,6 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
 
 
 async def copy(chat: ChatParts, argument: str) -> None:
-    """Copy the last answer, or its n-th code block."""
     answers = [t for t in chat.conversation.turns if t.role == "assistant" and t.content]
     if not answers:
         raise UsageError("there is no answer to copy")
@@ -122,7 +118,7 @@ async def copy(chat: ChatParts, argument: str) -> None:
 
 
 def copy_text(chat: ChatParts, text: str) -> None:
-    """Copy what a model wrote, without control characters."""
+    """Copy a model's text, without control characters."""
     chat.app.copy_to_clipboard(printable(text))
     chat.app.notify(f"Copied {len(text):,} characters.")
 

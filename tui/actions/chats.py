@@ -40,12 +40,10 @@ async def open_chat(
 
 
 async def new(chat: ChatParts, _argument: str) -> None:
-    """Begin an empty chat."""
     await open_chat(chat, None)
 
 
 async def system(chat: ChatParts, argument: str) -> None:
-    """Begin an empty chat with instructions."""
     if not argument:
         raise UsageError("/system needs a text", hint="/system Answer in one sentence.")
     await open_chat(chat, None, system=argument)
@@ -84,7 +82,7 @@ async def branch(chat: ChatParts, _argument: str) -> None:
 
 
 async def export(chat: ChatParts, argument: str) -> None:
-    """Write the chat to a file, as JSON if its name ends so, else as Markdown."""
+    """Write the chat to a file, as JSON or Markdown by its suffix."""
     stored = chat.conversation.summary
     if stored is None:
         raise UsageError("there is nothing to export yet")
@@ -110,26 +108,23 @@ def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
 
 
 async def import_(chat: ChatParts, argument: str) -> None:
-    """Add a chat that was exported as JSON, and open it."""
     if not argument:
         raise UsageError("/import needs a file", hint="/export NAME.json writes one.")
     await open_chat(chat, Place(import_chat(chat, argument), None))
 
 
 def import_chat(chat: ChatParts, argument: str) -> int:
-    """Add a chat that was exported as JSON, and return its number."""
+    """Add an exported chat, and return its number."""
     chat_id = chat.history.import_json(read_export(expanded(argument)))
     chat.app.notify(f"Imported “{chat.history.chat(chat_id).title}”.", markup=False)
     return chat_id
 
 
 async def quit_chat(chat: ChatParts, _argument: str) -> None:
-    """Leave; everything is saved."""
     chat.app.exit()
 
 
 async def preset(chat: ChatParts, argument: str) -> None:
-    """Begin a chat with a preset, by its name or from a list."""
     if argument:
         await _begin(chat, argument)
         return

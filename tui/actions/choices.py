@@ -1,4 +1,4 @@
-"""Commands that choose what the next answers are made with, and how the chat looks."""
+"""Commands that choose model, effort, options and tools, and the look of the chat."""
 
 import json
 from typing import Any
@@ -22,7 +22,6 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
 async def model(chat: ChatParts, argument: str) -> None:
-    """Choose the model of the next answers, by name or from a list."""
     n_keys = chat.view.typing.n_keys
     tags = await chat.server.installed_models()
     names = {tag.name for tag in tags}
@@ -49,13 +48,7 @@ async def model(chat: ChatParts, argument: str) -> None:
 
 
 def offer_download(chat: ChatParts, model: CatalogModel, place: str) -> None:
-    """Show the download of a model; ask first if it does not run yet.
-
-    Args:
-        chat: The chat.
-        model: What to download.
-        place: Where it would go, in words; may be empty.
-    """
+    """Show the download of a model; ask first, naming its place, if it does not run yet."""
     name = model.name
 
     def begin(is_sure: bool | None) -> None:
@@ -94,7 +87,6 @@ async def effort(chat: ChatParts, argument: str) -> None:
 
 
 def next_effort(effort: Effort) -> Effort:
-    """The one that follows, round and round."""
     return _EFFORTS[(_EFFORTS.index(effort) + 1) % len(_EFFORTS)]
 
 
@@ -111,7 +103,6 @@ async def set_option(chat: ChatParts, argument: str) -> None:
 
 
 async def tools(chat: ChatParts, argument: str) -> None:
-    """Turn a tool on or off, by name or from a list."""
     if not argument:
         chat.app.push_screen(ToolsDialog(chat.toolbox, chat.keep_tools))
         return
@@ -121,7 +112,6 @@ async def tools(chat: ChatParts, argument: str) -> None:
 
 
 async def mouse(chat: ChatParts, argument: str) -> None:
-    """Give the mouse to the app, or to the terminal, which selects text with it."""
     if argument not in ("on", "off"):
         raise UsageError("/mouse is on or off")
     set_mouse(chat.app, argument == "on")
@@ -130,7 +120,6 @@ async def mouse(chat: ChatParts, argument: str) -> None:
 
 
 async def theme(chat: ChatParts, argument: str) -> None:
-    """Choose colours; without a name, from a list."""
     if not argument:
         chat.app.action_change_theme()
     elif argument in chat.app.available_themes:
@@ -141,7 +130,6 @@ async def theme(chat: ChatParts, argument: str) -> None:
 
 
 def set_mouse(app: App[Any], is_on: bool) -> None:
-    """Give the mouse to the app, or back to the terminal, for as long as the app runs."""
     driver: Any = app._driver  # Textual decides it at the start and has no call for later
     if hasattr(driver, "_disable_mouse_support"):
         driver._disable_mouse_support()

@@ -1,4 +1,4 @@
-"""Shows what F1 opens: every key of every mode, with the user's own keys in place of ours."""
+"""The page of F1: every key of every mode, with the user's own keys in place of ours."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -20,12 +20,10 @@ from tui.widgets.prompt import Prompt
 from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
 
 Section = tuple[str, Sequence[tuple[str, str]]]
-"""A title, and pairs of a key or command and what it does."""
+"""A title, and keys or commands with their descriptions."""
 
 
 class HelpDialog(Dialog[None]):
-    """Args: about: help of the focused widget; sections: what there is."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss(None)", "Leave")]
 
     def __init__(self, about: str, sections: Sequence[Section]) -> None:
@@ -59,7 +57,6 @@ _ANYWHERE = [("^p", "All commands in a palette"), ("^q", "As ^c")]
 
 
 def show_help(chat: ChatParts, registry: Registry[Any]) -> None:
-    """Show what the focused part does, all keys and all commands."""
     about = getattr(chat.view.focused, "HELP", None) or ""
     commands = [
         (command.all_usages, command.summary + ("" if command.available_during_turn else " *"))
@@ -83,7 +80,7 @@ def show_help(chat: ChatParts, registry: Registry[Any]) -> None:
 
 
 def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
-    """Each key with what it does, as the user has them."""
+    """Return each key, as the user has it, with its description."""
     bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
     return [
         (", ".join(_display(chat, key) for key in _keys_of(chat, each)), each.description)

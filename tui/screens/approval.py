@@ -1,4 +1,4 @@
-"""Asks whether a call of a tool may run, and shows all that would."""
+"""Asks whether a call of a tool may run, and shows all of it."""
 
 from typing import ClassVar, Literal
 
@@ -15,7 +15,7 @@ from gptoss_local.talk.conversation.what_runs import CallPart, about_text, alway
 from gptoss_local.talk.tools import Arguments, RunnableTool
 from tui.screens.dialog import Dialog
 
-_N_ROWS_AROUND = 7  # of the dialog: frame, what it is about, margins, keys
+_N_ROWS_AROUND = 7  # of the dialog: frame, purpose, margins, keys
 _NARROW = 70  # columns; below that the keys take another row
 _KEYS = "y once   a always in this chat   A always for {}\nn no   r no, because   Esc stop"
 _UNSEEN_KEYS = "End shows the rest, then y, a or A\nn no   r no, because   Esc stop"
@@ -24,11 +24,7 @@ _UNSEEN_KEYS = "End shows the rest, then y, a or A\nn no   r no, because   Esc s
 class ApprovalDialog(Dialog[Decision | None]):
     """Ask about one call; None stops the whole answer. No other key than these allows it.
 
-    It can be allowed once the end of what would run has been on the screen.
-
-    Args:
-        tool: What is called.
-        arguments: Resolved.
+    It can be allowed once its end has been on the screen.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,7 +72,7 @@ class ApprovalDialog(Dialog[Decision | None]):
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:
-        """Say how many lines are not on the screen, and note whether the last one was."""
+        """Say how many lines are below the screen, and note when the last one is on it."""
         if self not in self.app.screen_stack:
             return
         try:
@@ -119,5 +115,5 @@ def _shown(part: CallPart) -> Static:
         from textual.highlight import highlight  # PERF: the first prompt comes before it
 
         return Static(highlight(part.text, language="python"), markup=False)
-    end = "\n" if part.kind == "command" else ""  # what it reads comes after a blank row
+    end = "\n" if part.kind == "command" else ""  # its input comes after a blank row
     return Static(f"{part.text}{end}", markup=False)

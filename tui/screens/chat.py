@@ -1,7 +1,4 @@
-"""The chat screen: transcript, input, status line, and the answer that streams between them.
-
-What commands do is in `actions`, what is stored in `conversation`.
-"""
+"""The chat screen: transcript, input, status line, and the answer that streams between them."""
 
 import time
 from collections.abc import Mapping
@@ -53,7 +50,7 @@ _MAX_INSTRUCTIONS = 300
 
 
 def hint_text(conversation: Conversation) -> str:
-    """Return what an empty chat shows: the first keys, and what it begins with."""
+    """Return the text of an empty chat: the first keys, and its instructions."""
     about = one_line(conversation.instructions, _MAX_INSTRUCTIONS)
     name = f"Preset {conversation.preset}: " if conversation.preset else "Instructions: "
     begins = f"\n\n{name}{about}" if about or conversation.preset else ""
@@ -61,7 +58,7 @@ def hint_text(conversation: Conversation) -> str:
 
 
 class ChatScreen(Screen[None]):
-    """One chat at a time; a `ChatView`, which says what the methods are for."""
+    """One chat at a time; a `ChatView`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "command('help')", "Help", id="chat.help"),
@@ -140,12 +137,10 @@ class ChatScreen(Screen[None]):
 
     @property
     def answer(self) -> Answer | None:
-        """The one that streams, or the last one since the chat was opened."""
         return self.dialogue.answer
 
     @property
     def is_answering(self) -> bool:
-        """An answer streams, or a tool runs or waits for a word of the user."""
         return self.dialogue.is_busy
 
     @property
@@ -190,7 +185,6 @@ class ChatScreen(Screen[None]):
         self._show_speed()
 
     def _show_speed(self) -> None:
-        """Bring the speed panel up to date: of the last answer that was finished."""
         turn = self.conversation.last("assistant")
         self._speed.show(turn.stats if turn is not None else {})
 
@@ -208,14 +202,12 @@ class ChatScreen(Screen[None]):
         self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset))
 
     def show_error(self, error: GptOssError) -> None:
-        """Show what happened and what to do, next to the chat."""
         show_error(self, error)
 
     def on_unmount(self) -> None:
         self.parts.downloads.close()
 
     def _downloaded(self, download: Download) -> None:
-        """Say that a model is here, or why not."""
         if download.error is not None:
             self.show_error(download.error)
         elif download.is_here:
@@ -233,7 +225,6 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     async def submit(self, event: Prompt.Submitted) -> None:
-        """Run a command or send a message."""
         try:
             is_command = REGISTRY.parse(event.text) is not None
         except GptOssError as error:
@@ -263,12 +254,12 @@ class ChatScreen(Screen[None]):
             self.model_changed()
 
     def _look(self) -> None:
-        """Look at the GPU, as what other programs take of it changes at any time."""
+        """Look at the GPU, as the memory of other programs changes at any time."""
         if self._machine and self._machine.gpus:
             self.model_changed()
 
     async def _catch_up(self) -> None:
-        """Show what others have done to this chat, between our own answers."""
+        """Show changes by other processes, between our own answers."""
         if self.is_answering:
             return
         try:
@@ -292,7 +283,7 @@ class ChatScreen(Screen[None]):
         self.show_status()
 
     async def walk(self, turn: Turn, step: int) -> None:
-        """Show another version of a turn, with what follows it."""
+        """Show another version of a turn, and the branch below it."""
         if self.is_answering:
             self.dialogue.refuse()
             return
@@ -308,7 +299,6 @@ class ChatScreen(Screen[None]):
 
     @on(TurnView.Wanted)
     async def fulfil(self, event: TurnView.Wanted) -> None:
-        """Do what a key on a turn asks for."""
         if event.wish == "copy":
             copy_text(self.parts, event.turn.content)
         elif event.wish in ("previous", "next"):
@@ -321,7 +311,7 @@ class ChatScreen(Screen[None]):
                 await act(self.parts, event.turn)
 
     async def action_command(self, text: str) -> None:
-        """Run a command, given as it follows the slash."""
+        """Run a command, given without its slash."""
         parsed = REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed
@@ -342,14 +332,14 @@ class ChatScreen(Screen[None]):
         self.transcript.scroll_relative(y=n_rows, animate=False)
 
     def action_reasoning(self) -> None:
-        """Cycle how the reasoning of the focused or the last answer is shown."""
+        """Cycle the view of the focused or the last answer's reasoning."""
         focused = self.focused
         view = focused if isinstance(focused, AssistantTurnView) else self.transcript.last_answer()
         if view is not None:
             view.action_reasoning()
 
     def action_escape(self) -> None:
-        """Take back what waits; else stop the answer; else leave what is being edited."""
+        """Take back the last waiting message; else stop the answer; else leave the edit."""
         if not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
@@ -359,7 +349,6 @@ class ChatScreen(Screen[None]):
         self.prompt.focus()
 
     async def action_steer(self) -> None:
-        """Send what is typed, or else what waits, without waiting for the answer to end."""
         if self.prompt.text.startswith("/"):
             self.prompt.submit()
         else:
@@ -367,7 +356,7 @@ class ChatScreen(Screen[None]):
                 await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
-        """Copy what is selected; else clear the input; else stop; else quit when pressed twice."""
+        """Copy the selection; else clear the input; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
         elif self.dialogue.editing is not None:

@@ -31,10 +31,9 @@ class ChatsDialog(Dialog[Place | None]):
     """Lists the newest chats; words in its line search all of them.
 
     Args:
-        export: Writes a chat to a file.
         import_: Adds the chat of a file, and returns its number.
         deleted: Called when a chat is gone.
-        words: What to search for first.
+        words: The first search.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,12 +80,11 @@ class ChatsDialog(Dialog[Place | None]):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def choose(self) -> None:
-        """Open what is marked."""
         if place := self._marked():
             self.dismiss(place)
 
     def action_move(self, step: int) -> None:
-        """The keys of the list work while the line has the focus."""
+        """Move in the list while the line has the focus."""
         options = self.query_one(OptionList)
         (options.action_cursor_down if step > 0 else options.action_cursor_up)()
 
@@ -123,7 +121,6 @@ class ChatsDialog(Dialog[Place | None]):
                 self._export(place.chat_id)
 
     def action_pin(self) -> None:
-        """List the marked chat before the others, or no longer."""
         if place := self._marked():
             with errors_shown(self):
                 chat = self._history.chat(place.chat_id)
@@ -148,7 +145,7 @@ class ChatsDialog(Dialog[Place | None]):
             self._refill()
 
     def _refill(self, marked_id: int | None = None) -> None:
-        """Show what there is now; the first line is marked, or that of a chat."""
+        """Fill the list, and mark a chat, or else the first line."""
         options = self.query_one(OptionList)
         found: list[tuple[Place, Content]] = []
         with errors_shown(self):
@@ -167,7 +164,7 @@ class ChatsDialog(Dialog[Place | None]):
             options.add_option(Option(words, disabled=True))
 
     def _find(self) -> list[tuple[Place, Content]]:
-        """Return what the list shows: where the words are, or else the newest chats."""
+        """Return the matches of the search, or else the newest chats."""
         if self._words:
             hits = self._history.search(self._words, _MAX_SHOWN)
             return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]

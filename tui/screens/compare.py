@@ -21,7 +21,7 @@ _MAX_SHOWN = 3
 
 
 class CompareDialog(Dialog[None]):
-    """Args: versions: of one answer, oldest first; the newest ones are shown."""
+    """Shows the newest versions; they come oldest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Leave"),

@@ -1,4 +1,4 @@
-"""Holds what all dialogs share, and two small ones: a line of text, and a confirmation."""
+"""The base of all dialogs, and two small ones: a line of text, and a confirmation."""
 
 import asyncio
 import time
@@ -19,18 +19,13 @@ _MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "t
 
 
 class Typing:
-    """Knows when keys came, so that no dialog takes the keyboard from a user who types.
-
-    Attributes:
-        n_keys: How many have come.
-    """
+    """Knows when keys came, so that no dialog takes the keyboard from a user who types."""
 
     def __init__(self) -> None:
         self.n_keys = 0
         self._last_s = 0.0
 
     def note(self) -> None:
-        """A key or a paste came."""
         self.n_keys += 1
         self._last_s = time.monotonic()
 
@@ -69,7 +64,6 @@ class Dialog(ModalScreen[_T]):
                 yield Static(self.KEYS, classes="keys", markup=False)
 
     def content(self) -> ComposeResult:
-        """Yield the widgets in the frame."""
         yield from ()
 
     def on_mount(self) -> None:
@@ -77,7 +71,7 @@ class Dialog(ModalScreen[_T]):
             self.opened()
 
     def opened(self) -> None:
-        """Do what needs the widgets of the dialog, once they are there."""
+        """Called once the widgets are there."""
 
     def on_screen_resume(self) -> None:
         self._last_key_s = time.monotonic()
@@ -122,8 +116,6 @@ class LineDialog(Dialog[str | None]):
 
 
 class ConfirmDialog(Dialog[bool | None]):
-    """Ask whether to do what cannot be undone."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes"),
         Binding("n,escape", "dismiss(False)", "No"),

@@ -1,4 +1,4 @@
-"""A model on its way to this machine: how far it is, and how to end that."""
+"""Shows the progress of a download, and cancels it."""
 
 from typing import ClassVar
 
@@ -14,11 +14,7 @@ _EVERY_S = 0.25
 
 
 class DownloadDialog(Dialog[None]):
-    """Watch a download, which runs on when the dialog is left; it closes at the end.
-
-    Args:
-        download: The one to watch.
-    """
+    """Watch a download, which runs on when the dialog is left; it closes at the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it running"),

@@ -1,4 +1,4 @@
-"""Shows what failed next to the chat, which continues."""
+"""Shows an error next to the chat, which continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,6 @@ READ_S = 8.0  # for two sentences that were not expected
 
 
 def show_error(shown_by: Widget | App[Any], error: GptOssError) -> None:
-    """Say what happened and what to do."""
     text = f"{error.message}\n{error.hint}".strip()
     shown_by.notify(text, severity="error", timeout=READ_S, markup=False)
 

@@ -1,4 +1,4 @@
-"""Shows what the model saw and wrote: messages, their token ids, what the next prompt drops."""
+"""Shows an answer and its prompt in harmony: messages, token ids, parts the next prompt drops."""
 
 from typing import ClassVar
 
@@ -17,8 +17,6 @@ _MAX_IDS = 1000
 
 
 class InspectorDialog(Dialog[None]):
-    """Show an inspected conversation."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f9", "dismiss(None)", "Leave"),
         Binding("space,t", "ids", "Token ids"),
@@ -69,7 +67,7 @@ class InspectorDialog(Dialog[None]):
 
 
 def heading(piece: HarmonyPiece) -> str:
-    """Author, channel and recipient of a message, how long it is and what becomes of it."""
+    """Describe a message: author, channel, recipient, length, and its place in the next prompt."""
     parts = [piece.author]
     parts += [f"channel {piece.channel}"] if piece.channel else []
     parts += [f"to {piece.recipient}"] if piece.recipient else []
@@ -81,13 +79,12 @@ def heading(piece: HarmonyPiece) -> str:
 
 
 def ids_text(tokens: list[int]) -> str:
-    """Ids in a row, of long messages the first ones."""
     more = f" … and {len(tokens) - _MAX_IDS:,} more" if len(tokens) > _MAX_IDS else ""
     return " ".join(map(str, tokens[:_MAX_IDS])) + more
 
 
 def cut(text: str) -> str:
-    """The beginning and the end of a long text."""
+    """Return the beginning and the end of a long text."""
     if len(text) <= _MAX_CHARS:
         return text
     half = _MAX_CHARS // 2

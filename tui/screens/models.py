@@ -1,4 +1,4 @@
-"""The model picker: what is on this machine, and what the catalogue knows besides."""
+"""The model picker: models on this machine, and others of the catalogue."""
 
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
@@ -25,9 +25,8 @@ class ModelsDialog(Dialog[str | None]):
     Args:
         tags: Models on this machine.
         loaded: Models in memory.
-        current: The model that is in use.
         fits: Asks where each would go, which takes a moment: the list is there before.
-        downloading: Finds the download of a model that is on its way here.
+        downloading: Finds the running download of a model.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
@@ -124,14 +123,13 @@ class ModelsDialog(Dialog[str | None]):
 
 
 def fit_text(fit: ModelFit | None) -> str:
-    """Return where a model would go, in words; empty while that is not known."""
+    """Return where a model would go, with its context; empty while it is not known."""
     if fit is None:
         return ""
     return place_text(fit) + (f" · ctx {fit.n_ctx:,}" if fit.n_ctx else "")
 
 
 def place_text(fit: ModelFit) -> str:
-    """Return where a model would go, without its context."""
     words = {
         "vram": "✓ fits in VRAM",
         "split": f"◐ {100 * fit.vram_share:.0f} % in VRAM",

@@ -1,4 +1,4 @@
-"""A prompt does not fit in the context: by how much, and what can be done."""
+"""Shows by how much a prompt does not fit in the context, and the ways out."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,9 +31,8 @@ class OverflowDialog(Dialog[Way | None]):
     """Choose a way; None does not send the message.
 
     Args:
-        error: Says how long the prompt is, and what is there for it.
         n_ctx: A context that holds the prompt; 0: the model has none.
-        fit: Where the model would go with that, as `ChatServer.fits` has it.
+        fit: Where the model would go with it, as `ChatServer.fits` has it.
         can_drop: There are earlier turns that could be left out.
         can_summarise: There are earlier turns.
     """

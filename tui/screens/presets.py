@@ -1,4 +1,4 @@
-"""The list of presets, and the form in which one is made or changed."""
+"""The list of presets, and the form to make or change one."""
 
 from typing import ClassVar, cast, get_args
 
@@ -34,8 +34,8 @@ class PresetsDialog(Dialog[str | None]):
     """Choose a preset to begin a chat with; None changes nothing.
 
     Args:
-        current: The one that the open chat began with.
-        new: What a new one is filled with: what the open chat has.
+        current: The preset of the open chat.
+        new: Fills the form of a new one: the settings of the open chat.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,7 +88,6 @@ class PresetsDialog(Dialog[str | None]):
         return None if idx is None or not self._presets else list(self._presets)[idx]
 
     def _refill(self, marked: str | None = None) -> None:
-        """Show what the file has now."""
         options, why = self.query_one(OptionList), _NONE
         marked = marked or self._marked()
         try:
@@ -121,7 +120,7 @@ class PresetForm(Dialog[str | None]):
 
     Args:
         name: Empty for a new one.
-        preset: What is filled in.
+        preset: Fills the form.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -180,7 +179,6 @@ class PresetForm(Dialog[str | None]):
         self.focus_next()
 
     def action_save(self) -> None:
-        """Save it, or say what is wrong."""
         try:
             name = self._name_field.value.strip()
             save_preset(name, self._filled_in(), instead_of=self._old_name)
@@ -202,7 +200,7 @@ class PresetForm(Dialog[str | None]):
             self.dismiss(None)
 
     def action_copy_or_leave(self) -> None:
-        """Do as Ctrl-C does in all dialogs, but without losing what is written."""
+        """Do as Ctrl-C does in all dialogs, but ask before changes are lost."""
         selected = getattr(self.focused, "selected_text", "") or self.get_selected_text()
         if selected:
             self.app.copy_to_clipboard(selected)

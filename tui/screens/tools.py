@@ -1,4 +1,4 @@
-"""Lists the tools, to choose those that the model may use."""
+"""Lists the tools, to turn them on and off."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -21,7 +21,6 @@ class ToolsDialog(Dialog[None]):
     """Turns tools on and off until it is left.
 
     Args:
-        toolbox: What there is; those that are on are started, to say what they have.
         switched: Called after each change.
     """
 
@@ -61,7 +60,7 @@ class ToolsDialog(Dialog[None]):
 
     @work
     async def _prepare(self) -> None:
-        """Start what is on, and show what it has or why it does not answer."""
+        """Start the tools that are on, and show their functions or why they do not answer."""
         self._is_stale = True
         if self._is_preparing:
             return

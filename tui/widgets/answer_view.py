@@ -21,11 +21,7 @@ _PER_BRACKET = 30  # PERF: a bracket takes the parser as long as so many other c
 
 
 class AnswerView(Widget):
-    """Shows a text that grows.
-
-    Args:
-        text: What is there when it is mounted, complete if `is_complete`.
-    """
+    """Shows a text that grows."""
 
     DEFAULT_CSS = """
     AnswerView { height: auto; }
@@ -39,13 +35,15 @@ class AnswerView(Widget):
         self._starts: list[int] = []  # the row at which each part starts
         self._open: _ShownBlock | None = None
         self._n_rows = 0
-        self._made_for: tuple[int, CodeStyle, object] | None = None  # what the rows are made for
+        self._made_for: tuple[int, CodeStyle, object] | None = (
+            None  # width, look and theme of the rows
+        )
         self._strips: dict[int, Strip] = {}
         self.auto_links = False  # links are shown and not opened: a model wrote them
         self._add(text, is_complete=is_complete)
 
     async def show(self, text: str, *, is_complete: bool = False) -> None:
-        """Show the text so far; it begins with what was shown before."""
+        """Show the text so far, which continues the one before."""
         n_rows = self._n_rows
         self._add(text, is_complete=is_complete)
         self.refresh(layout=self._n_rows != n_rows or self._made_for is None)
@@ -94,7 +92,7 @@ class AnswerView(Widget):
             row += part.n_rows
         for y in [y for y in self._strips if y >= n_same]:
             del self._strips[y]
-        self._n_rows = row + bool(self._parts)  # a blank row parts it from what follows
+        self._n_rows = row + bool(self._parts)  # and a blank row below
 
     def _is_apart(self, n: int) -> bool:
         """Return whether a blank row is before a part: items are as close as they were typed."""
@@ -117,7 +115,6 @@ class AnswerView(Widget):
         return strip
 
     def _fit(self, width: int) -> None:
-        """Make rows for this width and the present theme."""
         made_for = (max(2, width), self._look(), (self.app.theme, self.visual_style))
         if made_for != self._made_for:
             self._made_for = made_for
@@ -153,7 +150,7 @@ class AnswerView(Widget):
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return what is selected: rows that were one line are one line again."""
+        """Return the selected text: rows that were one line are one line again."""
         text = ""
         for y in range(self._n_rows):
             if (span := selection.get_span(y)) is None:
@@ -183,8 +180,7 @@ class _ShownBlock(ABC):
         """Take the block as far as it is; False if it cannot be shown by this part."""
 
     @abstractmethod
-    def fit(self, width: int, look: CodeStyle) -> None:
-        """Make its rows."""
+    def fit(self, width: int, look: CodeStyle) -> None: ...
 
     @abstractmethod
     def row(self, y: int) -> Row: ...
@@ -264,7 +260,7 @@ class _FencePart(_ShownBlock):
 
 
 def _code_of(text: str, *, is_complete: bool) -> tuple[str, str]:
-    """Return what stands after the marker of a fence, and its code without the markers."""
+    """Return the text after the marker of a fence, and its code without the markers."""
     opener, _, code = text.lstrip("\n").partition("\n")
     while not opener.strip():
         opener, _, code = code.partition("\n")

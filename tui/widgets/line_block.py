@@ -35,7 +35,7 @@ class LineBlock(Widget):
         return self._text
 
     def show(self, text: str) -> None:
-        """Show `text`, which begins with what is shown already or replaces it."""
+        """Show a text, which continues the one before or replaces it."""
         if text == self._text:
             return
         n_rows, self._text = self._rows.n_rows, text
@@ -45,7 +45,6 @@ class LineBlock(Widget):
         self.refresh(layout=self._rows.n_rows != n_rows)
 
     def set_tail(self, tail_rows: int | None) -> None:
-        """Show only the last rows, or all with None."""
         self._tail_rows = tail_rows
         self.refresh(layout=True)
 
@@ -72,7 +71,6 @@ class LineBlock(Widget):
         return strip
 
     def _fit(self, width: int) -> None:
-        """Make rows for this width and the present theme."""
         key = (width, self.app.theme, self.visual_style)
         if key != self._style_key:
             self._style_key = key

@@ -46,7 +46,6 @@ class MessageQueue(Static):
         return text
 
     def _hold(self, texts: list[str]) -> None:
-        """Show the first few, and how many more there are."""
         self._texts = texts
         lines = [f"» {' '.join(printable(text).split())}" for text in texts]
         if len(lines) > _MAX_SHOWN:

@@ -40,7 +40,7 @@ class Prompt(TextArea):
     """The input; sends `Submitted`, and `Completions` whenever these change.
 
     Attributes:
-        folded: The texts of the chips in it, and in what was sent.
+        folded: The texts of all chips, also of messages that were sent.
     """
 
     HELP = "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file."
@@ -72,7 +72,7 @@ class Prompt(TextArea):
             self.text = text
 
     class Completions(Message):
-        """The completions that Tab offers for what is typed, and a note about it."""
+        """The completions that Tab offers now, and a note."""
 
         def __init__(self, lines: list[str], note: str) -> None:
             super().__init__()
@@ -89,10 +89,10 @@ class Prompt(TextArea):
         )
         self._registry = registry
         self.folded = FoldedTexts()
-        self._reading: dict[str, Event] = {}  # by placeholder; set: what is read is not wanted
+        self._reading: dict[str, Event] = {}  # by placeholder; set: not wanted any more
         self._dropped = ""  # paths that the last paste consisted of, as they stand in the input
         self._sent: list[str] = []
-        self._recalled = 0  # how many messages back is what the input shows
+        self._recalled = 0  # how many messages back the input shows
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "enter":
@@ -126,18 +126,16 @@ class Prompt(TextArea):
             unwanted.set()
 
     def fill(self, text: str) -> None:
-        """Replace what is typed, e.g. by an earlier message that is edited."""
         self.text = text
         self.move_cursor(self.document.end)
         self.focus()
 
     def set_editing(self, is_editing: bool) -> None:
-        """Say that what is typed replaces an earlier message."""
         self.set_class(is_editing, "-editing")
         self.border_title = "another version of your message; Esc leaves" if is_editing else ""
 
     def completions(self) -> list[str]:
-        """Lines for what stands before the cursor."""
+        """Return a line for each completion of the text before the cursor."""
         typed = self._before_cursor()
         if commands := self._registry.complete(typed):
             return [f"{c.usage}  {c.summary}" for c in commands[:_MAX_SHOWN]]
@@ -167,13 +165,13 @@ class Prompt(TextArea):
             self.replace("", start, end)
             for path in paths:
                 start = self.cursor_location
-                self.insert(path)  # what stays if it cannot be attached
+                self.insert(path)  # stays if it cannot be attached
                 self.attach(str(expanded(path)), start)
         elif found := _AT.search(typed):
             self._complete_file(found[1])
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """At the first row, walk back through what was sent."""
+        """At the first row, walk back through earlier messages."""
         is_recalling = self._recalled and self.text == self._sent[-self._recalled]
         is_first_row = self.cursor_location[0] == 0
         if is_first_row and (not self.text or is_recalling) and self._recalled < len(self._sent):
@@ -192,7 +190,7 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     def _complete_file(self, typed: str) -> None:
-        """Attach what is named, or write the path as far as one completion leads."""
+        """Attach the named file, or write the path as far as one completion leads."""
         found = [typed] if _as_a_whole(typed) else find_files(typed, current_folder(), limit=1)
         if not found:
             return
@@ -218,7 +216,7 @@ class Prompt(TextArea):
             self.run_worker(self._read(typed, placeholder, replaced), group="reading")
 
     async def _read(self, typed: str, placeholder: str, replaced: str) -> None:
-        """Worker: put a chip in the place of its placeholder, or back what was there before."""
+        """Put a chip in the place of its placeholder, or the old text if reading failed."""
         try:
             unwanted = self._reading[placeholder]
             found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)
@@ -236,7 +234,6 @@ class Prompt(TextArea):
             self.notify(said, severity="warning" if failed else "information", markup=False)
 
     def submit(self) -> None:
-        """Do what Enter does."""
         if self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
@@ -246,20 +243,20 @@ class Prompt(TextArea):
             self.post_message(self.Submitted(self.text.strip()))
 
     def take(self) -> str:
-        """Clear the input and return what was typed; empty if there is nothing."""
+        """Clear the input and return its text."""
         typed = self.text.strip()
         self.accepted()
         return typed
 
     def accepted(self) -> None:
-        """Remember what was submitted and clear the input."""
+        """Remember the submitted text and clear the input."""
         if self.text.strip() and (not self._sent or self._sent[-1] != self.text):
             self._sent.append(self.text)
         self._recalled = 0
         self.text = ""
 
     def remember(self, messages: Iterable[Composed]) -> None:
-        """Let messages of an earlier run be recalled, too, after those of this one."""
+        """Let messages of an earlier run be recalled, too, after the present ones."""
         typed = map(self.folded.refold, messages)
         self._sent = [text for text in typed if text not in self._sent] + self._sent
 
@@ -277,7 +274,7 @@ def _location(text: str, index: int) -> tuple[int, int]:
 
 
 def _as_a_whole(typed: str) -> str:
-    """Return what is attached as it is typed: a pattern or a folder; empty for anything else."""
+    """Describe a pattern or a folder, which is attached as it is typed; empty for anything else."""
     place = current_folder() / expanded(typed)
     if typed.endswith("/") and os.path.isdir(place):  # pathlib's raises for a name that is too long
         return "the whole folder"
@@ -295,7 +292,7 @@ class CompletionList(Static):
         super().__init__(markup=False)
 
     def show(self, lines: list[str], note: str = "") -> None:
-        """Show what Tab takes, the first line, and below the others a note."""
+        """Show the completions, the first one as Tab takes it, and below them a note."""
         marked = [("⇥ " if n == 0 else "  ") + line for n, line in enumerate(lines)]
         marked += [f"! {note}"] if note else []
         self.display = bool(marked)

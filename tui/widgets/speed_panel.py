@@ -1,4 +1,4 @@
-"""Shows where the time of the last answer went: prefill, first token, decode, a bar per token."""
+"""Shows the times of the last answer: prefill, first token, decode, a bar per token."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class SpeedPanel(Vertical):
         yield self._bars
 
     def show_live(self, answer: Answer) -> None:
-        """An answer that streams: what is known of it so far."""
+        """Show an answer that streams, as far as it is."""
         if not self.display or not answer.latencies_s:
             return
         latencies_ms = [seconds * 1e3 for seconds in answer.latencies_s[-_MAX_BARS:]]
@@ -46,7 +46,7 @@ class SpeedPanel(Vertical):
         self._show([f"{first}answer {speed}", latency_text(latencies_ms)], latencies_ms)
 
     def show(self, stats: Mapping[str, Any]) -> None:
-        """A finished answer, by the figures that are stored with it."""
+        """Show the stored figures of a finished answer."""
         self._show(stats_lines(stats), stats.get("latencies_ms", []))
 
     def _show(self, lines: list[str], latencies_ms: Sequence[float]) -> None:
@@ -56,7 +56,7 @@ class SpeedPanel(Vertical):
 
 
 def stats_lines(stats: Mapping[str, Any]) -> list[str]:
-    """The engine's figures of an answer in words; `~` marks what is derived from them."""
+    """Return the engine's figures of an answer in words; `~` marks derived ones."""
     if not stats.get("eval_count"):
         return ["No answer is finished yet."]
     n_prompt, n_cached = stats.get("prompt_eval_count", 0), stats.get("prompt_cached_count", 0)
@@ -85,7 +85,6 @@ def stats_lines(stats: Mapping[str, Any]) -> list[str]:
 
 
 def energy_text(joules: Mapping[str, float], n_tokens: int) -> str:
-    """Return the energy of an answer, and which devices took it."""
     all_j = sum(joules.values())
     parts = ", ".join(f"{device} {j:,.1f} J" for device, j in joules.items())
     return f"energy {all_j:,.1f} J ({parts}), {per_token(all_j / n_tokens)}"

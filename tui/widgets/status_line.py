@@ -1,4 +1,4 @@
-"""The line below the input: model, effort, what happens, speed, context, memory of the GPU."""
+"""The line below the input: model, effort, state, speed, context, memory of the GPU."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,15 +20,13 @@ class Status(NamedTuple):
     """The content of the line.
 
     Attributes:
-        effort: What the next answer is made with.
-        answer: The one that streams, or the last one.
-        note: What happens instead, e.g. a tool that runs.
+        answer: The present or the last one.
+        note: The present step while no answer streams, e.g. a tool that runs.
         n_used: Tokens of the context after the last finished answer; 0 if unknown.
         n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
-        gpus: Those of the server; none where it computes on the CPU.
+        gpus: Empty where the server computes on the CPU.
         load: How far the model is while it loads.
-        gpu_share: Of the model's bytes, what is in VRAM.
-        preset: What the chat began with; empty without one.
+        gpu_share: The part of the model's bytes in VRAM.
     """
 
     model: str
@@ -70,7 +68,6 @@ class StatusLine(Horizontal):
         return str(self._facts.content)
 
     def show(self, status: Status) -> None:
-        """Update all of it."""
         self._facts.update(" │ ".join(status_parts(status)))
         answer = status.answer
         is_busy = bool(status.note) or (answer is not None and answer.is_live)
@@ -78,7 +75,7 @@ class StatusLine(Horizontal):
 
 
 def status_parts(status: Status) -> list[str]:
-    """The pieces of the line, the most important first: a narrow terminal cuts the last ones."""
+    """Return the pieces, the most important first: a narrow terminal cuts the last ones."""
     answer, n_used = status.answer, status.n_used
     parts = [_short(status.model), status.effort, _short(printable(status.preset))]
     if status.note:
@@ -107,7 +104,7 @@ def _short(name: str) -> str:
 def activity(
     answer: Answer, *, is_loaded: bool = True, load: LoadStatus | None = None
 ) -> list[str]:
-    """Return what an answer does, and how fast."""
+    """Describe the state and the speed of an answer."""
     if answer.phase == "waiting":
         return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
@@ -120,7 +117,7 @@ def activity(
 
 
 def _wait(answer: Answer, is_loaded: bool, load: LoadStatus | None) -> str:
-    """Return what the first token waits for."""
+    """Describe the wait for the first token."""
     prefill = answer.prefill
     if prefill is None and load is not None and load.total:
         if load.status == "measuring":
@@ -133,7 +130,7 @@ def _wait(answer: Answer, is_loaded: bool, load: LoadStatus | None) -> str:
 
 
 def context_text(n_used: int, n_ctx: int | None, *, is_estimate: bool) -> str:
-    """`ctx 1,204/32,768 (4 %)`; empty when nothing is known."""
+    """Return `ctx 1,204/32,768 (4 %)`; empty when nothing is known."""
     if not n_used:
         return f"ctx {n_ctx:,}" if n_ctx else ""
     about = "~" if is_estimate else ""
@@ -143,7 +140,7 @@ def context_text(n_used: int, n_ctx: int | None, *, is_estimate: bool) -> str:
 
 
 def memory_text(gpus: Sequence[GpuMemory]) -> str:
-    """`VRAM 11.9/16.0 GiB`, of all GPUs together; empty without one."""
+    """Return `VRAM 11.9/16.0 GiB`, of all GPUs together; empty without one."""
     if not gpus:
         return ""
     used, total = sum(gpu.used_bytes for gpu in gpus), sum(gpu.total_bytes for gpu in gpus)

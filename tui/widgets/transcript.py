@@ -1,8 +1,8 @@
-"""The turns of the open chat. Only a few are mounted, the last ones or those around a place.
+"""The turns of the open chat. A few are mounted, at the end or around a turn.
 
 Older ones, and newer ones, are mounted when they are scrolled to.
 
-PERF: opening a chat costs what is on the screen, however long it is.
+PERF: opening a chat costs a screenful, however long it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ class Transcript(VerticalScroll, can_focus=False):
     """Stays at its end while text is added, until the user scrolls up.
 
     Args:
-        place_of: Which of how many siblings a turn is.
-        pages_of: What a turn may cite.
+        place_of: Returns the number of a turn among its siblings, and how many there are.
+        pages_of: Returns the pages that a turn may cite.
     """
 
     BLANK = True  # PERF: as in AnswerView
@@ -59,7 +59,6 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self._show_at_top, at)
 
     async def add(self, turn: Turn) -> TurnView:
-        """Append a turn and scroll to it."""
         if self._newer:
             mounted = [view.turn for view in self.views()]
             await self.open([*self._older, *mounted, *self._newer])
@@ -70,11 +69,11 @@ class Transcript(VerticalScroll, can_focus=False):
         return view
 
     def views(self) -> list[TurnView]:
-        """Those that are mounted, in order."""
+        """Return the mounted ones in order."""
         return list(self.query_children(TurnView))
 
     def show_turn(self, turn: Turn) -> None:
-        """Focus a turn, if it is among those that are mounted."""
+        """Focus a turn, if it is mounted."""
         for view in self.views():
             if view.turn.id == turn.id:
                 view.focus()
@@ -93,7 +92,6 @@ class Transcript(VerticalScroll, can_focus=False):
         return True
 
     def show_places(self) -> None:
-        """Say of each turn which of how many siblings it is now."""
         for view in self.views():
             view.set_place(self._place_of(view.turn.id))
 
@@ -111,13 +109,12 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_later(self._load_newer)
 
     async def _fill(self) -> None:
-        """Mount more while the screen is not full."""
         if self._older and self.virtual_size.height <= self.size.height:
             await self._load_older()
             self.call_after_refresh(self._fill)
 
     async def _load_older(self) -> None:
-        """Mount a few more above; what was in view stays in view."""
+        """Mount a few more above, and keep the view in place."""
         turns, self._older = self._older[-_N_MORE:], self._older[:-_N_MORE]
         old_height = self.virtual_size.height
         await self.mount_all([self._view(turn) for turn in turns], before=0)
@@ -130,7 +127,6 @@ class Transcript(VerticalScroll, can_focus=False):
         self.call_after_refresh(keep_place)
 
     async def _load_newer(self) -> None:
-        """Mount a few more below."""
         turns, self._newer = self._newer[:_N_MORE], self._newer[_N_MORE:]
         await self.mount_all([self._view(turn) for turn in turns])
         self._mark_last()

@@ -1,6 +1,6 @@
-"""Turns of the transcript: what the user said, and what the model answered.
+"""Turns of the transcript: messages of the user, answers of the model, results of tools.
 
-They can be focused; keys on them are sent up as `Wanted` messages, for the screen to act on.
+They can be focused; their keys send `Wanted` messages to the screen.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _LONGEST_CITATION = 60  # characters
 
 
 class Fold(Vertical):
-    """Folded at first; a click on the label opens it."""
+    """A label, and a text below it, folded at first; a click on the label opens it."""
 
     BLANK = True  # PERF: as in AnswerView
     DEFAULT_CSS = """
@@ -76,11 +76,10 @@ class Fold(Vertical):
 
 
 class TurnView(Vertical, can_focus=True):
-    """The base of both kinds: focus, keys, and the marker of siblings.
+    """The base of all kinds: focus, keys, and the marker of siblings.
 
     Args:
-        turn: As it is stored.
-        place: Which of how many siblings it is, from 1.
+        place: Its number among its siblings, from 1, and how many there are.
     """
 
     HELP = "Keys on a message: e edits or retries it, left and right walk its versions, c copies."
@@ -104,8 +103,6 @@ class TurnView(Vertical, can_focus=True):
     ]
 
     class Wanted(Message):
-        """The user wants something of this turn."""
-
         def __init__(self, turn: Turn, wish: Wish) -> None:
             super().__init__()
             self.turn = turn
@@ -122,12 +119,11 @@ class TurnView(Vertical, can_focus=True):
 
     @property
     def meta(self) -> str:
-        """The line below: which version it is, and what else is to say."""
+        """The line below: the number of the version, the state."""
         k, n = self._place
         return f"‹ {k}/{n} ›" if n > 1 else ""
 
     def set_place(self, place: tuple[int, int]) -> None:
-        """Say which of how many siblings it is now."""
         if place != self._place:
             self._place = place
             self._show_meta()
@@ -177,7 +173,7 @@ class UserTurnView(TurnView):
         yield self._meta
 
     def action_fold(self) -> None:
-        """Open all of them, or fold those that are open."""
+        """Open all of them, or fold the open ones."""
         is_open = not any(fold.is_open for fold in self._folds)
         for fold in self._folds:
             fold.set_open(is_open)
@@ -237,7 +233,7 @@ class AssistantTurnView(TurnView):
         return "  ".join(filter(None, (state, self._error, way, super().meta)))
 
     def set_last(self, is_last: bool) -> None:
-        """Say whether it is the last turn, the one that can be continued."""
+        """Say whether it is the last turn, which can be continued."""
         if is_last != self._is_last:
             self._is_last = is_last
             self._show_meta()
@@ -267,7 +263,7 @@ class AssistantTurnView(TurnView):
         self._show_meta()
 
     def _cited(self, text: str, *, is_complete: bool) -> str:
-        """Return an answer with its citations as links; one that has no end yet is held back."""
+        """Return an answer with its citations as links, without one that has no end yet."""
         if not self._pages or "【" not in text:
             return text
         from gptoss_local.talk.citations import linked  # PERF: few answers cite
@@ -284,7 +280,7 @@ class AssistantTurnView(TurnView):
         return old.state == "streaming" and all(has_more)
 
     async def grow(self, turn: Turn) -> None:
-        """Show what another process has written."""
+        """Show text written by another process."""
         texts = {"content": printable(turn.content), "reasoning": printable(turn.reasoning)}
         answer = Answer(begun=msgspec.structs.replace(turn, **texts))
         answer.stats = turn.stats
@@ -294,15 +290,13 @@ class AssistantTurnView(TurnView):
         await self.show(answer)
 
     def action_reasoning(self) -> None:
-        """The calls open and close with the reasoning before them."""
+        """Open and close the calls with the reasoning before them."""
         self.reasoning.cycle()
         for call in self._calls:
             call.set_open(self.reasoning.shown != "folded")
 
 
 class ToolTurnView(TurnView):
-    """The result of a call of a tool."""
-
     HELP = "The result of a tool. Space opens and folds it, c copies it."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space,enter", "fold", "Open or fold")]
 
@@ -323,7 +317,7 @@ class ToolTurnView(TurnView):
 
 
 def call_fold(call: dict[str, Any]) -> Fold:
-    """A call of a tool, as Ollama's API has it: one line, and its arguments or code below."""
+    """Return a call, as Ollama's API has it, as one line, with its arguments or code below."""
     function = call.get("function", {})
     arguments = function.get("arguments", {})
     if (code := code_of(function.get("name", ""), arguments)) is not None:
@@ -338,13 +332,6 @@ def call_fold(call: dict[str, Any]) -> Fold:
 
 
 def view_of(turn: Turn, place: tuple[int, int], pages: Sequence[Page] = ()) -> TurnView:
-    """The widget for a turn of the history.
-
-    Args:
-        turn: As it is stored.
-        place: Which of how many siblings it is, from 1.
-        pages: What it may cite.
-    """
     if turn.role == "assistant":
         return AssistantTurnView(turn, place, pages)
     return (ToolTurnView if turn.role == "tool" else UserTurnView)(turn, place)
