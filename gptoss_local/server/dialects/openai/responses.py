@@ -148,7 +148,7 @@ async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _A
     hosted, toolbox = await _hosted(request, model, body, raw), ClientTools()
     history = HostedHistory(raw, partial(_memory(request).runs.get, owner), hosted)
     if hosted:
-        hosted.question = history.question
+        hosted.question, hosted.approved = history.question, history.approved
 
     def make() -> ChatRequest:
         nonlocal toolbox
@@ -183,7 +183,7 @@ async def _run(
     known = {text_in(item, "server_label") for item in lists}
     new = [listing for listing in hosted.listings if listing.server not in known]
     with memory.using(hosted.state):
-        async with aclosing(exchange.run(asked.history.approved, new)) as events:
+        async with aclosing(exchange.run(new)) as events:
             async for event in events:
                 yield event
 

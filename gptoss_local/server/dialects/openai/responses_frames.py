@@ -24,7 +24,6 @@ from gptoss_local.server.dialects.openai.responses_hosted_frames import (
     HostedItem,
     Told,
     approval_request,
-    begin_item,
     tool_list,
 )
 from gptoss_local.server.dialects.openai.responses_output import (
@@ -208,7 +207,7 @@ class ResponsesWriter:
                 yield self._item_added(request)
                 yield self._item_done(request)
             case CallBegun():
-                item = self._running = begin_item(event, self._hosted, self._include)
+                item = self._running = HostedItem(event.call, self._hosted, self._include)
                 yield self._item_added(item.item("in_progress"))
                 yield from self._tell(item.id, item.begun())
             case CallEnded(call, result):

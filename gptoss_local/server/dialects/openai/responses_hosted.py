@@ -118,7 +118,8 @@ class HostedTools:
         listings: Of the MCP servers.
 
     Attributes:
-        question: A hash of what the user said last, by which an approval knows its conversation.
+        question: A hash of the user's last message, by which an approval knows its conversation.
+        approved: Calls of earlier answers to run first, by the ids of the items that asked.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class HostedTools:
         self._memory = memory
         self.state = state
         self.question = 0
+        self.approved: dict[str, ToolCall] = {}
         self.tools: dict[str, HostedTool] = {}  # as the model knows them
         for each in tools:
             self.tools.setdefault(each.tool.name, each)
