@@ -1,6 +1,7 @@
 """Describe a dialect to the server: its package states it in one value."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -49,6 +50,12 @@ class Endpoint(NamedTuple):
     def route(self) -> Route:
         """Return the route that Starlette serves."""
         return _Route(self)
+
+
+for_all = partial(Endpoint, access="open")
+for_keys = partial(Endpoint, access="key")
+for_owner_or_all = partial(Endpoint, access="models")
+for_page = partial(Endpoint, access="page")
 
 
 class _Route(Route):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialect import Dialect, for_keys
 from gptoss_local.server.dialects.anthropic import answers, routes
 from gptoss_local.server.dialects.anthropic.frames import error_body
 from gptoss_local.server.dialects.anthropic.request import MessagesBody
@@ -21,7 +21,7 @@ ANTHROPIC = Dialect(
     name="anthropic",
     is_spoken=_is_spoken,
     endpoints=(
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/messages",
             routes.messages,
@@ -30,10 +30,9 @@ ANTHROPIC = Dialect(
             MessagesBody,
             SSE,
             _REQUIRED,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/messages/count_tokens",
             routes.count_tokens,
@@ -41,7 +40,6 @@ ANTHROPIC = Dialect(
             answers.TokenCount,
             MessagesBody,
             required=_REQUIRED,
-            access="key",
             is_metered=True,
         ),
     ),

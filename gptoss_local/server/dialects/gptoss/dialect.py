@@ -14,7 +14,7 @@ from gptoss_local.api.gptoss import (
 )
 from gptoss_local.api.models import JobStatus, LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
-from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialect import Dialect, Endpoint, for_all, for_keys, for_page
 from gptoss_local.server.dialects.gptoss import chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
     AnswerNowBody,
@@ -40,25 +40,13 @@ _LISTED = {"q": {"type": "string"}, "limit": _WHOLE}
 _FORM = {"format": {"enum": ["json", "markdown"]}}
 
 _CHATS = (
-    Endpoint(
-        "GET",
-        "/api/gptoss/chats",
-        chats.chats,
-        "List or search",
-        chats.Chats,
-        queries=_LISTED,
-        access="page",
+    for_page(
+        "GET", "/api/gptoss/chats", chats.chats, "List or search", chats.Chats, queries=_LISTED
     ),
-    Endpoint(
-        "POST",
-        "/api/gptoss/chats",
-        chats.new_chat,
-        "Begin a chat",
-        ChatSummary,
-        chats.NewChatBody,
-        access="page",
+    for_page(
+        "POST", "/api/gptoss/chats", chats.new_chat, "Begin a chat", ChatSummary, chats.NewChatBody
     ),
-    Endpoint(
+    for_page(
         "GET",
         "/api/gptoss/chats/changes",
         chats.changes,
@@ -66,43 +54,21 @@ _CHATS = (
         ChangeEvent,
         stream=NDJSON,
         queries={"chat": _WHOLE},
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "POST",
         "/api/gptoss/chats/import",
         chats.import_chat,
         "Add an exported chat",
         ChatSummary,
         dict,
-        access="page",
     ),
-    Endpoint(
-        "GET",
-        _CHAT,
-        chats.chat,
-        "A chat with all its turns",
-        chats.Tree,
-        access="page",
+    for_page("GET", _CHAT, chats.chat, "A chat with all its turns", chats.Tree),
+    for_page(
+        "PATCH", _CHAT, chats.change_chat, "Rename or change", ChatSummary, chats.ChatChangesBody
     ),
-    Endpoint(
-        "PATCH",
-        _CHAT,
-        chats.change_chat,
-        "Rename or change",
-        ChatSummary,
-        chats.ChatChangesBody,
-        access="page",
-    ),
-    Endpoint(
-        "DELETE",
-        _CHAT,
-        chats.delete_chat,
-        "Delete a chat",
-        JobStatus,
-        access="page",
-    ),
-    Endpoint(
+    for_page("DELETE", _CHAT, chats.delete_chat, "Delete a chat", JobStatus),
+    for_page(
         "POST",
         f"{_CHAT}/ask",
         chats.ask,
@@ -110,112 +76,75 @@ _CHATS = (
         chats.Begun,
         chats.AskBody,
         required=("content",),
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "POST",
         f"{_CHAT}/answer",
         chats.answer,
         "Begin another answer",
         chats.Begun,
         chats.AnswerBody,
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "POST",
         f"{_CHAT}/continue",
         chats.continue_answer,
         "Continue an answer that was cut",
         chats.Begun,
         chats.TurnBody,
-        access="page",
     ),
-    Endpoint(
-        "POST",
-        f"{_CHAT}/stop",
-        chats.stop,
-        "Stop an answer",
-        JobStatus,
-        chats.TurnBody,
-        access="page",
-    ),
-    Endpoint(
+    for_page("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", JobStatus, chats.TurnBody),
+    for_page(
         "POST",
         f"{_CHAT}/answer-now",
         chats.answer_now,
         "End the reasoning of an answer",
         JobStatus,
         chats.TurnBody,
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "POST",
         f"{_CHAT}/allow",
         chats.allow,
         "Answer whether a call may run",
         JobStatus,
         chats.AllowBody,
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "GET",
         "/api/gptoss/chats/tools",
         tools.tools,
         "What a chat may call",
         ToolGroups,
         queries={"chat": _WHOLE},
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "PUT",
         f"{_CHAT}/system",
         chats.set_system,
         "Continue with other instructions",
         chats.Branch,
         chats.SystemBody,
-        access="page",
     ),
-    Endpoint(
-        "POST",
-        f"{_CHAT}/fork",
-        chats.fork,
-        "A chat of a branch",
-        ChatSummary,
-        chats.TurnBody,
-        access="page",
+    for_page(
+        "POST", f"{_CHAT}/fork", chats.fork, "A chat of a branch", ChatSummary, chats.TurnBody
     ),
-    Endpoint(
-        "GET",
-        f"{_CHAT}/export",
-        chats.export,
-        "A chat as text",
-        queries=_FORM,
-        access="page",
-    ),
-    Endpoint(
-        "GET",
-        "/api/gptoss/presets",
-        presets.presets,
-        "What chats begin with",
-        NamedPresets,
-        access="page",
-    ),
-    Endpoint(
+    for_page("GET", f"{_CHAT}/export", chats.export, "A chat as text", queries=_FORM),
+    for_page("GET", "/api/gptoss/presets", presets.presets, "What chats begin with", NamedPresets),
+    for_page(
         "PUT",
         "/api/gptoss/presets/{name:path}",
         presets.put_preset,
         "Write a preset",
         JobStatus,
         presets.PresetBody,
-        access="page",
     ),
-    Endpoint(
+    for_page(
         "DELETE",
         "/api/gptoss/presets/{name:path}",
         presets.delete_preset,
         "Remove a preset",
         JobStatus,
-        access="page",
     ),
 )
 """The endpoints of our web page."""
@@ -224,54 +153,21 @@ GPTOSS = Dialect(
     name="gptoss",
     is_spoken=lambda path, _headers: path.startswith("/api/gptoss/"),
     endpoints=(
-        Endpoint(
-            "GET",
-            "/",
-            page.root,
-            "Says that a server is there, or is the page",
-            access="open",
-        ),
+        for_all("GET", "/", page.root, "Says that a server is there, or is the page"),
         Endpoint("POST", "/api/gptoss/links", page.new_link, "Make a link to the page", PageLink),
-        Endpoint(
+        for_all(
             "POST",
             "/api/gptoss/open",
             page.open_link,
             "Get the page's token for a link, once",
             PageToken,
             page.LinkBody,
-            access="open",
         ),
-        Endpoint(
-            "GET",
-            "/web/{path:path}",
-            page.file,
-            "A file of the page",
-            access="open",
-        ),
-        Endpoint(
-            "GET",
-            "/health",
-            health,
-            "Whether the server lives",
-            Health,
-            access="open",
-        ),
-        Endpoint(
-            "GET",
-            "/metrics",
-            metrics,
-            "Counters for Prometheus",
-            access="key",
-        ),
-        Endpoint(
-            "GET",
-            "/api/gptoss/status",
-            status,
-            "Of the server's process",
-            ServerStatus,
-            access="page",
-        ),
-        Endpoint(
+        for_all("GET", "/web/{path:path}", page.file, "A file of the page"),
+        for_all("GET", "/health", health, "Whether the server lives", Health),
+        for_keys("GET", "/metrics", metrics, "Counters for Prometheus"),
+        for_page("GET", "/api/gptoss/status", status, "Of the server's process", ServerStatus),
+        for_page(
             "POST",
             "/api/gptoss/inspect",
             inspect,
@@ -279,9 +175,14 @@ GPTOSS = Dialect(
             Inspection,
             InspectBody,
             required=("model",),
-            access="page",
+        ),
+        for_page(
+            "GET", "/api/gptoss/fits", fits, "Where each model would go", ModelFits, queries=_N_CTX
         ),
         Endpoint(
+            "POST", "/api/gptoss/shutdown", shut_down, "End the server", JobStatus, access="owner"
+        ),
+        for_keys(
             "POST",
             "/api/gptoss/answer-now",
             answer_now,
@@ -289,34 +190,9 @@ GPTOSS = Dialect(
             JobStatus,
             AnswerNowBody,
             required=("id",),
-            access="key",
         ),
-        Endpoint(
-            "GET",
-            "/api/gptoss/fits",
-            fits,
-            "Where each model would go",
-            ModelFits,
-            queries=_N_CTX,
-            access="page",
-        ),
-        Endpoint(
-            "POST",
-            "/api/gptoss/shutdown",
-            shut_down,
-            "End the server",
-            JobStatus,
-            access="owner",
-        ),
-        Endpoint(
-            "POST",
-            "/api/gptoss/load",
-            load,
-            "Load a model",
-            LoadStatus,
-            GenerateBody,
-            NDJSON,
-            access="page",
+        for_page(
+            "POST", "/api/gptoss/load", load, "Load a model", LoadStatus, GenerateBody, NDJSON
         ),
         *_CHATS,
     ),

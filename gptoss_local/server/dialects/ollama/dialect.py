@@ -8,7 +8,7 @@ from gptoss_local.api.models import (
     ServerVersion,
     ShownModel,
 )
-from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialect import Dialect, for_keys, for_owner_or_all
 from gptoss_local.server.dialects.ollama import management, routes
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.management import (
@@ -26,40 +26,11 @@ OLLAMA = Dialect(
     name="ollama",
     is_spoken=lambda _path, _headers: True,
     endpoints=(
-        Endpoint(
-            "GET",
-            "/api/version",
-            routes.version,
-            "Ollama's version",
-            ServerVersion,
-            access="key",
-        ),
-        Endpoint(
-            "GET",
-            "/api/tags",
-            routes.tags,
-            "Models on disk",
-            InstalledModels,
-            access="key",
-        ),
-        Endpoint(
-            "GET",
-            "/api/ps",
-            routes.ps,
-            "Models in memory",
-            RunningModels,
-            access="key",
-        ),
-        Endpoint(
-            "POST",
-            "/api/show",
-            routes.show,
-            "Details of a model",
-            ShownModel,
-            ModelBody,
-            access="key",
-        ),
-        Endpoint(
+        for_keys("GET", "/api/version", routes.version, "Ollama's version", ServerVersion),
+        for_keys("GET", "/api/tags", routes.tags, "Models on disk", InstalledModels),
+        for_keys("GET", "/api/ps", routes.ps, "Models in memory", RunningModels),
+        for_keys("POST", "/api/show", routes.show, "Details of a model", ShownModel, ModelBody),
+        for_keys(
             "POST",
             "/api/chat",
             routes.chat,
@@ -68,10 +39,9 @@ OLLAMA = Dialect(
             ChatBody,
             NDJSON,
             _MODEL,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
+        for_keys(
             "POST",
             "/api/generate",
             routes.generate,
@@ -80,18 +50,12 @@ OLLAMA = Dialect(
             GenerateBody,
             NDJSON,
             _MODEL,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
-            "GET",
-            "/api/status",
-            management.status,
-            "Whether a cloud is offered",
-            CloudStatus,
-            access="key",
+        for_keys(
+            "GET", "/api/status", management.status, "Whether a cloud is offered", CloudStatus
         ),
-        Endpoint(
+        for_owner_or_all(
             "POST",
             "/api/create",
             management.create,
@@ -99,9 +63,8 @@ OLLAMA = Dialect(
             JobStatus,
             CreateBody,
             NDJSON,
-            access="models",
         ),
-        Endpoint(
+        for_owner_or_all(
             "POST",
             "/api/copy",
             management.copy,
@@ -109,52 +72,19 @@ OLLAMA = Dialect(
             None,
             CopyBody,
             required=("source", "destination"),
-            access="models",
         ),
-        Endpoint(
-            "DELETE",
-            "/api/delete",
-            management.delete,
-            "Remove a model",
-            None,
-            ModelBody,
-            access="models",
+        for_owner_or_all(
+            "DELETE", "/api/delete", management.delete, "Remove a model", None, ModelBody
         ),
-        Endpoint(
-            "HEAD",
-            "/api/blobs/{digest}",
-            management.has_blob,
-            "Whether a file is here",
-            access="models",
+        for_owner_or_all(
+            "HEAD", "/api/blobs/{digest}", management.has_blob, "Whether a file is here"
         ),
-        Endpoint(
-            "POST",
-            "/api/blobs/{digest}",
-            management.put_blob,
-            "Upload a file",
-            access="models",
-        ),
-        Endpoint(
-            "POST",
-            "/api/pull",
-            management.pull,
-            "Download a model",
-            JobStatus,
-            PullBody,
-            NDJSON,
-            access="models",
+        for_owner_or_all("POST", "/api/blobs/{digest}", management.put_blob, "Upload a file"),
+        for_owner_or_all(
+            "POST", "/api/pull", management.pull, "Download a model", JobStatus, PullBody, NDJSON
         ),
         *(
-            Endpoint(
-                "POST",
-                path,
-                serve,
-                "Refused",
-                None,
-                ModelBody,
-                is_refused=True,
-                access="key",
-            )
+            for_keys("POST", path, serve, "Refused", None, ModelBody, is_refused=True)
             for path, serve in (
                 ("/api/push", management.push),
                 ("/api/embed", management.embed),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialect import Dialect, for_keys
 from gptoss_local.server.dialects.ollama.management import embed
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from gptoss_local.server.dialects.openai import answers, chat, responses
@@ -22,7 +22,7 @@ OPENAI = Dialect(
     name="openai",
     is_spoken=lambda path, _headers: path.startswith("/v1/"),
     endpoints=(
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/chat/completions",
             chat.chat_completions,
@@ -31,10 +31,9 @@ OPENAI = Dialect(
             ChatCompletionBody,
             SSE,
             ("model", "messages"),
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/completions",
             chat.completions,
@@ -43,26 +42,13 @@ OPENAI = Dialect(
             CompletionBody,
             SSE,
             _MODEL,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
-            "GET",
-            "/v1/models",
-            chat.models,
-            "Models on disk",
-            answers.OpenAIModels,
-            access="key",
+        for_keys("GET", "/v1/models", chat.models, "Models on disk", answers.OpenAIModels),
+        for_keys(
+            "GET", "/v1/models/{name:path}", chat.model, "A model on disk", answers.OpenAIModel
         ),
-        Endpoint(
-            "GET",
-            "/v1/models/{name:path}",
-            chat.model,
-            "A model on disk",
-            answers.OpenAIModel,
-            access="key",
-        ),
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/responses",
             responses.responses,
@@ -71,10 +57,9 @@ OPENAI = Dialect(
             ResponsesBody,
             SSE,
             _MODEL,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
+        for_keys(
             "POST",
             "/v1/responses/input_tokens",
             responses.input_tokens,
@@ -82,44 +67,31 @@ OPENAI = Dialect(
             answers.InputTokens,
             ResponsesBody,
             required=_MODEL,
-            access="key",
             is_metered=True,
         ),
-        Endpoint(
+        for_keys(
             "GET",
             "/v1/responses/{response}",
             responses.response,
             "An answer that is remembered",
             answers.ResponseObject,
-            access="key",
         ),
-        Endpoint(
+        for_keys(
             "DELETE",
             "/v1/responses/{response}",
             responses.delete,
             "Forget an answer",
             answers.DeletedResponse,
-            access="key",
         ),
-        Endpoint(
+        for_keys(
             "GET",
             "/v1/responses/{response}/input_items",
             responses.input_items,
             "What an answer was given to",
             answers.InputItems,
             queries=_PAGE,
-            access="key",
         ),
-        Endpoint(
-            "POST",
-            "/v1/embeddings",
-            embed,
-            "Refused",
-            None,
-            ModelBody,
-            is_refused=True,
-            access="key",
-        ),
+        for_keys("POST", "/v1/embeddings", embed, "Refused", None, ModelBody, is_refused=True),
     ),
     error_body=lambda error, _request: error_body(error),
     error=answers.OpenAIError,
