@@ -25,7 +25,7 @@ from gptoss_local.upstream.connection import UpstreamConnection
 from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import closer
 from gptoss_local.upstream.kinds import KINDS, N_CTX
-from gptoss_local.upstream.replicas import Replica, Replicas
+from gptoss_local.upstream.replicas import Replicas
 from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest, request_body
 
 _N_TRIES = 3  # of each request, or one for each address if these are more
@@ -102,11 +102,6 @@ class Upstream:
             if n_ctx := await self._connection.n_ctx(replica):
                 n_ctx = min(n_ctx, N_CTX)
                 self._loaded = msgspec.structs.replace(self._loaded, n_ctx=n_ctx, n_ctx_train=n_ctx)
-
-    @property
-    def replicas(self) -> list[Replica]:
-        """The addresses, and how they are."""
-        return self._replicas.all
 
     @property
     def loaded(self) -> Loaded:
