@@ -34,40 +34,32 @@ _NEVER = "2318-01-01T00:00:00Z"  # keep-alive forever, as Ollama spells it
 
 def tag(entry: ModelEntry) -> InstalledModel:
     """Return one element of `GET /api/tags`; a broken file is listed without its details."""
-    if entry.upstream is not None:
-        return _remote_tag(entry, entry.upstream)
+    upstream = entry.upstream
     try:
-        info = read_info(entry.path) if entry.path else None
+        info = read_info(entry.path) if entry.path and not upstream else None
     except ModelLoadError:
         info = None
+    parent = entry.defaults.parent
     return InstalledModel(
         name=entry.name,
         model=entry.name,
         modified_at=_modified_at(entry),
         size=info.size_bytes if info else 0,
         digest=entry.digest,
-        details=details(info, entry.defaults.parent),
+        details=_remote_details(upstream.n_ctx) if upstream else details(info, parent),
         capabilities=CAPABILITIES,
+        **_remote_fields(upstream),
     )
 
 
-def _remote_tag(entry: ModelEntry, upstream: UpstreamAddress) -> InstalledModel:
-    """Return the element of `GET /api/tags` for a model that is computed elsewhere."""
-    return InstalledModel(
-        name=entry.name,
-        model=entry.name,
-        modified_at=_modified_at(entry),
-        size=0,
-        digest=entry.digest,
-        details=_remote_details(upstream.n_ctx),
-        capabilities=CAPABILITIES,
-        remote_model=upstream.model,
-        remote_host=upstream.urls[0],
-    )
+def _remote_fields(upstream: UpstreamAddress | None) -> dict[str, str]:
+    if upstream is None:
+        return {}
+    return {"remote_model": upstream.model, "remote_host": upstream.urls[0]}
 
 
 def _remote_details(n_ctx: int) -> ModelDetails:
-    """Return what is known of weights that are elsewhere; a context of 0 is not known."""
+    """Return the details of weights that are elsewhere; a context of 0 is not known."""
     return ModelDetails(
         parent_model="",
         format="",
@@ -99,13 +91,27 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> ShownModel
     Args:
         entry: The model.
         info: Its file.
-        basename: What `general.basename` says instead of what the file does.
+        basename: Takes the place of the file's `general.basename`.
     """
-    defaults = entry.defaults
-    parameters = parameter_lines(_DEFAULTS | defaults.parameters)
     model_info = _model_info(info)
     if basename:
         model_info["general.basename"] = basename
+    return _shown(entry, details(info, entry.defaults.parent), model_info)
+
+
+def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> ShownModel:
+    """Return the answer of `POST /api/show` for a model that is computed elsewhere."""
+    model_info = {
+        "general.architecture": _FAMILY,
+        "general.basename": entry.name,
+        f"{_FAMILY}.context_length": n_ctx,
+    }
+    return _shown(entry, _remote_details(n_ctx), model_info)
+
+
+def _shown(entry: ModelEntry, found: ModelDetails, model_info: dict[str, Any]) -> ShownModel:
+    defaults = entry.defaults
+    parameters = parameter_lines(_DEFAULTS | defaults.parameters)
     return ShownModel(
         license="\n".join(defaults.license),
         modelfile=render_modelfile(entry),
@@ -113,36 +119,17 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> ShownModel
         template="",
         system=defaults.system,
         messages=[{"role": "", "content": ""} | message for message in defaults.messages],
-        details=details(info, defaults.parent),
+        details=found,
         model_info=model_info,
         capabilities=CAPABILITIES,
         modified_at=_modified_at(entry),
-    )
-
-
-def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> ShownModel:
-    """Return the answer of `POST /api/show` for a model that is computed elsewhere."""
-    parameters = parameter_lines(_DEFAULTS | entry.defaults.parameters)
-    keys = {"general.architecture": _FAMILY, "general.basename": entry.name}
-    return ShownModel(
-        license="\n".join(entry.defaults.license),
-        modelfile=render_modelfile(entry),
-        parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
-        template="",
-        system=entry.defaults.system,
-        messages=[],
-        details=_remote_details(n_ctx),
-        model_info=keys | {f"{_FAMILY}.context_length": n_ctx},
-        capabilities=CAPABILITIES,
-        modified_at=_modified_at(entry),
-        remote_model=upstream.model,
-        remote_host=upstream.urls[0],
+        **_remote_fields(entry.upstream),
     )
 
 
 def running_remote(model: RemoteModel) -> RunningModel:
     """Return the element of `GET /api/ps` for a model that is computed elsewhere."""
-    n_ctx, address = model.engine.loaded.n_ctx, model.engine.address
+    n_ctx = model.engine.loaded.n_ctx
     return RunningModel(
         name=model.entry.name,
         model=model.entry.name,
@@ -152,8 +139,7 @@ def running_remote(model: RemoteModel) -> RunningModel:
         expires_at=_NEVER,
         size_vram=0,
         context_length=n_ctx,
-        remote_model=address.model,
-        remote_host=address.urls[0],
+        **_remote_fields(model.engine.address),
     )
 
 
