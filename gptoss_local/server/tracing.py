@@ -18,15 +18,17 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gptoss_local import __version__
+from gptoss_local.events import ToolCall
 from gptoss_local.runner.counters import AnswerRecord
-from gptoss_local.talk.tools import ToolResult
+from gptoss_local.talk.loop import Loop
+from gptoss_local.talk.tools import Call, ToolResult
 from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, following
 
 if TYPE_CHECKING:
@@ -37,8 +39,6 @@ _log = logging.getLogger("gptoss")
 
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _CLOSE_S = 2.0  # for the last spans, if the collector is slow
-
-ResultT = TypeVar("ResultT", bound=ToolResult | None)
 
 
 class Tracing:
@@ -115,22 +115,21 @@ class Tracing:
             fail(answer)
         answer.end(record.ended_ns)
 
-    def add_call(self, request: "Span", name: str, call_id: str, begun_ns: int, error: str) -> None:
+    def add_call(self, request: "Span", call: ToolCall, begun_ns: int, error: str) -> None:
         """Add the span of a call that has ended now.
 
         Args:
-            request: The request that it was for.
-            name: Of the tool.
-            call_id: Of the call, if it has one.
+            request: The request that made it.
+            call: Of a tool that the server runs.
             begun_ns: Wall clock.
-            error: What kind of error it came to, if it did.
+            error: The kind of its error, if there was one.
         """
-        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-        if call_id:
-            attributes["gen_ai.tool.call.id"] = call_id
+        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        if call.id:
+            attributes["gen_ai.tool.call.id"] = call.id
         if error:
             attributes["error.type"] = error
-        span = self._begin(request, f"execute_tool {name}", begun_ns, attributes)
+        span = self._begin(request, f"execute_tool {call.name}", begun_ns, attributes)
         if error:
             fail(span)
         span.end()
@@ -235,26 +234,22 @@ def start_tracing() -> Tracing | None:
     return Tracing(provider)
 
 
-async def traced_tool(name: str, work: Coroutine[Any, Any, ResultT], call_id: str = "") -> ResultT:
-    """Return the result of a call that the server runs, with a span of it if there are traces.
+class TracedLoop(Loop):
+    """The loop of answers and calls, with a span of each call if there are traces."""
 
-    Args:
-        name: Of the tool.
-        work: Runs the call.
-        call_id: Of the call, if it has one.
-    """
-    if (request := _request.get()) is None:
-        return await work
-    begun_ns, error = time.time_ns(), "cancelled"
-    try:
-        result = await work
-        error = "tool_error" if result is not None and result.is_error else ""
-        return result
-    except Exception as raised:
-        error = type(raised).__name__
-        raise
-    finally:
-        request.tracing.add_call(request.span, name, call_id, begun_ns, error)
+    async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
+        if (request := _request.get()) is None:
+            return await super()._run_call(call, made)
+        begun_ns, error = time.time_ns(), "cancelled"
+        try:
+            result = await super()._run_call(call, made)
+            error = "tool_error" if result.is_error else ""
+            return result
+        except Exception as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            request.tracing.add_call(request.span, call, begun_ns, error)
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
-from gptoss_local.server.traced_loop import TracedLoop
+from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer, with_printable_text
 from gptoss_local.talk.conversation import Decision, result_stats, what_runs
 from gptoss_local.talk.conversation.calls import denied

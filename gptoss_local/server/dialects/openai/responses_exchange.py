@@ -8,7 +8,7 @@ import msgspec
 from gptoss_local.events import CallDelta, ChatEvent, Done, Started, ToolCall
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
-from gptoss_local.server.traced_loop import TracedLoop
+from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
 from gptoss_local.types import Usage

@@ -10,9 +10,9 @@ from typing import Any
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, ToolCall
 from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.logprobs import OpenAILogprob, openai_logprobs
-from gptoss_local.server.dialects.openai.citations import annotations
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.dialects.openai.responses_tools import Origin
+from gptoss_local.talk.citations import find_citations
 from gptoss_local.talk.tools import Page
 
 TextDelta = ReasoningDelta | ContentDelta
@@ -149,7 +149,18 @@ class MessageItem(TextItem):
 
     def annotate(self, pages: Mapping[int, Page]) -> Iterable[dict[str, Any]]:
         """Note which pages the whole text cites, and return the fields of the events."""
-        self._annotations = annotations("".join(self._texts), pages)
+        # The marks stay in the text, as the model wrote it.
+        self._annotations = [
+            {
+                "type": "url_citation",
+                "start_index": mark.start,
+                "end_index": mark.end,
+                "url": page.url,
+                "title": page.title or page.url,
+            }
+            for mark in find_citations("".join(self._texts))
+            if (page := pages.get(mark.cursor)) and page.url
+        ]
         for index, annotation in enumerate(self._annotations):
             yield {**self._place(), "annotation_index": index, "annotation": annotation}
 
