@@ -4,6 +4,7 @@ Source: OpenAI's API reference (web search, code interpreter, and MCP servers as
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -65,7 +66,7 @@ class _Server(msgspec.Struct):
 
 
 class Permission:
-    """Says what the server runs for a caller: the `tools` of its key, or else GPTOSS_API_TOOLS.
+    """The tools that a caller may have run: the `tools` of its key, or else GPTOSS_API_TOOLS.
 
     Both have entries such as `web_search`, `mcp:SERVER:TOOL` and `mcp:SERVER:*`; the setting also
     `mcp`, which is every tool of every server.
@@ -108,43 +109,32 @@ class Listing(NamedTuple):
     error: str = ""
 
 
+@dataclass
 class HostedTools:
     """The tools of one request that the server runs.
 
-    Args:
-        memory: Where calls are remembered.
-        state: The tools of the conversation.
-        tools: Those that are offered.
-        listings: Of the MCP servers.
-
     Attributes:
+        state: The tools of the conversation.
+        tools: The offered ones, by the model's names.
+        listings: Of the MCP servers.
         question: A hash of the user's last message, by which an approval knows its conversation.
         approved: Calls of earlier answers to run first, by the ids of the items that asked.
     """
 
-    def __init__(
-        self,
-        memory: ToolMemory,
-        state: ToolState,
-        tools: Iterable[HostedTool],
-        listings: Sequence[Listing] = (),
-    ) -> None:
-        self._memory = memory
-        self.state = state
-        self.question = 0
-        self.approved: dict[str, ToolCall] = {}
-        self.tools: dict[str, HostedTool] = {}  # as the model knows them
-        for each in tools:
-            self.tools.setdefault(each.tool.name, each)
-        self.listings = tuple(listings)
+    memory: ToolMemory
+    state: ToolState
+    tools: dict[str, HostedTool]
+    listings: list[Listing]
+    question: int = 0
+    approved: dict[str, ToolCall] = field(default_factory=dict)
 
     def remember(self, item_id: str, call: ToolCall, result: ToolResult | None = None) -> None:
-        """Keep what an item of the answer stands for; a call without a result waits for it."""
+        """Keep the call of an item; one without a result waits for approval."""
         request = ToolRequest(call.name, call.arguments, call.id)
         text, pages = (result.text, result.pages) if result else (None, ())
         tool, container = self.tools[call.name], self.state.container_id
         run = Run(request, tool, text, pages, container, self.question)
-        self._memory.runs.put(self.state.owner, item_id, run)
+        self.memory.runs.put(self.state.owner, item_id, run)
 
     def name_of(self, server: str, name: str, identity: str | None = None) -> str:
         """Return the model's name for a tool of an MCP server; empty if it is not offered."""
@@ -165,7 +155,7 @@ class HostedTools:
 
 
 def kind_of(entry: Mapping[str, Any]) -> str:
-    """Return what kind of a tool an entry is that the server may run; empty if it is none."""
+    """Return the kind of an entry that the server may run; empty for the client's tools."""
     kind = entry.get("type")
     if not isinstance(kind, str):
         return ""
@@ -181,7 +171,7 @@ def not_offered(choice: dict[str, Any]) -> UsageError:
 
 
 def wanted(entries: Iterable[dict[str, Any]], permission: Permission) -> list[dict[str, Any]]:
-    """Return the tools of a request that the server is to run.
+    """Return the tools of a request for the server to run.
 
     Agents offer a search unasked, so types that GPTOSS_API_TOOLS does not list are skipped. A
     search that may not access the web has nothing to search.
@@ -208,16 +198,9 @@ async def find_state(
     entries: Iterable[dict[str, Any]],
     items: Sequence[Mapping[str, Any]],
 ) -> ToolState:
-    """Return the tools of a conversation: those that its last calls were run in, or new ones.
+    """Return the tools of the conversation's last calls, or else new ones that know its pages.
 
-    Args:
-        memory: Where tools and calls are remembered.
-        owner: Whose conversation it is.
-        entries: Tools of the request, one of which may name a container.
-        items: The conversation, whose pages new ones may cite.
-
-    Raises:
-        UsageError: the container is not there, or not any more.
+    Raises UsageError if an entry names a container that is not there.
     """
     for entry in entries:
         container = entry.get("container")
@@ -243,17 +226,11 @@ async def find_state(
 async def prepare(
     entries: Sequence[dict[str, Any]], memory: ToolMemory, state: ToolState, permission: Permission
 ) -> HostedTools:
-    """Make the tools of a request ready, starting what is not.
-
-    Args:
-        entries: See `wanted`.
-        memory: Where calls are remembered.
-        state: The tools of the conversation.
-        permission: The caller's.
+    """Start the wanted tools of a request in a conversation's state.
 
     Raises:
         ForbiddenError: the caller may not use a tool that is named, or not without approval.
-        UsageError: an entry asks for what there is not, or what must hold and cannot.
+        UsageError: an entry names an unknown server, or has a field that is not supported.
         ToolError: `python` or `browser` does not answer.
     """
     servers = [convert(entry, _Server) for entry in entries if kind_of(entry) == MCP]
@@ -270,24 +247,23 @@ async def prepare(
         toolbox.on |= {server.server_label for server in servers}
         await toolbox.prepare()
     problems = {group.name: group.problem for group in toolbox.groups()}
-    tools: list[HostedTool] = []
+    tools: dict[str, HostedTool] = {}
     for kind in dict.fromkeys(built_in):
         source = _SOURCES[kind]
         found = [tool for tool in toolbox.tools.values() if tool.source == source]
         if not found:
             problem = problems.get(source) or f"{source}: there is no such tool on this server"
             raise ToolError(f"{kind} cannot be used: {problem}")
-        tools += [HostedTool(kind, "", tool.name, tool) for tool in found]
+        tools |= {tool.name: HostedTool(kind, "", tool.name, tool) for tool in found}
     listings = [
         _listing(server, toolbox.tools.values(), problems[server.server_label], permission)
         for server in servers
     ]
-    tools += [tool for listing in listings for tool in listing.tools]
-    return HostedTools(memory, state, tools, listings)
+    of_servers = {each.tool.name: each for listing in listings for each in listing.tools}
+    return HostedTools(memory, state, of_servers | tools, listings)
 
 
 def _check_built_in(entry: dict[str, Any]) -> None:
-    """Refuse what must hold of a search or of a container, and cannot."""
     filters, container = entry.get("filters"), entry.get("container")
     if isinstance(filters, dict) and any(filters.values()):
         raise UsageError("filters of web_search are not supported")
@@ -296,7 +272,7 @@ def _check_built_in(entry: dict[str, Any]) -> None:
 
 
 def _check_server(server: _Server, known: set[str], permission: Permission) -> None:
-    """Refuse a server that is not the user's, and what only the user's own file may say."""
+    """Refuse a server that is not the user's, and fields for the user's own file alone."""
     label = server.server_label
     hint = "Add it to those that the server knows: gptoss tools add."
     if label not in known:
@@ -344,5 +320,4 @@ def _listing(
 
 
 def _is_at(tool: RunnableTool, url: str) -> bool:
-    """Return whether a tool is that of a server with this address."""
     return url.rstrip("/") in (word.rstrip("/") for word in tool.identity.split())

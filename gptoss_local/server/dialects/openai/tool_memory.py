@@ -1,4 +1,4 @@
-"""Remembers what the server has run for `/v1/responses`: the state of tools, calls and results.
+"""Remembers the tools that run for `/v1/responses`: their state, calls and results.
 
 The items of some tools have no place for all of a call, and none for its result, so a conversation
 that comes back is completed from here. In memory only, and bounded. Thread: one event loop; others
@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gptoss_local.errors import UsageError
@@ -23,27 +24,24 @@ _IDLE_S = 600.0
 _MAX_BYTES = 32 * 1024 * 1024
 
 
+@dataclass(eq=False)
 class ToolState:
-    """The tools of one conversation, and what they hold for it.
-
-    Args:
-        owner: Whose conversation it is.
-        toolbox: Its tools; no source is on.
+    """The tools of one conversation, and their memory of it.
 
     Attributes:
-        container_id: Its name for clients, as that of a container of OpenAI's.
-        pages: What the model has read, by cursor.
+        toolbox: No source is on at first.
+        container_id: Names it to clients, as OpenAI names containers.
+        pages: Read by the model, by cursor.
         preparing: Held while sources are switched on and asked for their tools.
     """
 
-    def __init__(self, owner: str, toolbox: ServerToolbox) -> None:
-        self.owner = owner
-        self.toolbox = toolbox
-        self.container_id = new_id("cntr_")
-        self.pages: dict[int, Page] = {}
-        self.preparing = asyncio.Lock()
-        self.n_users = 0
-        self.expiry: asyncio.TimerHandle | None = None
+    owner: str
+    toolbox: ServerToolbox
+    container_id: str = field(default_factory=lambda: new_id("cntr_"))
+    pages: dict[int, Page] = field(default_factory=dict)
+    preparing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    n_users: int = 0
+    expiry: asyncio.TimerHandle | None = None
 
 
 class HostedTool(NamedTuple):
@@ -53,7 +51,6 @@ class HostedTool(NamedTuple):
         kind: The type of tool of the request.
         server: The `server_label`; empty if it is built in.
         name: As the client knows it.
-        tool: What is run.
         asks: The client approves each call.
     """
 
@@ -65,13 +62,11 @@ class HostedTool(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A call that an item of an answer stands for.
+    """A call, as the model made it, that an item of an answer stands for.
 
     Attributes:
-        request: The call, as the model made it.
-        tool: The tool that it names.
         text: The result; None: it waits for approval; empty, too, once that was answered.
-        pages: What can be cited since.
+        pages: Found by it, for citations.
         container_id: Of the state that it was run in.
         question: See `HostedTools`.
     """
@@ -89,13 +84,13 @@ class ToolMemory:
 
     Args:
         make: Makes the tools of a conversation.
-        n_states_max: Conversations whose tools are kept besides those in use; the owner with the
-            most loses the least recently used.
+        n_states_max: Most conversations with idle tools; the owner with the most loses the least
+            recently used.
         idle_s: Seconds after which unused tools are ended.
         max_bytes: Of calls and results, about.
 
     Attributes:
-        runs: What items of answers stand for, by their ids.
+        runs: The calls of items, by the items' ids.
     """
 
     def __init__(
