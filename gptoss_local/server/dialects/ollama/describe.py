@@ -129,7 +129,7 @@ def _shown(entry: ModelEntry, found: ModelDetails, model_info: dict[str, Any]) -
 
 def running_remote(model: RemoteModel) -> RunningModel:
     """Return the element of `GET /api/ps` for a model that is computed elsewhere."""
-    n_ctx = model.engine.loaded.n_ctx
+    n_ctx, address = model.engine.loaded.n_ctx, model.engine.address
     return RunningModel(
         name=model.entry.name,
         model=model.entry.name,
@@ -139,7 +139,8 @@ def running_remote(model: RemoteModel) -> RunningModel:
         expires_at=_NEVER,
         size_vram=0,
         context_length=n_ctx,
-        **_remote_fields(model.engine.address),
+        remote_model=address.model,
+        remote_host=address.urls[0],
     )
 
 
