@@ -23,7 +23,7 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.off_loop import SMALL_BYTES, Check, run_off_loop
-from gptoss_local.server.body_limits import Place, Room, Tally
+from gptoss_local.server.body_limits import Room, RoomShare, ValueCount
 from gptoss_local.server.content_encoding import BodyDecoder, check_size
 from gptoss_local.validation import in_words
 
@@ -48,7 +48,7 @@ _ESCAPE = re.compile(  # a whole character in two halves, a half without the oth
 
 
 _room = Room(_ROOM_BYTES)
-_n_inner: ContextVar[Tally | None] = ContextVar("n_inner", default=None)
+_n_inner: ContextVar[ValueCount | None] = ContextVar("n_inner", default=None)
 """Counts JSON inside the texts of the request at hand, all of it together."""
 
 
@@ -103,11 +103,11 @@ async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = 
     request.state.place = None
     arrived = await _receive(request)
     n_bytes = sum(map(len, arrived))
-    _n_inner.set(Tally())
+    _n_inner.set(ValueCount())
 
     def parse(check: Check) -> T:
         max_bytes = _MAX_BYTES if request.state.place else _FREE_BYTES
-        decoder, tally, pieces = BodyDecoder(encoding, max_bytes), Tally(), list[bytes]()
+        decoder, tally, pieces = BodyDecoder(encoding, max_bytes), ValueCount(), list[bytes]()
         for piece in itertools.chain.from_iterable(map(decoder.feed, arrived)):
             check()
             if counts:
@@ -128,7 +128,7 @@ async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = 
             raise
         await _take_place(request, _MAX_BYTES)  # decompressed, it may be a large one
         body = await run_off_loop(parse, n_bytes)
-    place: Place | None = request.state.place
+    place: RoomShare | None = request.state.place
     if place is not None:
         place.shrink(request.state.n_body_bytes)
         # Not every body is translated: a pull may last for hours, and needs a name only.
@@ -258,7 +258,7 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
     """
     try:
         data = text.encode() or b"{}"
-        (_n_inner.get() or Tally()).feed_text(data)
+        (_n_inner.get() or ValueCount()).feed_text(data)
         value: dict[str, Any] = msgspec.convert(_decode(data), dict[str, Any])
         _clean(value)
     except msgspec.DecodeError as error:

@@ -25,7 +25,7 @@ class Room:
         self._n_free = n_bytes
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def take(self, n_bytes: int) -> "Place":
+    async def take(self, n_bytes: int) -> "RoomShare":
         """Wait until so much is free, and return it; a cancelled wait takes nothing."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((n_bytes, turn))
@@ -38,7 +38,7 @@ class Room:
             else:  # it got in at the same moment
                 self.give_back(n_bytes)
             raise
-        return Place(self, n_bytes)
+        return RoomShare(self, n_bytes)
 
     def give_back(self, n_bytes: int) -> None:
         """Free a part for those that wait."""
@@ -56,7 +56,7 @@ class Room:
             self._waiting.popleft()
 
 
-class Place:
+class RoomShare:
     """The part of a room that one request has."""
 
     def __init__(self, room: Room, n_bytes: int) -> None:
@@ -74,7 +74,7 @@ class Place:
         self.shrink(0)
 
 
-class Tally:
+class ValueCount:
     """The values, names, objects and arrays of a text that comes in pieces."""
 
     def __init__(self) -> None:

@@ -146,7 +146,7 @@ def n_signs(value: Any) -> tuple[int, int]:
 @settings(deadline=None)
 @given(VALUES, st.lists(st.integers(1, 40), min_size=1))
 def test_values_are_counted_outside_of_texts(value: Any, sizes: list[int]) -> None:
-    data, count = json.dumps(value).encode(), body_limits.Tally()
+    data, count = json.dumps(value).encode(), body_limits.ValueCount()
     for size in itertools.cycle(sizes):
         if not data:
             break

@@ -9,7 +9,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.tool_memory import (
     HostedTool,
-    Run,
+    RememberedCall,
     ToolMemory,
     ToolState,
 )
@@ -67,8 +67,10 @@ TOOL = HostedTool(
 )
 
 
-def run(text: str | None) -> Run:
-    return Run(ToolRequest("python", {"code": "1"}, "call_1"), TOOL, text, (), "cntr_1", 0)
+def run(text: str | None) -> RememberedCall:
+    return RememberedCall(
+        ToolRequest("python", {"code": "1"}, "call_1"), TOOL, text, (), "cntr_1", 0
+    )
 
 
 async def test_nothing_is_on_in_a_new_state() -> None:

@@ -19,7 +19,7 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.server import body
-from gptoss_local.server.body_limits import Place, Room
+from gptoss_local.server.body_limits import Room, RoomShare
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
@@ -144,7 +144,7 @@ async def test_first_come_first_served(room: Room) -> None:
     places = [await room.take(60_000)]
     entered: list[str] = []
 
-    async def enter(name: str, n_bytes: int) -> Place:
+    async def enter(name: str, n_bytes: int) -> RoomShare:
         place = await room.take(n_bytes)
         entered.append(name)
         return place

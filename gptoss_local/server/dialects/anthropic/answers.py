@@ -16,7 +16,7 @@ class AnthropicError(msgspec.Struct):
     request_id: str
 
 
-class AnthropicMessage(msgspec.Struct):
+class AnthropicAnswer(msgspec.Struct):
     id: str
     type: Literal["message"]
     role: Literal["assistant"]

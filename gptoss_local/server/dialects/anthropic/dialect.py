@@ -26,7 +26,7 @@ ANTHROPIC = Dialect(
             "/v1/messages",
             routes.messages,
             "Anthropic's Messages",
-            answers.AnthropicMessage,
+            answers.AnthropicAnswer,
             MessagesBody,
             SSE,
             _REQUIRED,

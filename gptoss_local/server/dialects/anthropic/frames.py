@@ -20,7 +20,7 @@ from gptoss_local.harmony import (
     ToolCall,
 )
 from gptoss_local.models.store import ModelEntry
-from gptoss_local.server.dialects.anthropic.answers import AnthropicMessage
+from gptoss_local.server.dialects.anthropic.answers import AnthropicAnswer
 from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.streaming import SSE, SseEvent
@@ -96,8 +96,8 @@ class MessagesWriter:
     def keepalive(self) -> Iterable[SseEvent]:
         return [_event("ping")]
 
-    def whole(self) -> AnthropicMessage:
-        return AnthropicMessage(**self._message)
+    def whole(self) -> AnthropicAnswer:
+        return AnthropicAnswer(**self._message)
 
     def failed(self, error: GptOssError) -> Iterable[SseEvent]:
         return [SseEvent(self.error_body(error), "error")]

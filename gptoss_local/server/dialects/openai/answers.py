@@ -46,7 +46,7 @@ class CompletionUsage(msgspec.Struct):
     total_tokens: int
 
 
-class ChatMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+class CompletionMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     role: Literal["assistant"]
     content: str | None
     reasoning: str = ""
@@ -60,7 +60,7 @@ class ChoiceLogprobs(msgspec.Struct):
 
 
 class ChatChoice(msgspec.Struct):
-    message: ChatMessage
+    message: CompletionMessage
     logprobs: ChoiceLogprobs | None
     finish_reason: str
     index: int = 0

@@ -31,8 +31,8 @@ from gptoss_local.server.dialects.logprobs import (
 from gptoss_local.server.dialects.openai.answers import (
     ChatChoice,
     ChatCompletion,
-    ChatMessage,
     ChoiceLogprobs,
+    CompletionMessage,
     CompletionUsage,
     TextChoice,
     TextCompletion,
@@ -142,7 +142,7 @@ class ChatCompletionWriter(_Writer):
 
     def whole(self) -> ChatCompletion:
         answer = self._answer
-        message = ChatMessage(
+        message = CompletionMessage(
             role="assistant",
             content=answer.content,
             reasoning=answer.reasoning,

@@ -22,8 +22,8 @@ from gptoss_local.server.dialects.openai.responses_exchange import HostedExchang
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_hosted import (
     HostedTools,
-    Listing,
     Permission,
+    ToolListing,
     find_state,
     prepare,
     wanted,
@@ -55,7 +55,7 @@ async def responses(request: Request) -> Response:
             _remembered(request).add(owner, listed, made)
 
     writer = ResponsesWriter(body, asked.toolbox, keep, asked.hosted)
-    events: AsyncGenerator[LoopEvent | Listing, None]
+    events: AsyncGenerator[LoopEvent | ToolListing, None]
     if asked.hosted is None:
         events = model.manager.answer(model.entry, asked.request)
     else:
@@ -174,7 +174,7 @@ async def _hosted(
 
 async def _run(
     asked: _Asked, hosted: HostedTools, exchange: HostedExchange, memory: ToolMemory
-) -> AsyncGenerator[LoopEvent | Listing, None]:
+) -> AsyncGenerator[LoopEvent | ToolListing, None]:
     """Yield the events of an answer with calls.
 
     A client that knows the tools of a server has their list among its items.

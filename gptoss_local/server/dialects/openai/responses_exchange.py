@@ -7,7 +7,7 @@ import msgspec
 
 from gptoss_local.events import CallDelta, ChatEvent, Done, Started, ToolCall
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
-from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
+from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, ToolListing
 from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
@@ -52,7 +52,9 @@ class HostedExchange:
             n_calls_max=n_calls_max,
         )
 
-    async def run(self, listings: list[Listing]) -> AsyncGenerator[LoopEvent | Listing, None]:
+    async def run(
+        self, listings: list[ToolListing]
+    ) -> AsyncGenerator[LoopEvent | ToolListing, None]:
         """Yield events as of one answer; the last one is Done, of all together.
 
         Args:

@@ -19,7 +19,7 @@ from gptoss_local.harmony import (
     ToolCall,
 )
 from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
-from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
+from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, ToolListing
 from gptoss_local.server.dialects.openai.responses_hosted_frames import (
     HostedItem,
     Told,
@@ -72,7 +72,7 @@ class ResponsesWriter:
         self._incomplete = "max_output_tokens"
         self._has_begun = False
 
-    def feed(self, event: LoopEvent | Listing) -> Iterable[SseEvent]:
+    def feed(self, event: LoopEvent | ToolListing) -> Iterable[SseEvent]:
         match event:
             case Started():
                 return self._close()  # of the answer before a call
@@ -86,7 +86,7 @@ class ResponsesWriter:
                 return [*self._begin(), *self._call_text(call_id, name, text)]
             case ToolCall():
                 return [*self._begin(), *self._call(event)]
-            case Listing():
+            case ToolListing():
                 return [*self._begin(), *self._list(event)]
             case CallBegun() | CallEnded() | CallHeld():
                 return [*self._begin(), *self._close(), *self._host(event)]
@@ -188,7 +188,7 @@ class ResponsesWriter:
             "arguments": call.arguments,
         }
 
-    def _list(self, listing: Listing) -> Iterable[SseEvent]:
+    def _list(self, listing: ToolListing) -> Iterable[SseEvent]:
         """Return the tools of an MCP server."""
         item = tool_list(listing)
         outcome = "failed" if listing.error else "completed"

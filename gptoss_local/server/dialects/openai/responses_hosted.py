@@ -15,7 +15,7 @@ from gptoss_local.server.access import Caller
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.tool_memory import (
     HostedTool,
-    Run,
+    RememberedCall,
     ToolMemory,
     ToolState,
 )
@@ -101,7 +101,7 @@ def _covers(entry: Sequence[str], path: Sequence[str]) -> bool:
     return all(stated in (wanted, "*") for stated, wanted in zip(entry, path, strict=False))
 
 
-class Listing(NamedTuple):
+class ToolListing(NamedTuple):
     """The tools of an MCP server that a request is offered; `error` says why there are none."""
 
     server: str
@@ -124,7 +124,7 @@ class HostedTools:
     memory: ToolMemory
     state: ToolState
     tools: dict[str, HostedTool]
-    listings: list[Listing]
+    listings: list[ToolListing]
     question: int = 0
     approved: dict[str, ToolCall] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class HostedTools:
         request = ToolRequest(call.name, call.arguments, call.id)
         text, pages = (result.text, result.pages) if result else (None, ())
         tool, container = self.tools[call.name], self.state.container_id
-        run = Run(request, tool, text, pages, container, self.question)
+        run = RememberedCall(request, tool, text, pages, container, self.question)
         self.memory.runs.put(self.state.owner, item_id, run)
 
     def name_of(self, server: str, name: str, identity: str | None = None) -> str:
@@ -294,7 +294,7 @@ def _check_server(server: _Server, known: set[str], permission: Permission) -> N
 
 def _listing(
     server: _Server, tools: Iterable[RunnableTool], problem: str, permission: Permission
-) -> Listing:
+) -> ToolListing:
     label, names = server.server_label, server.allowed_names
     own = [tool for tool in tools if tool.source == label]
     if server.server_url and own and not any(_is_at(tool, server.server_url) for tool in own):
@@ -316,7 +316,7 @@ def _listing(
                 "GPTOSS_API_TOOLS.",
             )
         offered.append(HostedTool(MCP, label, name, tool, asks))
-    return Listing(label, tuple(offered), problem)
+    return ToolListing(label, tuple(offered), problem)
 
 
 def _is_at(tool: RunnableTool, url: str) -> bool:

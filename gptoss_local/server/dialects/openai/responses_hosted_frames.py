@@ -14,7 +14,7 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     MCP,
     WEB_SEARCH,
     HostedTools,
-    Listing,
+    ToolListing,
 )
 from gptoss_local.talk.tools import Page, ToolResult
 
@@ -155,7 +155,7 @@ def approval_request(call: ToolCall, hosted: HostedTools) -> Fields:
     }
 
 
-def tool_list(listing: Listing) -> Fields:
+def tool_list(listing: ToolListing) -> Fields:
     """Return the item that lists the tools of a server."""
     return {
         "id": new_id("mcpl_"),

@@ -19,7 +19,7 @@ from gptoss_local.server.dialects.history import (
     read_output,
 )
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools
-from gptoss_local.server.dialects.openai.tool_memory import Run
+from gptoss_local.server.dialects.openai.tool_memory import RememberedCall
 
 KINDS = frozenset(
     (
@@ -57,7 +57,7 @@ class HostedHistory:
     def __init__(
         self,
         items: Iterable[RawItem] = (),
-        run_of: Callable[[str], Run | None] = lambda _: None,
+        run_of: Callable[[str], RememberedCall | None] = lambda _: None,
         hosted: HostedTools | None = None,
     ) -> None:
         self._run_of = run_of
@@ -97,7 +97,7 @@ class HostedHistory:
         if kind in _OF_MODEL or kind.endswith("_call") or item.get("role") == "assistant":
             self.answered.clear()
 
-    def _asked_for(self, request_id: str) -> Run:
+    def _asked_for(self, request_id: str) -> RememberedCall:
         """Return the call that the server has asked for with an item of this conversation."""
         run, what = self._run_of(request_id), f"mcp_approval_response answers '{request_id}', which"
         if request_id not in self._requests:
@@ -116,7 +116,7 @@ class HostedHistory:
                 raise UsageError(f"{what} is not as the server asked it in this conversation")
         return run
 
-    def _approved(self, run: Run) -> ToolCall:
+    def _approved(self, run: RememberedCall) -> ToolCall:
         """Return a call that is to be run now, by the name that its tool has now."""
         tool, arguments = run.tool, run.request.arguments
         assert isinstance(arguments, dict)  # of a call that the model has made
@@ -147,7 +147,7 @@ class HostedHistory:
             case _:
                 return [run.request, (run.request.id, run.text or "")] if run else None
 
-    def _asked(self, item: RawItem, run: Run | None) -> list[Step]:
+    def _asked(self, item: RawItem, run: RememberedCall | None) -> list[Step]:
         call, item_id = self._call(item, run), text_in(item, "id")
         if item_id in self.approved:
             return [call, (call.id, "")]
@@ -157,7 +157,7 @@ class HostedHistory:
         denied = f"Error: the user denied this call. {text_in(answer, 'reason')}".strip()
         return [call, (call.id, denied if answer.get("approve") is False else _NOT_APPROVED)]
 
-    def _called(self, item: RawItem, run: Run | None) -> list[Step]:
+    def _called(self, item: RawItem, run: RememberedCall | None) -> list[Step]:
         output = item.get("output")
         result = read_output(output) if output is not None else run and run.text
         result = _error_in(item) if result is None else result
@@ -168,7 +168,7 @@ class HostedHistory:
         call = self._call(item, run)
         return [call, (call.id, result)]
 
-    def _call(self, item: RawItem, run: Run | None) -> ToolRequest:
+    def _call(self, item: RawItem, run: RememberedCall | None) -> ToolRequest:
         """Return the call of an item that names an MCP server; it is the client's if it differs."""
         arguments = read_arguments(item.get("arguments"))
         if run and run.request.arguments == arguments:
@@ -184,7 +184,7 @@ def text_in(item: RawItem, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _computed(item: RawItem, run: Run | None) -> list[Step] | None:
+def _computed(item: RawItem, run: RememberedCall | None) -> list[Step] | None:
     code, outputs = item.get("code"), item.get("outputs")
     if not isinstance(code, str):
         return [run.request, (run.request.id, run.text or "")] if run else None

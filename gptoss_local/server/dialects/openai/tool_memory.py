@@ -61,7 +61,7 @@ class HostedTool(NamedTuple):
     asks: bool = False
 
 
-class Run(NamedTuple):
+class RememberedCall(NamedTuple):
     """A call, as the model made it, that an item of an answer stands for.
 
     Attributes:
@@ -105,7 +105,7 @@ class ToolMemory:
         self._n_states_max = n_states_max
         self._idle_s = idle_s
         self._states: OrderedDict[str, ToolState] = OrderedDict()  # the least recently used first
-        self.runs = FairStore[Run](max_bytes, _n_bytes)
+        self.runs = FairStore[RememberedCall](max_bytes, _n_bytes)
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_state(self, owner: str) -> ToolState:
@@ -178,5 +178,5 @@ class ToolMemory:
         task.add_done_callback(self._closing.discard)
 
 
-def _n_bytes(run: Run) -> int:
+def _n_bytes(run: RememberedCall) -> int:
     return len(repr(run.request)) + len(run.text or "") + 200 * (1 + len(run.pages))
