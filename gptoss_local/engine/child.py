@@ -10,7 +10,7 @@ from collections import deque
 from gptoss_local.engine.protocol import Load
 
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
-# needs one of the cores, a spinning thread takes the time of the one that all others wait for.
+# needs one of the cores, a spinning thread takes the time of a thread that all others wait for.
 # PERF: nano, 2 threads on 2 cores next to a busy loop: 435 ms a token as it is, 15 ms with this;
 # undisturbed 4.5 ms either way. Sleeping immediately (0) costs 11 ms undisturbed. On a later kernel
 # next to one such loop 12 ms with 1,000 and 30,000 spins, next to two 17 and, at times, 30.
@@ -55,7 +55,7 @@ class LastWords:
         self._copying = asyncio.create_task(self._copy())
 
     async def reason(self, *, is_signal: bool) -> str:
-        """Return the first line that says what went wrong, once the process is dead; or nothing.
+        """Return the first line that names the fault, once the process is dead; or nothing.
 
         After a signal (`is_signal`), seconds may have passed since its last words, in which the
         system stored its memory.

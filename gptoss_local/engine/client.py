@@ -240,7 +240,7 @@ class EngineClient:
         self._stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
-        """Read one event; raise what ended the process if it is gone or sends garbage."""
+        """Read one event; raise the process's error if it is gone or sends garbage."""
         try:
             header = await self._stdout.readexactly(protocol.LENGTH_BYTES)
             body = await self._stdout.readexactly(int.from_bytes(header, "little"))

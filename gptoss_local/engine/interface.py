@@ -16,7 +16,7 @@ class AnyEngine(Protocol):
 
     @property
     def loaded(self) -> Loaded:
-        """Return what is known of the model: above all its context."""
+        """The model's facts, above all its context."""
 
     @property
     def is_alive(self) -> bool:
@@ -53,10 +53,10 @@ class AnyEngine(Protocol):
         """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
 
     def prefetch(self, lineage: str, tokens: list[int]) -> None:
-        """Say what the next prompt of a conversation will begin with; nothing waits for it."""
+        """Announce the beginning of a conversation's next prompt; nothing waits for it."""
 
     async def stats(self) -> Stats:
         """Return counters. Raises EngineError."""
 
     async def close(self) -> None:
-        """Free what it holds; running sequences end with an error."""
+        """Free its memory; running sequences end with an error."""

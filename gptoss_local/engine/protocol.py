@@ -118,7 +118,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
-    """Prefill `tokens` when idle, in place of those of the same `lineage`; never answered."""
+    """Prefill `tokens` when idle, in place of earlier ones of the `lineage`; never answered."""
 
     lineage: str
     tokens: list[int]
@@ -147,7 +147,7 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
-    """The model is ready. `n_ctx` is what the cache holds, at least what was asked for.
+    """The model is ready. `n_ctx` is the cache's size, at least the requested one.
 
     Attributes:
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
@@ -247,12 +247,12 @@ def failure(error: GptOssError, seq_id: int | None) -> Failed:
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
-    `n_cells_used` are those of running sequences, `n_cells_cached` those of prefixes that are kept
-    until the room is needed. `n_cached_tokens` were reused instead of prefilled, and
+    Running sequences hold `n_cells_used`, and prefixes that are kept until the room is needed
+    `n_cells_cached`. `n_cached_tokens` were reused instead of prefilled, and
     `n_evicted` tokens fell out of the cache. `n_prefilled` does not contain `n_prefetched`.
     `n_checks` known computations were repeated.
 
-    `problems` is what the integrity check of the cache found: if it is not empty, there is a bug.
+    `problems` are findings of the cache's integrity check: if there are any, there is a bug.
     """
 
     n_running: int

@@ -1,4 +1,4 @@
-"""Load llama.cpp and print what it makes use of here: `python -m gptoss_local.engine.llama`.
+"""Load llama.cpp and print the features that it uses here: `python -m gptoss_local.engine.llama`.
 
 `gptoss doctor` and the installer run it, as a library built for another processor ends its process.
 """

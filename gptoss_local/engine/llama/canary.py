@@ -1,7 +1,7 @@
-"""Repeat a known computation, to see whether the device still computes what it did at first.
+"""Repeat a known computation, to see whether the device still computes it as at first.
 
-This catches what no error code reports: a memory plan that overwrites results before they are
-read, a damaged weight, a GPU that has begun to make mistakes.
+This catches faults that no error code reports: a memory plan that overwrites results before they
+are read, a damaged weight, a GPU that has begun to make mistakes.
 """
 
 from collections.abc import Mapping
@@ -39,8 +39,8 @@ class Canary:
     def check(self, ends: Mapping[int, int]) -> None:
         """Decode a known row, and in the same step let each attached chain draw a token.
 
-        The row's logits must be those of the first check. What a chain draws must be what the CPU
-        draws from the same logits with the same random state. Without a free cell for each row
+        The row's logits must equal the first check's. A chain must draw the same token as the CPU
+        does from the same logits with the same random state. Without a free cell for each row
         nothing is checked.
 
         `ends` has the position after the last token of each sequence that can have one more, which
@@ -61,7 +61,7 @@ class Canary:
                 raise ComputeError(f"the model runner was stopped: {wrong}")
 
     def _decode(self, ends: Mapping[int, int]) -> str:
-        """Decode, and say what is wrong; empty if nothing is."""
+        """Decode, and describe the fault; empty without one."""
         context, chains = self._context, dict[int, Chain]()
         self._batch.clear()
         for seq_id, position in list(ends.items())[: context.n_batch - 2]:

@@ -1,11 +1,11 @@
-"""Manage the sampler chains that a context runs on the device, and which of them a batch needs.
+"""Manage the sampler chains that a context runs on the device, and choose a batch's.
 
 ggml plans the memory of a graph once and uses that plan for later graphs, as long as these have as
 many nodes and leafs, of sizes that fit (`ggml_gallocr_needs_realloc` in ggml-alloc.c). It does not
 compare which nodes they are, nor how long each must live. So two things are ensured here, where a
 chain's part of a graph is built:
 
-- A drawn token is an output of every graph that has its node. llama.cpp flags those of the batch's
+- A drawn token is an output of every graph that has its node. llama.cpp flags tokens of the batch's
   own rows alone (`llm_graph_result::set_outputs`); in the worst case that it plans with, these are
   rows of the first sequences (`ubatch_prepare_reserve` in llama-context.cpp). The token of a chain
   that ends with `dist` is a `ggml_cast`, which lists itself among its sources, so the allocator
@@ -95,7 +95,7 @@ class Chains:
         self._batch = batch
 
     def needs(self, seq_id: int, i_row: int) -> bool:
-        """Return whether a graph that is built now must draw from row `i_row` of those of `seq_id`.
+        """Return whether a graph that is built now must draw from row `i_row` of `seq_id`.
 
         A chain that is not needed computes nothing, but its random number is copied to the device,
         which takes 0.01 ms. PERF: graphs of prompts still have the first row of every chain. So
@@ -113,7 +113,7 @@ class Chains:
 
 
 def chain_end() -> Any:
-    """Return a sampler for the end of a chain, which keeps only the token of what was computed.
+    """Return a sampler for the end of a chain, which keeps only the token.
 
     llama.cpp copies all that `llama_sampler_data` holds to the host, which is 1.6 MB a row with
     gpt-oss's vocabulary. On the CPU a chain skips this sampler.

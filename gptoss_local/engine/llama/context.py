@@ -41,7 +41,7 @@ class Context:
 
         llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
         a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
-        purges what is older than what it overwrites) that an earlier one of the same call needs,
+        purges positions older than overwritten ones) that an earlier one of the same call needs,
         and `prepare` gives back only cells that were overwritten. Logits are wrong then.
         """
         self.n_seq_max = params.n_seq_max
@@ -60,7 +60,7 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
         n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self.can_share = self.n_ctx >= n_sliding
-        """True if the sliding layers have room for a window of every sequence, whatever they share.
+        """True if the sliding layers have room for a window of every sequence, shared or not.
 
         Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
         cells than of the others.
@@ -185,7 +185,7 @@ class Context:
             raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
 
     def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
-        """Make the cached positions of `source` also those of `target`; no data moves.
+        """Give `target` the cached positions of `source`, too; no data moves.
 
         NOTE: cells of the sliding layers that two sequences share are not recycled, so a copy that
         lasts must be followed by `restore` of a partial state of `target`, which gives it its own.
@@ -220,8 +220,8 @@ class Context:
     def save(self, seq_id: int, *, partial: bool = False, end: int | None = None) -> State:
         """Copy the cache of `seq_id` to host memory.
 
-        With `partial`, only the sliding layers, without what no token after the last one sees:
-        enough to return to this position while the other layers still hold what is before it. With
+        With `partial`, only the sliding layers, without cells that no later token sees: enough to
+        return to this position while the other layers still hold the tokens before it. With
         `end`, as if the sequence had been cut to this position, which must be resumable.
 
         Raises:
@@ -234,7 +234,9 @@ class Context:
             return self._save(seq_id, partial=partial)
         if end == 0 or not self.can_resume(seq_id, end):
             raise EngineError(f"sequence {seq_id} cannot be saved as of position {end}")
-        memory = self._memory_of(seq_id)  # NOTE: llama.cpp omits what the *last* position masks
+        memory = self._memory_of(
+            seq_id
+        )  # NOTE: llama.cpp omits cells that the *last* position masks
         llama_cpp.llama_memory_seq_cp(memory, seq_id, self._spare, 0, end)
         try:
             return self._save(self._spare, partial=partial)

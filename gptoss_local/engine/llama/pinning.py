@@ -1,8 +1,8 @@
 """Lock weights of a mapped file in RAM, so that a GPU fetches them at full speed.
 
 A driver copies at full speed only from memory that is registered with it. llama.cpp has such memory
-when it reads a file into buffers of the driver (load mode `none`): a second copy of what the page
-cache holds, allocated, zeroed and filled. Here the pages of the mapped file are registered.
+when it reads a file into buffers of the driver (load mode `none`): a second copy of the page
+cache, allocated, zeroed and filled. Here the pages of the mapped file are registered.
 
 PERF: H200, PCIe 5 x16, 120b, 50 GiB on the host, a warm page cache: 4.5 s instead of 51 s to load,
 1.6 of them for this. 20b, 7 GiB: prompts 5,821 tokens/s instead of 1,503 mapped and 5,838 from
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from gptoss_local.engine.llama.devices import gpu_function
 from gptoss_local.formats.gguf_file import read_info
 
-_GAP_BYTES = 2**20  # smaller ones, as those of biases, are locked with what is around them
+_GAP_BYTES = 2**20  # smaller ones, such as biases', are locked with their neighbours
 _REGISTER, _UNREGISTER = (f"ggml_backend_{verb}_host_buffer" for verb in ("register", "unregister"))
 
 
@@ -39,10 +39,10 @@ def can_pin() -> bool:
 def pin(path: Path, is_wanted: Callable[[str], bool]) -> list[int]:
     """Lock tensors of a file that llama.cpp has mapped, until `unpin`; only where `can_pin`.
 
-    NOTE: a process that has the file mapped twice does not know which of both it locks.
+    NOTE: a process that has the file mapped twice does not know which copy it locks.
 
     Returns:
-        The addresses of what was locked; nothing if any of it cannot be: the driver refuses, or a
+        The addresses of locked memory; nothing if a part cannot be locked: the driver refuses, or a
         tensor is in another file.
 
     Source: `ggml_backend_cuda_register_host_buffer`, ggml-cuda.cu (`cudaHostRegister`, read-only,

@@ -35,7 +35,7 @@ class Sampler:
     every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
     The CPU draws differently from the device: the same seed gives other tokens there.
 
-    Penalties count what `accept` was given, no more, and such a chain stays on the CPU.
+    Penalties count the tokens of `accept` alone, and such a chain stays on the CPU.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -75,7 +75,7 @@ class Sampler:
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
-            # NOTE: not the chain itself, which would skip on the CPU what ran on the device
+            # NOTE: the chain itself would skip on the CPU all samplers that ran on the device
             self._pointer = llama_cpp.llama_sampler_clone(self._pointer)
             self._context = None
 
@@ -153,7 +153,7 @@ class Sampler:
 def draw_on_cpu(
     pointer: Any, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]
 ) -> int:
-    """Run a chain over the tokens `allowed`, and return the one that it selects.
+    """Run a chain over the tokens `allowed`, and return its choice.
 
     Shapes:
         logits: (n_vocab,).

@@ -44,13 +44,13 @@ class Table:
         return sorted(self._seconds.items())
 
     def seconds(self, n_rows: int) -> float:
-        """Seconds of a step of `n_rows` rows; infinite beyond what was measured."""
+        """Seconds of a step of `n_rows` rows; infinite beyond the measured widths."""
         return self._table[n_rows] if n_rows < len(self._table) else math.inf
 
     def measure(self, decode: Callable[[int], None], n_rows_max: int, limit_s: float) -> None:
         """Time `decode(n_rows)` up to `n_rows_max`, for so long at most.
 
-        Narrow steps come first, and powers of two before what is between them.
+        Narrow steps come first, and powers of two before others.
         """
         end_s = time.monotonic() + limit_s
         widths = {*(w for w in WIDTHS if w < n_rows_max), n_rows_max}
@@ -93,8 +93,7 @@ class StepCosts:
         drafts: Steps in which all rows, or all but a few, belong to one sequence.
         streams: Steps with one row of each of several sequences; empty: unknown.
         switch_s: Cost of a step of another width and the way back, beyond steady ones.
-        turn_s: Cost of a step whose sequences differ from those of the step before, beyond a steady
-            one.
+        turn_s: Cost of a step with other sequences than the step before, beyond a steady one.
     """
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ class StepCosts:
         self._rows: Rows = ((0, 1),)  # of the step before
 
     def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
-        """Time `decode(n_rows)`, whose rows are all of one sequence."""
+        """Time `decode(n_rows)`, with all rows of one sequence."""
         self.drafts.measure(decode, n_rows_max, _DRAFTS_S)
         widest, seconds = self.drafts.items()[-1]
         if seconds < _REPEAT_S:  # otherwise the switch does not matter
@@ -115,7 +114,7 @@ class StepCosts:
         """Time `decode(first, n_rows)`: a row of each of so many sequences from `first` on."""
         self.streams.measure(lambda n_rows: decode(0, n_rows), n_streams, _STREAMS_S)
         if math.isinf(self.streams.seconds(n_streams)):
-            self.streams = Table()  # slow steps: what was not measured cannot be compared
+            self.streams = Table()  # slow steps: without all measures nothing can be compared
             return
         width = n_streams // 2
 

@@ -48,13 +48,13 @@ class Engine:
     """Time advances only in `step()`; all methods belong to the thread that made the context.
 
     Args:
-        context: The cache; its `n_seq_max` is the number of sequences that run together. What its
-            `n_outputs_max` has beyond them is for drafts.
+        context: The cache; its `n_seq_max` is the number of sequences that run together. Outputs
+            beyond them (`n_outputs_max`) are for drafts.
         masks: For requests with a grammar; without one they fail.
-        prefixes: What stays of a sequence when it ends.
+        prefixes: How prefixes of ended sequences are kept.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
-        step_costs: What steps take, where an earlier process has measured it.
-        prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
+        step_costs: Times of steps, if an earlier process has measured them.
+        prompt_step_s: Most time of a step of prompts alone, as a cancel waits for two of them. If
             it is finite, these overlap, which is for models that a GPU has all of.
     """
 
@@ -136,7 +136,7 @@ class Engine:
         `meanwhile` is called once at most, where a wait begins: when the device has the batch.
 
         Raises:
-            ComputeError: the device computes what cannot be right.
+            ComputeError: the device computes nonsense.
         """
         self._cache.save_noted()
         if not self._sequences and self._prefetcher.has_work:
@@ -179,7 +179,7 @@ class Engine:
         """Do a part of the work that is better done while no request waits.
 
         Raises:
-            ComputeError: the device computes what cannot be right.
+            ComputeError: the device computes nonsense.
         """
         if self._n_done_checked != self.n_done:
             if self._overlaps:  # the next prompt is read faster after it
@@ -227,7 +227,7 @@ class Engine:
         )
 
     def check(self) -> list[str]:
-        """Compare what is recorded with llama.cpp's state; return what differs, or nothing.
+        """Compare the records with llama.cpp's state; return the differences.
 
         Call it between steps; it takes a millisecond at most.
         """
@@ -282,7 +282,7 @@ class Engine:
     def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
         """Fail the sequence that llama.cpp failed on.
 
-        With several in one batch it is unknown which one failed, and what of them is in the cache.
+        With several in one batch it is unknown which one failed, and how much is in the cache.
         So all start again, each alone until its next token. Cached prefixes go before any fails.
         """
         is_full = isinstance(error, ContextOverflowError) and bool(self._slots.cached)

@@ -1,7 +1,7 @@
 """Main loop of the engine process.
 
 Commands come in on stdin, events go out on stdout, llama.cpp's log goes to stderr. The process
-ends on the command Close, or when stdin does because the server is gone: its exit is what returns
+ends on the command Close, or when stdin does because the server is gone: its exit returns
 all VRAM.
 """
 
@@ -50,11 +50,11 @@ _MIB = 2**20
 
 
 def run(events: BinaryIO) -> int:
-    """Load what the first command says, and serve it until the last one; return the exit code.
+    """Load the first command's model, and serve it until the last one; return the exit code.
 
     Raises:
         ModelLoadError: llama.cpp refused the model or the context.
-        ComputeError: the device computes what cannot be right; nothing of it is saved.
+        ComputeError: the device computes nonsense; nothing of it is saved.
     """
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
@@ -79,8 +79,8 @@ def run(events: BinaryIO) -> int:
 def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
     """Take commands and step, until Close.
 
-    PERF: while a device computes tokens, it does not wait until those of the step before are sent:
-    that happens as soon as it has the next batch.
+    PERF: while a device computes tokens, it does not wait until earlier tokens are sent: that
+    happens as soon as it has the next batch.
     """
     events: list[Event] = []
 
@@ -172,7 +172,7 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
 
 
 def _prompt_step_s(load: Load, model: Model) -> float:
-    """Return what a step of prompts alone may take.
+    """Return the most seconds of a step of prompts alone.
 
     A cancel, which waits for two of them, takes half a second where a GPU has the whole model. With
     weights on the host, a whole batch is so much faster than parts of it that a cancel may wait.
@@ -232,7 +232,7 @@ def _next_command(
 def rehearse(
     path: Path, params: ModelParams, context: ContextParams, budget_bytes: dict[str, int]
 ) -> None:
-    """Refuse a load whose graph would take more than planned of any place.
+    """Refuse a load if its graph would take more than planned of any place.
 
     Weights and cache are known to the byte; the graph's buffer is predicted. That it does not fit
     would otherwise be found out when all weights have been read.
@@ -240,7 +240,7 @@ def rehearse(
     `budget_bytes` is by place, such as `CUDA0`.
 
     Raises:
-        ModelLoadError: it would; the message says what cannot be allocated.
+        ModelLoadError: it would; the message names the place and the size.
     """
     model = Model(path, msgspec.structs.replace(params, load_mode="none", no_alloc=True))
     buffers = Context(model, context).buffers

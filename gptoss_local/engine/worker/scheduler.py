@@ -40,7 +40,7 @@ class Scheduler:
     Only of running prompts, a short one may be read before a long one; see `in_order`.
 
     When cells run out, cached prefixes go first. Then the last running sequence waits, and
-    its tokens are a cached prefix, too; what is evicted of them is prefilled again later. So the
+    its tokens are a cached prefix, too; evicted ones are prefilled again later. So the
     first always continues, and every request is served once none of a higher priority waits.
     """
 
@@ -97,7 +97,7 @@ class Scheduler:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
 
         Without prompts, which fill a step, there may be drafts, and streams may take turns. Tokens
-        that a mask has forced come before those of prompts, as a client waits for the next one.
+        that a mask has forced come before tokens of prompts, as a client waits for the next one.
         """
         self._make_room()
         suspects = [s for s in self.running if s.is_suspect]

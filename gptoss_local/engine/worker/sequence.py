@@ -51,8 +51,8 @@ class _Caller:
 class Callers:
     """A clock of the tokens that each caller could have had, if all had equally many.
 
-    A turn begins now, or where the caller's turn before it ends, so those of one caller are in the
-    order in which it asks. The clock advances with whatever is served, so no request waits forever.
+    A turn begins now, or where the caller's turn before it ends, so a caller's turns are in the
+    order in which it asks. The clock advances with all work, so no request waits forever.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Sequence:
 
     @property
     def n_past(self) -> int:
-        """Tokens whose keys and values are in the cache."""
+        """Tokens with keys and values in the cache."""
         return len(self.slot.tokens) if self.slot is not None else 0
 
     @property
@@ -168,7 +168,7 @@ class Sequence:
     def can_wait_for(self, other: "Sequence") -> bool:
         """Return whether a prompt that should come later may be read before the rest of its own.
 
-        Such prompts may take a tenth of what it has to read itself, in all.
+        Such prompts may have a tenth of its own tokens to read, in all.
         """
         n_most = (self.n_prompt - self.n_cached) // 10
         is_equal = self.request.priority == other.request.priority

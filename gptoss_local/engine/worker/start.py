@@ -1,7 +1,7 @@
 """Entry of the engine process: `python -m gptoss_local.engine.worker.start`.
 
-Whatever ends the process is the last event that it sends, so that the server can say why. What it
-cannot send, such as an abort inside llama.cpp, is on stderr.
+An error that ends the process is the last event that it sends, so that the server can report it.
+An abort inside llama.cpp, which sends nothing, is on stderr.
 """
 
 import contextlib

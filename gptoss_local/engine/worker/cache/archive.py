@@ -68,7 +68,7 @@ class Archive:
     def wait_s(self, n_done: int) -> float | None:
         """Return in how many idle seconds to call `rest`; None: never.
 
-        `n_done` grows with whatever the engine computes; questions about it do not count.
+        `n_done` grows with all work of the engine; questions about it do not count.
         """
         if n_done != self._n_done:
             self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s

@@ -15,7 +15,7 @@ from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
 
 
 class BlockReporter:
-    """Compares the cache with what was told of it.
+    """Compares the cache with the last report of it.
 
     PERF: no part of the cache reports its changes. Each slot is compared with the tokens it was
     last told with: 20 us for 30k tokens, once a step.

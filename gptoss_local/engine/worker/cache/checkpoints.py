@@ -1,4 +1,4 @@
-"""Keep windows in host memory: what the sliding layers held after a prefix, to return to it.
+"""Keep windows in host memory: contents of the sliding layers after a prefix, to return to it.
 
 The layers with full attention keep everything; the sliding ones forget all but the last `n_swa`
 positions and some more. A checkpoint is their part of a sequence's state, 3 MB on gpt-oss-20b.

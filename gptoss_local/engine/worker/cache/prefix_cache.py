@@ -61,7 +61,7 @@ class PrefixCache:
         return best if best.n_tokens >= _WORTH_REUSING else Match()
 
     def place(self, tokens: "array[int]", match: Match, *, n_asked: int) -> Slot:
-        """Give a sequence a slot that starts with what was matched just now.
+        """Give a sequence a slot that starts with the prefix just matched.
 
         A continuation takes the slot. Anything else leaves it to those who may come back to it,
         and shares its cells in an empty slot or the least recently used one.
@@ -112,7 +112,7 @@ class PrefixCache:
         self.retire(slot)
 
     def discard(self, slot: Slot) -> None:
-        """Free a slot whose contents may differ from what is recorded."""
+        """Free a slot that may differ from its record."""
         self._slots.stop(slot)
         self._slots.cut(slot, 0)
 

@@ -39,7 +39,7 @@ class Slots:
     """All slots, and which cells they share.
 
     Sharing is recorded as the number of common cells of each pair of slots, a prefix of both. So
-    the cells of a number of slots are those of the first, those of the second that it does not
+    the cells of a number of slots are all cells of the first, the cells that the second does not
     share with the first, and so on.
     """
 

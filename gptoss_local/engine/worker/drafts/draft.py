@@ -13,7 +13,7 @@ N_RESUME = 4  # the same, shortly after the place that was copied from
 _RESUME_REACH = 48  # tokens around that place
 _N_MATCH_MAX = 64
 _N_INDEX_MAX = 2048  # runs indexed in one step: a long prompt must not hold up other streams
-_FADE, _N_WRONG_MAX = 0.98, 4.0  # of what earlier guesses showed, per token
+_FADE, _N_WRONG_MAX = 0.98, 4.0  # of the weight of earlier guesses, per token
 _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
 
 
@@ -85,7 +85,7 @@ class Drafter:
         return n_right / (n_right + 1 + self._n_wrong)
 
     def look(self) -> int:
-        """Look for what follows the tokens so far; return how many there are to draft.
+        """Look for a continuation of the tokens so far; return how many there are to draft.
 
         Call it when all of them are final; `take` then gives the draft. Each call indexes a part
         of a long prompt, so its end is not found before some steps have passed.
@@ -107,7 +107,7 @@ class Drafter:
         return source[at : at + n_tokens].tolist()
 
     def advance(self, n_accepted: int) -> None:
-        """Compare what `look` found with the sampled token, after the accepted ones."""
+        """Compare the found continuation with the sampled token, after the accepted ones."""
         if self._source is None:
             return
         source, at = self._source

@@ -16,11 +16,11 @@ from gptoss_local.formats.gguf_file import split_files
 
 _BLOCK_BYTES = 8 * 2**20
 _N_READS = 8  # at a time
-_SHARE = 0.9  # of a load from a cold disk; the rest is what llama.cpp does with it
+_SHARE = 0.9  # of a load from a cold disk; the rest is llama.cpp's work
 
 
 def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
-    """Read what the page cache does not hold, unless RAM could not hold it.
+    """Read the blocks that the page cache lacks, unless RAM could not hold them.
 
     `path` is the model or the first of its files. `on_progress` gets the part of the load that is
     done, from 0.0 up to the result.
@@ -49,8 +49,8 @@ def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
 def _read_cold(file: Path) -> Iterator[int]:
     """Read all blocks that are not in the page cache; yield how many bytes of each.
 
-    The last ones first: where RAM is short the first ones stay, and these are the layers whose
-    experts the planner leaves on the host.
+    The last ones first: where RAM is short the first ones stay, and the planner leaves the
+    experts of these layers on the host.
     """
     descriptor = os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size

@@ -62,7 +62,7 @@ def tune(
 
 
 def tune_offload(model: Model, params: ContextParams) -> Tuned:
-    """Measure what a first load must know, in seconds; the process offloads from 1 token."""
+    """Measure the figures for a first load, in seconds; the process offloads from 1 token."""
     offload = _offload(model, params, _FEW_SIZES)
     _, token_s, gpu_s = offload[0]
     n_batch, _, batch_s = offload[-1]

@@ -36,15 +36,15 @@ def place_sampler(sequence: Sequence, context: Context) -> None:
 
 
 def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
-    """Sample from row `row` of the last batch, and add what the mask says must follow.
+    """Sample from row `row` of the last batch, and add the tokens that the mask forces.
 
-    A token that is not allowed is drawn again among those that are. This is exact: what comes out
+    A token that is not allowed is drawn again among allowed ones. This is exact: the result
     has p(allowed) * p(x | allowed) + (1 - p(allowed)) * p(x | allowed) = p(x | allowed). With
     filters such as top_p the first draw filters all tokens and the second one the allowed tokens,
     so that there is always one left.
 
     `draft` was decoded after the row's token, in the rows that follow. As long as the drawn token
-    is the one in the draft, the next one can be drawn from the next row.
+    is the draft's, the next one can be drawn from the next row.
 
     Returns:
         One token, and those after it that a draft had right, or that the mask forces; nothing if

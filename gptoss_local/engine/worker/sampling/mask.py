@@ -16,7 +16,7 @@ from gptoss_local.formats.byte_level import BYTE_OF_CHAR
 from gptoss_local.formats.gguf_file import read_tokens
 from gptoss_local.formats.o200k import FIRST_SPECIAL, SPLIT_REGEX
 
-_END_OF_TEXT = 199_999  # what the library allows after a whole answer; grammars name their own end
+_END_OF_TEXT = 199_999  # allowed by the library after a whole answer; grammars name their own end
 
 
 class Mask:
