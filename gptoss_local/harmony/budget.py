@@ -32,7 +32,7 @@ class TokenBudget:
         self._n_tokens = 0
 
     def spend(self, n_tokens: int) -> None:
-        """Count further tokens. Raises PromptTooLongError, or what `check` raises."""
+        """Count further tokens. Raises PromptTooLongError, or `check`'s error."""
         self._check()
         self._n_tokens += n_tokens
         if self._max_tokens is not None and self._n_tokens > self._max_tokens:

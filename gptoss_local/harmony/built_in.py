@@ -36,7 +36,7 @@ def built_in(name: str, description: str = "") -> Tool | None:
 
     Args:
         name: `python`, `browser.search`, `browser.open` or `browser.find`.
-        description: Of `python`, for the model; empty: the one it was trained with.
+        description: Of `python`, for the model; empty: as it was trained with.
     """
     if name == PYTHON:
         return Tool(PYTHON, description, _CODE_SCHEMA, is_built_in=True)
@@ -44,7 +44,7 @@ def built_in(name: str, description: str = "") -> Tool | None:
 
 
 def namespaces(tools: Iterable[Tool]) -> list[ToolNamespaceConfig]:
-    """Return what the system message declares of these tools."""
+    """Return the system message's declarations of these tools."""
     found = []
     names = {tool.name for tool in tools if tool.is_built_in}
     config = ToolNamespaceConfig.browser()
@@ -65,7 +65,7 @@ def is_built_in(name: str, declared: Sequence[Tool]) -> bool:
     """Return whether a call in a history was one of a built-in tool.
 
     Args:
-        name: What was called.
+        name: Of the called tool.
         declared: The tools now; a function of the same name is not built in.
     """
     if name in _browser_functions():
@@ -74,7 +74,7 @@ def is_built_in(name: str, declared: Sequence[Tool]) -> bool:
 
 
 def body_of(call: ToolRequest) -> str:
-    """Return what the model wrote as the body of a call."""
+    """Return the body of a call, as the model wrote it."""
     if isinstance(call.arguments, str):
         return call.arguments
     code = call.arguments.get(CODE)

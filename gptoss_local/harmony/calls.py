@@ -1,7 +1,7 @@
-"""Turns what the model wrote as a call into a call of a function that exists, or None.
+"""Turns the model's text of a call into a call of a function that exists, or None.
 
-Models misspell functions, call those of other products, and write JSON that does not parse. A call
-is repaired only where one reading fits the declared functions; whatever else is for the reader.
+Models misspell functions, call functions of other products, and write JSON that does not parse. A
+call is repaired only where one reading fits the declared functions; the rest is for the reader.
 """
 
 import contextlib
@@ -57,10 +57,10 @@ def find_calls(
     There are several if their arguments follow each other, or are in one list.
 
     Args:
-        recipient: What follows `to=` in the header.
+        recipient: The text after `to=` in the header.
         text: The body.
         tools: The functions that are declared.
-        is_cut: The answer ended inside the body, so what is missing there must not be guessed.
+        is_cut: The answer ended inside the body, so its missing end must not be guessed.
         objects_only: No header was closed before the body, so it may be prose: only an object is a
             call, or nothing at all where a function needs no arguments.
         is_json: The header says that the body is JSON, so a sentence cannot be an argument.
@@ -118,7 +118,7 @@ def _arguments(
     if is_cut:
         return []
     if not text.strip() and not objects_only:
-        return [{}]  # as valid as what a client says of an object without what is required
+        return [{}]  # required properties are left to the client
     if _EMPTY.fullmatch(text) and not _properties(tool)[1]:
         return [{}]
     value = _load(text)
@@ -133,12 +133,12 @@ def _arguments(
 
 
 def _key(name: str) -> str:
-    """Return what all spellings of a name share: `Read-File`, `read_file`, `readFile`."""
+    """Return the common form of a name's spellings: `Read-File`, `read_file`, `readFile`."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _parse(text: str) -> dict[str, Any] | None:
-    try:  # msgspec, not json: what it reads it can also write
+    try:  # msgspec, not json: it can also write all that it reads
         arguments: dict[str, Any] = msgspec.json.decode(text.strip() or "{}", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return None
@@ -167,7 +167,7 @@ def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | 
 
 
 def _load(text: str) -> Any:
-    """Return what broken JSON probably means; None if it means nothing."""
+    """Return the probable value of broken JSON; None if it has none."""
     try:
         value = json_repair.loads(text)
         msgspec.json.encode(value)
@@ -252,7 +252,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _fits(arguments: Any, tool: Tool, *, strictly: bool = False) -> bool:
-    """Return whether arguments have what is required, of the right outer types.
+    """Return whether arguments have all required ones, of the right outer types.
 
     Args:
         arguments: Any value.
@@ -292,7 +292,7 @@ def _is(value: Any, name: Any) -> bool:
 
 
 def _properties(tool: Tool) -> tuple[dict[str, Any], set[str]]:
-    """Return the names and schemas of a tool's arguments, and which of them are required."""
+    """Return the schemas of a tool's arguments by name, and the required names."""
     schema = tool.parameters or {}
     properties, required = schema.get("properties"), schema.get("required")
     return (

@@ -1,7 +1,7 @@
 """A client's JSON schema -> the same demands in keywords that llguidance enforces, or an error.
 
-Every keyword that demands something is enforced, or refused by its name and place; what no draft
-knows is an annotation. What nothing refers to is not read.
+Every keyword that demands something is enforced, or refused by its name and place; keywords of no
+draft are annotations. Definitions without a reference to them are not read.
 
 Source: JSON Schema 2020-12, OpenAPI 3.0 (`nullable`), and llguidance's docs/json_schema.md.
 """
@@ -81,7 +81,7 @@ class Enforced:
 
         Args:
             root: As a client sends it.
-            subject: What has it, for messages.
+            subject: Its owner, for messages.
 
         Raises:
             UsageError: it has a keyword that cannot be enforced, at the place that is named.
@@ -116,7 +116,7 @@ class Enforced:
         return result
 
     def refer_to(self, target: Target) -> str:
-        """Return a reference to what a schema will become."""
+        """Return a reference to the translation of a schema."""
         if target.place not in self._names:
             self._names[target.place] = str(len(self._names))
             self._waiting.append(target)
@@ -130,7 +130,7 @@ class Enforced:
 
 
 class _Reading:
-    """A schema that is being translated: into `out`, and what must hold at the same time."""
+    """A schema that is being translated: into `out`, and into schemas that must hold with it."""
 
     def __init__(self, whole: Enforced, schema: Schema, place: str) -> None:
         self._whole = whole
@@ -162,7 +162,7 @@ class _Reading:
         raise self._whole.refusal(f"{what}{within(self._place + way)} {why}")
 
     def _joined(self) -> Any:
-        """Return what has become of the keywords."""
+        """Return the translation of all keywords."""
         out = self._out
         if out.get("minProperties", 0) > len(out.get("required", ())) + 1:
             self.refuse("'minProperties'")  # llguidance counts a name that is written twice
@@ -393,7 +393,7 @@ def _is_anything(schema: Any) -> bool:
 def _slip(keyword: str, value: Any) -> str:
     """Return the keyword that is probably meant by one that does not exist; empty if none is.
 
-    What begins like `@type` or `ui:type` belongs to another vocabulary.
+    Names such as `@type` and `ui:type` belong to another vocabulary.
     """
     if keyword in _KNOWN or not re.match(r"(?!x-|_|\w+:\w)[\w\s$]", keyword):
         return ""

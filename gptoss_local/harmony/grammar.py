@@ -1,6 +1,6 @@
-"""Builds one grammar over an answer's harmony tokens, tags included, from what it may look like.
+"""Builds one grammar over an answer's harmony tokens, tags included, from its possible forms.
 
-Analysis stays free, the final message is what the format says, and a call of a function is a JSON
+Analysis stays free, the final message has the request's format, and a call of a function is a JSON
 object, of the function's own schema if it is strict or must be called. The engine masks tokens with
 it and knows neither harmony nor JSON.
 
@@ -62,7 +62,7 @@ def compile_grammar(
     """Make the grammar of an answer and check it.
 
     Args:
-        answer_format: What the final message is, None for any text; with tools the model may call
+        answer_format: Of the final message, None for any text; with tools the model may call
             one instead.
         tools: Functions that may be called.
         must_call: Names of tools; the model calls one of these and gives no other answer.
@@ -121,7 +121,7 @@ def _text(answer_format: RegexFormat) -> str:
 def _argument_schemas(
     tools: Iterable[Tool], must_call: Sequence[str]
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Yield names of functions that may be called, and what their arguments keep to.
+    """Yield names of functions that may be called, and the schema of their arguments.
 
     The schema of a tool that is not strict is left out if it cannot be enforced: clients send any.
     """

@@ -9,7 +9,7 @@ from gptoss_local.harmony.calls import fits_so_far
 from gptoss_local.harmony.message import Tool
 
 _N_SHORT = 64  # characters up to which a call is not worth it
-_MIN_STEP = 16  # characters between two readings of what is there
+_MIN_STEP = 16  # characters between two readings of the text
 _STEP_SHARE = 256  # and this part of it, so that a long text is not read too often
 _CLOSERS = {"{": "}", "[": "]"}
 
@@ -18,11 +18,11 @@ class GrowingCall:
     """Passes on the beginning of a call's arguments, in the very characters they will have.
 
     Most of a long call is one long string, such as a file's text, and only the inside of a string
-    can be passed on: elsewhere the next character may turn out to be an error, whose repair would
-    change what comes before it. Nothing is passed on that does not fit the function, as it may be
+    can be passed on: elsewhere the next character may turn out to be an error, and its repair would
+    change the text before it. Nothing is passed on that does not fit the function, as it may be
     an envelope around the arguments.
 
-    Only the whole body shows what the call is: see `is_beginning_of`.
+    Only the whole body shows the call: see `is_beginning_of`.
 
     Args:
         index: Its number in the answer.
@@ -35,7 +35,7 @@ class GrowingCall:
         self._index = index
         self._tool = tool
         self._text = ""
-        self._open: list[str] = []  # what closes the objects and lists that are open
+        self._open: list[str] = []  # the ends of open objects and lists
         self._in_string = self._is_escaped = False
         self._n_read = 0
         self._sent = ""
@@ -46,11 +46,11 @@ class GrowingCall:
         return bool(self._sent)
 
     def is_beginning_of(self, arguments: dict[str, Any]) -> bool:
-        """Return whether what has been passed on is the beginning of these arguments."""
+        """Return whether these arguments begin with the text that has been passed on."""
         return msgspec.json.encode(arguments).decode().startswith(self._sent)
 
     def feed(self, text: str) -> list[CallDelta]:
-        """Take a piece of the body and return what is certain now and was not before."""
+        """Take a piece of the body and return the arguments' text that it made certain."""
         self._text += text
         for character in text:
             self._scan(character)
@@ -59,7 +59,7 @@ class GrowingCall:
         return self.rest() if is_due else []
 
     def rest(self) -> list[CallDelta]:
-        """Return what is certain and was not passed on yet, though it may be little."""
+        """Return the certain text that was not passed on yet, though it may be little."""
         if not self._in_string or self._is_escaped or not self._open:
             return []
         self._n_read = len(self._text)

@@ -1,11 +1,11 @@
-"""llguidance, as far as the server needs it: what it makes of a grammar or a JSON schema."""
+"""llguidance, as far as the server needs it: grammars, JSON schemas, and its objections."""
 
 import json
 from typing import Any, Literal
 
 import llguidance
 
-# What printers of JSON write between two values. With any amount, a model that is lost in a format
+# Printers of JSON write this between two values. With any amount, a model that is lost in a format
 # would put whitespace there until its context is full.
 _BYTES = llguidance.LLTokenizer("byte")
 _OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\n[ \t]{0,40}"}
@@ -17,7 +17,7 @@ def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def grammar(*entries: dict[str, Any]) -> str:
-    """Join entries, each with its `name`; the first one is what the answer is."""
+    """Join entries, each with its `name`; the first one is for the whole answer."""
     return json.dumps({"grammars": entries})
 
 

@@ -60,7 +60,7 @@ class HeaderReader:
     """Collects the text of one header between its tags.
 
     Args:
-        names: The functions that are declared: their names may hold what ends others.
+        names: The functions that are declared: their names may hold characters that end others.
         has_role: It begins after `<|start|>`, so with a role.
     """
 
@@ -96,7 +96,7 @@ class HeaderReader:
         return _OTHER_ROLE.match(first) is not None
 
     def read(self, *, is_whole: bool) -> Header:
-        """Return what the header says.
+        """Return the header's fields.
 
         Args:
             is_whole: `<|message|>` ended it. Otherwise the body, if there is one, is a part of it.
@@ -107,7 +107,7 @@ class HeaderReader:
         return header
 
     def _read(self, tag: Tag, text: str, header: Header, *, is_whole: bool) -> str:
-        """Note what a part says, and return the rest of it."""
+        """Note the fields of a part, and return the rest of it."""
         at = 0
         if tag == "" and self.has_role and (role := _ROLE.match(text)):
             header.role, at = role[1], role.end()
@@ -170,7 +170,7 @@ def _read_type(pattern: re.Pattern[str], text: str, at: int, header: Header) -> 
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of what stands there; the place itself if it is something else."""
+    """Return the end of the match; the place itself without one."""
     found = pattern.match(text, at)
     return found.end() if found else at
 

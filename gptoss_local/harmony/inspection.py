@@ -1,4 +1,4 @@
-"""Token ids as the harmony messages they spell, for people who want to see what a model saw."""
+"""Token ids as the harmony messages they spell, for people who want to see a model's view."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def inspect_tokens(
 
     Args:
         prompt: Ends in the header of the answer's first message.
-        answer: What the model wrote; may be empty.
+        answer: The model's tokens; may be empty.
         next_prompt: The prompt that continues the conversation; empty if that is not known.
         vocabulary: Of the model.
     """
@@ -36,7 +36,7 @@ def inspect_tokens(
 
 
 def _mark_dropped(pieces: Iterable[HarmonyPiece], kept: Sequence[HarmonyPiece]) -> None:
-    """Mark what `kept` lacks as dropped; it keeps the order, but may spell headers otherwise."""
+    """Mark pieces that `kept` lacks; it has the same order, but may spell headers otherwise."""
     n_found = 0
     for piece in pieces:
         places = (i for i in range(n_found, len(kept)) if _is_same(piece, kept[i]))

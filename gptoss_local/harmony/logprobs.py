@@ -1,7 +1,7 @@
 """Assigns log-probabilities to the pieces of content that they belong to.
 
 Tokens and pieces of text do not begin and end together: a character may take several tokens, and
-what could become a stop string is held back.
+the possible beginning of a stop string is held back.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ class ContentLogprobs:
 
     A token goes with the piece that has its first character. So every character of the content has
     its token, except for the blank line between two messages, which is ours, and for text that was
-    not content when it was generated, such as what only looked like a call.
+    not content when it was generated, such as a call of no function.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -34,7 +34,7 @@ class ContentLogprobs:
         self._waiting.append(entry)
 
     def parsed(self, deltas: Iterable[Delta]) -> None:
-        """Note what the parser made of tokens."""
+        """Note the parser's events of tokens."""
         self._n_parsed += sum(len(d.text) for d in deltas if isinstance(d, ContentDelta))
 
     def take(self, n_characters: int) -> tuple[TokenLogprob, ...]:

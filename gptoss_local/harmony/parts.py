@@ -16,7 +16,7 @@ _OPTIONS = RenderOptions(conversation_has_function_tools=False)  # counts in sys
 
 
 class Part(NamedTuple):
-    """A message of harmony; `name` is that of a tool. What is empty is not there."""
+    """A message of harmony; `name` is the tool's name. Empty fields are omitted."""
 
     role: Role
     text: str

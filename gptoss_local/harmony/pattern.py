@@ -1,4 +1,4 @@
-r"""Regular expressions of JSON Schema -> those of llguidance, which are Rust's.
+r"""Regular expressions of JSON Schema -> llguidance's, which are Rust's.
 
 JSON Schema means JavaScript's (ECMA-262), where `.`, `\s` and the characters in `[]` differ.
 Look-ahead at the beginning becomes an expression of its own. llguidance refuses other look-around,
@@ -55,7 +55,7 @@ def literal(text: str) -> str:
 
 
 def _negated(ahead: list[str]) -> list[str]:
-    """Return expressions for texts without what negative look-ahead forbids, if that is simple.
+    """Return expressions for all texts that a negative look-ahead lets pass, if that is simple.
 
     It is for a sequence of characters, for two that are alike anywhere, as in e-mail addresses, and
     for nothing but some characters, as in pydantic's decimals.
@@ -81,7 +81,7 @@ def _negated(ahead: list[str]) -> list[str]:
 
 
 def _inverse(token: str) -> str:
-    """Return what matches one other character; empty if a token is not one character."""
+    """Return an expression for one other character; empty if a token is not one character."""
     if token[0] == "[" and len(token) > 2:
         return f"[{token[2:]}" if token[1] == "^" else f"[^{token[1:]}"
     is_char = token not in tuple(".^$*+?(){}|[") and re.fullmatch(r"\\\W|[^\\]", token)
@@ -108,7 +108,7 @@ def _translated(tokens: list[str], also: dict[str, str]) -> str:
 def _least_length(tokens: list[str]) -> int:
     """Return how many characters a match has, at least."""
     groups = [[0]]  # lengths of the options of each group that is open
-    last = 0  # of what a quantifier repeats
+    last = 0  # of the expression that a quantifier repeats
     is_repeated = False
     for token in tokens:
         is_quantifier = token in ("*", "+", "?") or (token[0] == "{" and len(token) > 1)

@@ -22,7 +22,7 @@ _BORDER = re.compile(
 def split_text(text: str) -> Iterator[str]:
     """Split a text into short pieces of short words, between words where that is possible.
 
-    The pieces' tokens are those of the text but where a word had to be cut; its characters are the
+    The pieces have the text's tokens but where a word had to be cut; its characters are the
     same in any case. There is at least one piece.
     """
     begin = 0

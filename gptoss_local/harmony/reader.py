@@ -33,7 +33,7 @@ class Reader:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the answer has ended, whatever the model writes."""
+        """Return whether the answer has ended, even if the model continues."""
         return self._is_cut or self._parser.is_over
 
     @property
@@ -48,14 +48,13 @@ class Reader:
         return self._pass(self._parser.feed(token))
 
     def finish(self) -> list[Delta]:
-        """Close what is open when the tokens end."""
         deltas = self._pass(self._parser.finish())
         if held := self.stop.flush():
             deltas.append(self._content(held))
         return deltas
 
     def _pass(self, deltas: list[Delta]) -> list[Delta]:
-        """Pass content through the stop filter; what follows a stop string is dropped."""
+        """Pass content through the stop filter, which drops text after a stop string."""
         passed: list[Delta] = []
         if self._scored:
             self._scored.parsed(deltas)
@@ -76,7 +75,7 @@ class Reader:
         return passed
 
     def _end_message(self) -> str:
-        """Return what is held of a message that another one follows; a stop string ends with it."""
+        """Return the held end of a message that another one follows; a stop string ends with it."""
         held = self.stop.feed(GAP)
         if self.stop.is_stopped:
             return held

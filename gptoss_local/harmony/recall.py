@@ -1,7 +1,7 @@
-"""Puts back what the model wrote before and in its calls where a client does not send it back.
+"""Puts back the model's text before and in its calls where a client does not send it back.
 
 Many clients drop the reasoning of a tool loop, and the model then repeats itself. No dialect has a
-place for all of it: its tokens, the order of what was thought and said, how a header was spelt.
+place for all of it: its tokens, the order of thoughts and words, how a header was spelt.
 A call's id, which is random and given once, says which step of which answer it was. So the next
 prompt continues exactly where the model stopped, and the engine's cached prefix holds.
 
@@ -51,8 +51,8 @@ class Recall:
 
         Args:
             owner: Who asked; no other caller gets it back.
-            answer: What the client got.
-            tokens: What the model wrote; empty if that cannot be repeated.
+            answer: As the client got it.
+            tokens: The model's; empty if they cannot be repeated.
         """
         calls = tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls)
         n_characters = len(answer.reasoning) + len(answer.content) + len(repr(calls))
@@ -61,9 +61,9 @@ class Recall:
         self._steps.put(owner, calls[0].id, step)
 
     def fill_in(self, request: ChatRequest, vocabulary: Vocabulary) -> ChatRequest:
-        """Return the request with what its client left out of the steps that are known.
+        """Return the request with the known steps as the model wrote them.
 
-        What the client sent is never replaced by something else.
+        The client's own text is never replaced by another.
         """
         messages: list[Message] = []
         for is_assistant, group in itertools.groupby(request.messages, _is_assistants):
@@ -108,9 +108,9 @@ def _is_same(sent: str, known: str) -> bool:
 
 
 def _says(tokens: Sequence[int], step: _Step, vocabulary: Vocabulary) -> bool:
-    """Return whether tokens are well-formed messages that say what the client got.
+    """Return whether tokens are well-formed messages with the text that the client got.
 
-    A repaired call, or what a broken header made of a message, should not be read again.
+    A repaired call, or a message with a broken header, should not be read again.
     """
     if not tokens:
         return False

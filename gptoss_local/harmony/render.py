@@ -47,7 +47,7 @@ _EFFORTS = {
 _ANALYSIS = "analysis"
 _MAX_NAME = 64
 _NAME = re.compile(r"[\w.-]{1,64}")
-_UNNAMED = "unknown"  # a function whose name no message says
+_UNNAMED = "unknown"  # a function that no message names
 
 
 def render_chat(
@@ -61,9 +61,9 @@ def render_chat(
     The system message says that today is `date`, which is the real one by default. An answer that
     the request has begun stands open at the end.
 
-    Reasoning of finished turns is dropped, and with it what built-in tools were called for; that of
-    a running tool loop is kept, as gpt-oss's chat template does; openai-harmony itself would keep
-    that of all finished turns but the first.
+    Reasoning of finished turns is dropped, and with it calls of built-in tools; reasoning of a
+    running tool loop is kept, as gpt-oss's chat template does; openai-harmony itself would drop
+    it in the first finished turn only.
     Without reasoning and tools the prompt also opens the final channel; with tools the model
     must be free to call one, so it gets the lowest effort instead.
 
@@ -135,7 +135,7 @@ def end_of_analysis(vocabulary: Vocabulary, *, opens_final: bool) -> list[int]:
 def render_history(
     request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
 ) -> list[int]:
-    """Render what the prompt of the next turn begins with: all messages, and `answer` as the last.
+    """Render the beginning of the next turn's prompt: all messages, and `answer` as the last.
 
     That is without the answer's reasoning. A user's message comes next.
     """

@@ -1,6 +1,6 @@
 """Decides whether llguidance enforces a schema, and says where it does not.
 
-llguidance finds most schemas that nothing satisfies, but not what has no end, such as a list of
+llguidance finds most schemas that nothing satisfies, but not endless ones, such as a list of
 which each item holds another such list. It takes two options of `oneOf` apart by a property; where
 it does not, it is asked for a value that satisfies both, with all that holds around them.
 """
@@ -20,7 +20,7 @@ _N_JOINED_MAX = 10  # schemas, and patterns: one text may have to match all of t
 # of llguidance doubles with each
 
 _TOO_DEEP = "it nests too deep"
-# How llguidance says what, and how we do.
+# llguidance's words, and ours.
 _PROBLEMS = {
     "Unsatisfiable": "no finite value satisfies it",
     "min/maxProperties only": "'minProperties' or 'maxProperties' next to optional properties",
@@ -49,7 +49,7 @@ def enforceable(schema: Any, subject: str) -> Schema:
 
     Args:
         schema: As a client sends it.
-        subject: What has it, for messages.
+        subject: Its owner, for messages.
 
     Raises:
         UsageError: it cannot be enforced; the message names the keyword and its place.
@@ -63,7 +63,7 @@ def enforceable(schema: Any, subject: str) -> Schema:
 
 
 def in_words(problem: str) -> str:
-    """Return what llguidance says in our words, or in its own."""
+    """Say llguidance's problem in our words, if we have some."""
     for theirs, ours in _PROBLEMS.items():
         if theirs in problem:
             return ours
@@ -164,7 +164,7 @@ class _Options:
             self._check(definition, [])
 
     def _check(self, schema: Any, around: list[Any]) -> None:
-        """Check a schema and all within it; `around` is what holds of the same value."""
+        """Check a schema and all within it; `around` has other schemas of the same value."""
         if isinstance(schema, bool):
             return
         for keyword in ("allOf", "anyOf"):

@@ -35,7 +35,7 @@ class StopFilter:
         return text[: len(text) - n_held]
 
     def flush(self) -> str:
-        """Return what was held back when the answer ends without a stop string."""
+        """Return the text held back when the answer ends without a stop string."""
         held, self._held = self._held, ""
         return held
 

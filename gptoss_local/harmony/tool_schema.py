@@ -1,12 +1,12 @@
-"""JSON schemas as clients send them -> what `typescript` can write down.
+"""JSON schemas as clients send them -> simpler ones, for `typescript`.
 
 Left are `type`, `enum`, `properties`, `required`, `items`, `nullable`, annotations, and
 
-- `oneOf`: options that take a line each; `anyOf`: those that fit between `|`.
+- `oneOf`: options that take a line each; `anyOf`: options that fit between `|`.
 - `$index`: the schema of all other properties; `prefixItems`: the entries of a tuple.
 - `$name`: of a schema that contains itself, where it does so.
 
-Clients send all kinds of schemas, so what makes no sense is any value.
+Clients send all kinds of schemas, so nonsense stands for any value.
 """
 
 from collections.abc import Iterable, Iterator
@@ -88,7 +88,7 @@ class _Reader:
         return flat, _Place(inside, depth)
 
     def _look_up(self, reference: str) -> Any:
-        """Return what a JSON pointer within the document points to; `{}` if nothing."""
+        """Return the target of a JSON pointer within the document; `{}` without one."""
         if not reference.startswith("#"):
             return {}
         found = self._root
@@ -101,10 +101,10 @@ class _Reader:
         return found
 
     def _read_union(self, flat: Schema, keyword: str, options: list[Any], place: _Place) -> Schema:
-        """Return the options, each with what is next to the union; null makes it nullable."""
+        """Return the options, each with the union's siblings; null makes it nullable."""
         flattened = [self._flatten(option, place) for option in options]
         if _has_any(flat, _SHAPE) and not any(_has_any(o, _SHAPE) for o, _ in flattened):
-            return self._read_parts(flat, place)  # such as what is required of what else is given
+            return self._read_parts(flat, place)  # options of required names alone
         notes = {k: v for k, v in flat.items() if k in (*_ANNOTATIONS, "nullable")}
         shape = {k: v for k, v in flat.items() if k not in notes}
         nodes = [self._read_flat(_merge(option, shape), around) for option, around in flattened]
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _merge(first: Schema, second: Schema) -> Schema:
-    """Return a schema of what satisfies both, where possible; on conflict, the first counts."""
+    """Return a schema that demands both, where possible; on conflict, the first counts."""
     merged = second | first
     for key in ("properties", "patternProperties"):
         if isinstance(first.get(key), dict) and isinstance(second.get(key), dict):

@@ -21,7 +21,7 @@ def shorten(
 
     Args:
         request: The conversation.
-        vocabulary: That of the model.
+        vocabulary: The model's.
         n_ctx: Tokens that prompt and answer may have together.
         check: Raises when the result is no longer wanted.
 
@@ -54,7 +54,7 @@ def shorten(
 
 
 def _without(request: ChatRequest, n_turns: int) -> ChatRequest:
-    """Return the request without its first turns; what stands before the first one goes with it."""
+    """Return the request without its first turns, and without messages before the first one."""
     starts = [i for i, message in enumerate(request.messages) if message.role == "user"]
     start = starts[n_turns] if n_turns else 0
     kept = [m for i, m in enumerate(request.messages) if i >= start or m.role == "system"]

@@ -1,7 +1,7 @@
-"""The order of what an assistant did in a turn, and which of its words are the answer.
+"""The order of an assistant's steps in a turn, and the words among them that are the answer.
 
 A turn is over with a message of the final channel. Dialects do not say which message that is, so it
-follows from what comes next: a call or the result of one means that the turn continued.
+follows from the next message: a call or the result of one means that the turn continued.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,8 @@ def arrange(messages: Iterable[Message]) -> list[Message]:
     """Split the assistant's messages into single steps, in the order that harmony has them.
 
     A step has reasoning, content or calls alone, or it is all that the model wrote of these.
-    Content that comes before a call, or before a result, is a preamble. What stands between a call
-    and its result goes before the call.
+    Content that comes before a call, or before a result, is a preamble. Messages between a call
+    and its result go before the call.
     """
     arranged: list[Message] = []
     steps: list[Message] = []  # of the assistant, since the last message of another role

@@ -1,7 +1,7 @@
 """Tools -> the TypeScript in which harmony declares them.
 
 Source: `template_tools_section` and `json_schema_to_typescript` in openai-harmony's encoding.rs.
-What that renders without a loss is the same here byte by byte, down to its odd indentation, as
+All that they render without a loss is the same here byte by byte, down to its odd indentation, as
 models were trained on it. Of `anyOf`, `$ref`, `const`, null, maps, tuples, and `enum`s of anything
 but strings it makes `any`, or nothing; here they are written as TypeScript has them.
 """

@@ -57,7 +57,7 @@ class Vocabulary:
             cache_dir: Where the vocabulary file is kept.
 
         Raises:
-            ModelLoadError: the model's tokenizer is not the one of gpt-oss.
+            ModelLoadError: the model's tokenizer is not gpt-oss's.
             UsageError: the file cannot be written.
         """
         try:

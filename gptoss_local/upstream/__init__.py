@@ -1,4 +1,4 @@
-"""Engines elsewhere, over HTTP: they take a prompt's token ids and stream those of the answer.
+"""Engines elsewhere, over HTTP: they take a prompt's token ids and stream the answer's.
 
-`client.Upstream` is to `gptoss_local.harmony` what an engine process is.
+`gptoss_local.harmony` uses `client.Upstream` as it uses an engine process.
 """

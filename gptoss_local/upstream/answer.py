@@ -1,4 +1,4 @@
-"""One answer as it arrives: its tokens up to the stop token, and what it cost."""
+"""One answer as it arrives: its tokens up to the stop token, and its cost."""
 
 import time
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class UpstreamAnswer:
     def missing_stop(self) -> list[int]:
         """Return the stop token if the upstream has held it back; it belongs to the tokens then.
 
-        It is what the upstream says, or else what harmony ends such a message with.
+        The upstream says it, or else harmony's rules for the end of a message do.
         """
         if self.end != "stop" or self._is_stopped:
             return []
@@ -64,7 +64,7 @@ class UpstreamAnswer:
         return [token]
 
     def usage(self) -> Usage:
-        """Return what it cost so far. The queue of the upstream is a part of the prefill."""
+        """Return the cost so far. The queue of the upstream is a part of the prefill."""
         first_s = self._first_s or time.monotonic()
         return Usage(
             n_prompt=len(self._asked.prompt),

@@ -14,7 +14,7 @@ class UpstreamFault(Exception):
     Args:
         error: What to raise if it is not tried again.
         may_retry: The same request may succeed elsewhere, or later.
-        is_of_replica: The address does not work, whatever it is asked.
+        is_of_replica: The address works for no request.
         after_s: When the upstream says to come again.
     """
 

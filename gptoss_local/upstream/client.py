@@ -38,8 +38,8 @@ class Upstream:
 
     Args:
         name: The model's name here, for messages.
-        address: Where they are and what they are.
-        vocabulary: That of gpt-oss.
+        address: Their URLs, kind and settings.
+        vocabulary: Of gpt-oss.
         vocabulary_file: A GGUF with it, for grammars.
 
     Attributes:
@@ -75,7 +75,7 @@ class Upstream:
         )
 
     async def connect(self, probe: list[int], expected: set[int]) -> None:
-        """Ask for the context, and check by one token that the vocabulary is that of gpt-oss.
+        """Ask for the context, and check by one token that the vocabulary is gpt-oss's.
 
         Args:
             probe: A prompt that every gpt-oss continues with one of few tokens.
@@ -127,7 +127,7 @@ class Upstream:
         reports_prefill: bool = False,
         priority: int = 0,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
-        """Yield what arrives, Finished last; closing the iterator disconnects, which cancels it.
+        """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
 
         Raises:
             UsageError: a grammar that cannot be held, or log-probabilities that are not sent.
@@ -172,7 +172,7 @@ class Upstream:
             self._count(answer.usage())
 
     def cancel(self, seq_id: int) -> None:
-        """End a sequence at what arrives next; its iterator still yields Finished."""
+        """End a sequence at the next chunk; its iterator still yields Finished."""
         if seq_id in self._running:
             self._cancelled.add(seq_id)
 
@@ -180,7 +180,7 @@ class Upstream:
         """Do nothing: upstreams cache prefixes themselves, and take no hints."""
 
     async def stats(self) -> Stats:
-        """Return what was counted here; of the caches there nothing is known."""
+        """Return the counts of this process; the caches there are unknown."""
         return Stats(
             n_running=self.n_active, n_waiting=0, n_cells=0, n_cells_used=0, n_cells_cached=0,
             n_checkpoints=0, checkpoint_bytes=0, n_steps=0, n_prefilled=self._n_prefilled,
@@ -206,7 +206,7 @@ class Upstream:
         return held_chunks(self._chunks, asked, mask, self._closer)
 
     async def _chunks(self, asked: UpstreamRequest) -> AsyncGenerator[AnswerChunk, None]:
-        """Yield what arrives; until the first token other addresses are tried, or the same again.
+        """Yield chunks; until the first token other addresses are tried, or the same again.
 
         Raises:
             UpstreamError, ServerBusyError: of the last try.

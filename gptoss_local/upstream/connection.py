@@ -1,4 +1,4 @@
-"""HTTP to the addresses of one upstream: streams, health, and what faults mean."""
+"""HTTP to the addresses of one upstream: streams, health, and the meaning of faults."""
 
 import asyncio
 import math
@@ -38,7 +38,7 @@ class UpstreamConnection:
 
     Args:
         name: The model's name here, for messages.
-        address: What is there, and how long to wait for it.
+        address: The engine there, and how long to wait for it.
 
     Raises:
         UsageError: the variable that should have the key is not set.
@@ -51,7 +51,7 @@ class UpstreamConnection:
         self._http = httpx2.AsyncClient(
             headers=UNCOMPRESSED | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             event_hooks={"response": [_bound]},
-            timeout=httpx2.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
+            timeout=httpx2.Timeout(None, connect=_CONNECT_S),  # other waits have their own limits
             limits=httpx2.Limits(
                 max_connections=None,
                 max_keepalive_connections=20,
@@ -68,7 +68,7 @@ class UpstreamConnection:
         url = replica.url + KINDS[self._address.kind].health
         try:
             async with asyncio.timeout(_HEALTH_S), self._http.stream("GET", url) as response:
-                return response.is_success  # what else it says is not read
+                return response.is_success  # its body is not read
         except (httpx2.HTTPError, TimeoutError):
             return False
 
@@ -105,7 +105,7 @@ class UpstreamConnection:
         The headers of `call` are sent, and its status is written.
 
         Raises:
-            UpstreamFault: whatever went wrong.
+            UpstreamFault: the request failed.
         """
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
@@ -170,7 +170,6 @@ class UpstreamConnection:
         return UpstreamError(f"{self._at(replica)} {what}: {detail}", hint=hint)
 
     async def _refusal(self, response: httpx2.Response, replica: Replica) -> UpstreamFault:
-        """Return what a status says that is not 200."""
         status, why = response.status_code, await self._why(response)
         if status in _BUSY:
             return UpstreamFault(
@@ -232,7 +231,7 @@ async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Hook: bound what is read as a whole; of a POST, which streams, each line is."""
+    """Hook: bound the whole body; of a POST, which streams, each line is bounded."""
     bound(response, _N_TOLD_BYTES if response.request.method == "GET" else math.inf)
 
 
@@ -257,7 +256,7 @@ async def _lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
 
 
 def _data(line: bytes) -> bytes:
-    """Return what a line carries; any other line is data that is wrong."""
+    """Return the data of a line; an unknown field counts as data, which is then refused."""
     is_other = line.startswith((b":", b"event:", b"id:", b"retry:"))
     return b"" if is_other else line.removeprefix(b"data:").strip()
 

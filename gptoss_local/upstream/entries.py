@@ -1,6 +1,6 @@
 """Adds models that are computed elsewhere to the user's models.toml, and takes them out.
 
-What people wrote in the file stays as it is.
+Other entries and comments of the file stay as they are.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Token ids that llama-server leaves out of its stream: those of a character but its last.
+"""Token ids that llama-server leaves out of its stream: all of a character but its last.
 
 It sends nothing while a character is incomplete, then the id of the last token with the text of all
 of them. It does say how many tokens there are by then.

@@ -10,7 +10,7 @@ _CHANNELS = ("analysis", "commentary", "final")
 def probe(vocabulary: Vocabulary) -> tuple[list[int], set[int]]:
     """Return a prompt, and the tokens of which every gpt-oss continues it with one.
 
-    It needs nothing of an upstream but what every answer needs, and costs one token.
+    It asks an upstream for no more than any answer does, and costs one token.
     """
     expected = {vocabulary.encode(channel)[0] for channel in _CHANNELS}
     return vocabulary.encode_tagged(_PROBE), expected

@@ -52,7 +52,7 @@ async def held_chunks(
         closer: Tells the stop token where the upstream does not.
 
     Raises:
-        UpstreamError: the upstream keeps writing what the grammar refuses.
+        UpstreamError: the upstream keeps writing tokens that the grammar refuses.
     """
     rest = asked
     for _ in range(_N_REFUSED):
@@ -92,7 +92,7 @@ async def _steered(send: Send, rest: UpstreamRequest, mask: Mask, closer: Closer
         allowed = mask.allowed().tolist()
         bias = dict(rest.sampling.logit_bias)
         if len(allowed) <= _N_NAMED:
-            # The caller's own biases stay apart from each other, within what can be sent.
+            # The caller's own biases stay apart from each other, within the range that can be sent.
             share = 0.5 if bias else 0.0
             bias |= {t: share * bias.get(t, 0.0) + (1 - share) * _BIAS for t in allowed}
         else:
@@ -128,7 +128,6 @@ def _with_stop(chunk: AnswerChunk, rest: UpstreamRequest, closer: Closer) -> lis
 
 
 def _after(asked: UpstreamRequest, tokens: list[int]) -> UpstreamRequest:
-    """Return the request for what follows these tokens."""
     return msgspec.structs.replace(
         asked, prompt=[*asked.prompt, *tokens], max_tokens=asked.max_tokens - len(tokens)
     )

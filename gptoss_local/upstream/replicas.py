@@ -49,7 +49,7 @@ class Replicas:
     def choose(self) -> Replica:
         """Return the address to ask next.
 
-        Those that failed come last, the one that failed first before the others. Where others
+        Failed ones come last, the earliest failure first. Where others
         answer, one that failed is used again only after it has said that it is well.
         """
         for replica in self.all:

@@ -32,7 +32,7 @@ class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         end: Why the answer is over; None: it is not.
-        stop_token: What ended it, if the upstream says so.
+        stop_token: The last token, if the upstream says it.
         n_cached: Tokens of the prompt that needed no prefill, if the upstream says so.
         n_total: Tokens of the answer by then, if some may be missing; see `gaps`.
         text: Of these tokens and of those that are missing.
@@ -48,7 +48,7 @@ class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict[str, Any]:
-    """Return the body of a request; what is left at its default is not sent."""
+    """Return the body of a request; fields at their default are not sent."""
     sampling, penalties = asked.sampling, asked.sampling.penalties
     is_llama = kind == "llama-server"
     body: dict[str, Any] = {"prompt": asked.prompt, "stream": True} | KINDS[kind].asks
@@ -88,7 +88,7 @@ def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Answe
     """Read one event of a stream.
 
     Raises:
-        UpstreamError: it is not what this kind sends, or says that the upstream failed.
+        UpstreamError: it has another form than this kind sends, or reports a failure.
     """
     try:
         event = msgspec.json.decode(data, type=dict[str, Any])
@@ -108,7 +108,7 @@ def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Answe
 
 
 def error_text(error: Any) -> str:
-    """Return what an error of any of these engines says, shortened."""
+    """Return the text of an engine's error, shortened."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or error.get("detail") or error
     if isinstance(error, dict):
