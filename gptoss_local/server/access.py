@@ -1,7 +1,7 @@
 """Tell callers apart, and say which endpoints each may use: the one place for both.
 
 An endpoint states its `access`; `Access.admit` is called by its route and by nothing else.
-docs/api.md shows the table, SECURITY.md says what it defends.
+docs/api.md shows the table, SECURITY.md the threats.
 """
 
 import logging
@@ -42,7 +42,7 @@ _MAY_USE: Mapping[Level, frozenset[Kind]] = {
 }
 _OPEN_WITHOUT_KEYS: frozenset[Level] = frozenset(("key", "models"))  # as Ollama's are
 OWN_ORIGIN: frozenset[Level] = frozenset(("page", "owner"))
-"""No page of another origin may use these, whatever it sends."""
+"""No page of another origin may use these, even with a key."""
 
 
 class Caller(NamedTuple):
@@ -124,7 +124,7 @@ class Access:
             self._limits.charge(caller.name, record)
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
-        """Return what the current caller may know of the use of keys: all of it, or its own."""
+        """Return the current caller's view of the use of keys: all of it, or its own."""
         use, caller = self._limits.use if self._limits else {}, current_caller()
         return {caller.name: use[caller.name]} if caller.kind == "key" else use
 
@@ -185,9 +185,9 @@ def current_caller() -> Caller:
 
 
 def owner_of(request: Request) -> str:
-    """Return an id of the request's caller, for what it makes: answers, approvals, containers.
+    """Return an id of the request's caller: the owner of its answers, approvals and containers.
 
-    Where no keys are needed, callers are told apart by whatever key they send.
+    Where no keys are needed, callers are told apart by the keys that they send all the same.
     """
     caller = current_caller()
     if caller.kind in ("owner", "page"):
@@ -231,7 +231,6 @@ def _is_same(sent: str, known: str) -> bool:
 
 
 def _sent_keys(headers: Headers) -> list[str]:
-    """Return what a client sent as its key."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return [key for key in (bearer, headers.get("x-api-key", "")) if key]

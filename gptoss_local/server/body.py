@@ -59,10 +59,7 @@ async def read_body(
 ) -> Body:
     """Read and decode a request's body.
 
-    Args:
-        request: Whose body.
-        body_type: A struct.
-        fill_in: Adds fields that the client did not set, by their names on the wire.
+    `fill_in` adds fields that the client did not set, by their names on the wire.
 
     Raises:
         RequestTooLargeError: it is longer than 32 MiB, compressed or not, or has too many values.
@@ -93,10 +90,7 @@ async def read_text(request: Request) -> str:
 async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = True) -> T:
     """Receive a body and make something of it, off the loop if it is large; errors as `read_body`.
 
-    Args:
-        request: Whose body.
-        make: Gets all of it.
-        counts: Whether to bound its names and values, too.
+    `counts` bounds its names and values, too.
     """
     encoding = request.headers.get("content-encoding", "")
     BodyDecoder(encoding, 0)  # raises before anything is read
@@ -137,12 +131,7 @@ async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = 
 
 
 async def translate(request: Request, work: Callable[[], T]) -> T:
-    """Make something of a body that `read_body` has read, outside the event loop if it is large.
-
-    Args:
-        request: Whose body.
-        work: Looks at all of it.
-    """
+    """Make something of a body that `read_body` has read, outside the event loop if it is large."""
     n_bytes, place = request.state.n_body_bytes, request.state.place
     try:
         if n_bytes <= SMALL_BYTES:
@@ -206,7 +195,7 @@ async def _take_place(request: Request, n_bytes: int) -> None:
             hint=f"Together they may take {_ROOM_BYTES // 1024**2} MiB.",
         ) from error
     task = asyncio.current_task()
-    assert task is not None  # that of the whole request
+    assert task is not None
     task.add_done_callback(lambda _: place.leave())
 
 
@@ -219,7 +208,7 @@ def parse_body(
 
     A byte order mark at the beginning is skipped: editors on Windows write one into files.
 
-    Arguments as those of `read_body`.
+    Takes the same arguments as `read_body`.
 
     Raises:
         UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.

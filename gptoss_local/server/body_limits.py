@@ -106,7 +106,7 @@ class ValueCount:
 
     def _count(self, piece: bytes) -> None:
         piece = (self._rest + piece).replace(rb"\\", b"")
-        # A single one at the end escapes what the next piece begins with.
+        # A single one at the end escapes the first character of the next piece.
         self._rest = b"\\" if piece.endswith(b"\\") else b""
         parts = piece.replace(rb"\"", b"").split(b'"')
         plain = b"".join(parts[self._is_text :: 2])

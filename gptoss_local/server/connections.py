@@ -1,4 +1,4 @@
-"""Bounds what connections may take from the server: descriptors, time, memory, and lines of log.
+"""Bounds the resources that connections take: descriptors, time, memory, and lines of log.
 
 All of it holds before a request is complete, so before an API key is asked for.
 """
@@ -31,8 +31,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Closes connections that send no whole request header in time, or too large a one.
 
     After an answer, the next header must be complete within the time for idle connections. Where
-    there are too many connections, a new one takes the place of the one that has waited longest
-    for a header, of those without any request so far if there are some. If none waits, the new one
+    there are too many connections, a new one takes the place of the longest wait for a
+    header, if possible of a connection without any request so far. If none waits, the new one
     gets 503. Thread: one event loop.
     """
 
@@ -42,7 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _new: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]] = {}
     """Those that have sent no whole header yet, the oldest first."""
     _idle: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]] = {}
-    """Those whose last request has been answered, the longest wait first."""
+    """Those without an open request, the longest wait first."""
 
     _n_header_bytes = 0
     _n_unparsed_bytes = 0  # at least; since the last whole part of a request
@@ -169,7 +169,7 @@ def connection_limits(settings: Settings) -> tuple[int, int]:
 
 
 def quieten_logs() -> None:
-    """Let what connections can cause into the log once a minute."""
+    """Let lines that connections can cause into the log once a minute."""
     once = OncePerMinute()
     for name in ("asyncio", "uvicorn.error", _log.name):
         logging.getLogger(name).addFilter(once)

@@ -1,6 +1,6 @@
 """Request bodies that arrive compressed: made plain piece by piece, never beyond a bound.
 
-It knows bytes only, not what they say.
+It knows bytes only, not their meaning.
 
 Source: RFC 9110, section 8.4 (Content-Encoding); RFC 8878 (zstd) and RFC 1952 (gzip), of which both
 let several frames follow each other.
@@ -56,11 +56,11 @@ class BodyDecoder:
         self._n_frames = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take the next bytes that arrived, and yield what they say in pieces of 256 KiB at most.
+        """Take the next bytes that arrived, and yield plain ones in pieces of 256 KiB at most.
 
         Raises:
             RequestTooLargeError: there is more than `max_bytes`. No more than that is ever made.
-            UsageError: it is not what the encoding says.
+            UsageError: it does not have the stated encoding.
         """
         self._n_arrived += len(data)
         check_size(self._n_arrived, self._max_bytes)
@@ -85,7 +85,7 @@ class BodyDecoder:
             raise self._broken("it ends too early")
 
     def _decompress(self, data: bytes, opener: Callable[[], Any]) -> tuple[bytes, bytes]:
-        """Feed the open frame; return the bytes it has not read, and what it says."""
+        """Feed the open frame; return the bytes it has not read, and the plain ones."""
         if self._frame is None:
             self._n_frames += 1
             if self._n_frames > _N_FRAMES_MAX:
@@ -96,7 +96,7 @@ class BodyDecoder:
             rest: bytes = self._frame.unused_data
             self._frame = None
         else:
-            rest = getattr(self._frame, "unconsumed_tail", b"")  # zstd keeps what it has not read
+            rest = getattr(self._frame, "unconsumed_tail", b"")  # zstd keeps unread bytes itself
         return rest, plain
 
     def _broken(self, why: str) -> UsageError:

@@ -16,10 +16,10 @@ from gptoss_local.server.streaming import Framing
 
 
 class Endpoint(NamedTuple):
-    """One method of one path: how it is served, and what the OpenAPI document says of it.
+    """One method of one path: how it is served, and its entry in the OpenAPI document.
 
     Attributes:
-        summary: What it does.
+        summary: A line for the document.
         answer: Struct of the body of a 200; None: text, or nothing.
         body: Struct of the request's body.
         stream: How frames of the answer are written when it is streamed; None: it never is.

@@ -1,4 +1,4 @@
-"""Errors before an answer begins, in the shape of the dialect whose path was asked for."""
+"""Errors before an answer begins, in the shape of the path's dialect."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator

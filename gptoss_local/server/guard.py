@@ -35,7 +35,6 @@ class Guard:
     but few clients follow a redirect of a POST.
 
     Args:
-        app: What it guards.
         settings: With the address that the server listens to, and the names it answers to.
     """
 
@@ -79,7 +78,7 @@ class Guard:
         return any(fnmatchcase(origin.lower(), listed) for listed in self._origins)
 
     def _is_our_name(self, host: str) -> bool:
-        """Return whether a Host header names this machine, or what the settings state."""
+        """Return whether a Host header names this machine, or is allowed by the settings."""
         if "@" in host:  # a name before it is of no header Host
             return False
         try:

@@ -1,8 +1,8 @@
-"""API keys of a file: whose key a request has, and whether it may have another answer now.
+"""API keys of a file: the key of a request, and whether it may have another answer now.
 
 A minute's requests and tokens flow into a bucket evenly. A request takes one of the first when it
-comes; tokens are known, and taken, once an answer is over, so the second may be overdrawn by what
-ran at the same time, and the next request waits until it has recovered.
+comes; tokens are known, and taken, once an answer is over, so answers that
+run at the same time may overdraw the second, and the next request waits until it has recovered.
 """
 
 import logging
@@ -47,7 +47,7 @@ class Bucket:
         self._level -= n
 
     def resize(self, per_minute: int) -> None:
-        """Change how many there are, without forgetting what was taken."""
+        """Change how many there are; those taken stay taken."""
         self._flow()
         self._level = min(self._level + max(0, per_minute - self.per_minute), per_minute)
         self.per_minute = per_minute
@@ -92,10 +92,10 @@ class KeyUse:
 
 
 class KeyLimits:
-    """The keys of a file, and what their users have left. Thread: one event loop.
+    """The keys of a file, and their users' remaining requests and tokens. Thread: one event loop.
 
-    The file is read again when it has changed; while something in it is wrong, what was read
-    before stays in force.
+    The file is read again when it has changed; while something in it is wrong, the keys
+    read before stay in force.
 
     Args:
         path: The file.
@@ -165,7 +165,7 @@ class KeyLimits:
 
 
 def _sign_of(path: Path) -> _Sign | None:
-    """Return what changes with a file; None if it cannot be found."""
+    """Return figures that change with a file; None if it cannot be found."""
     try:
         found = path.stat()
     except OSError:

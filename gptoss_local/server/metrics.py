@@ -1,4 +1,4 @@
-"""Report that the server lives (`/health`), and what it has done (`/metrics`, for Prometheus)."""
+"""Report that the server lives (`/health`), and its counters (`/metrics`, for Prometheus)."""
 
 import asyncio
 from contextlib import suppress

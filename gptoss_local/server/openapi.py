@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document at `/openapi.json`, made of the structs that decode and encode.
 
-It has all paths of Ollama's docs/openapi.yaml, and says of errors what that one does not.
+It has all paths of Ollama's docs/openapi.yaml, and also describes errors.
 """
 
 import functools
@@ -145,5 +145,5 @@ def _success(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _path(endpoint: Endpoint) -> str:
-    """Return a path as OpenAPI spells it: without what a parameter may be."""
+    """Return a path as OpenAPI spells it: without the types of parameters."""
     return re.sub(r":(path|int)}", "}", endpoint.path)

@@ -1,4 +1,4 @@
-"""Judge the Origin header, by which a browser says whose page asks, and answer preflights."""
+"""Judge the Origin header, by which a browser names the asking page, and answer preflights."""
 
 import re
 

@@ -40,7 +40,7 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, answering)
-        # What outlives the request is not part of it: a model's keep-alive, an answer of the page.
+        # Tasks that outlive it are not part of it: a model's keep-alive, an answer of the page.
         # After an exception the id stays, for uvicorn logs that one.
         current.request_id = ""
 

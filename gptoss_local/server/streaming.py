@@ -25,7 +25,7 @@ _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u20
 
 
 def _encode(value: object) -> bytes:
-    """Return JSON on one line, whatever a client takes for its end.
+    """Return JSON on one line, for clients that end lines at other characters, too.
 
     httpx, and so every Python SDK, splits lines as `str.splitlines` does.
     """
@@ -37,7 +37,7 @@ def _encode(value: object) -> bytes:
 
 
 class SseEvent(msgspec.Struct, frozen=True):
-    """One server-sent event; `name` is empty in dialects whose events have none."""
+    """One server-sent event; `name` is empty in dialects without names of events."""
 
     data: Any
     name: str = ""
@@ -97,7 +97,7 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 def log_error(error: GptOssError) -> None:
-    """Log what is the server's trouble; only the client learns of its own mistake."""
+    """Log a fault of the server; only the client learns of its own mistake."""
     if error.http_status >= 500:
         _log.error("%s", error.message)
 

@@ -1,4 +1,4 @@
-"""A span for every request, with what HTTP says of it; `tracing` has those inside."""
+"""A span for every request, with its HTTP attributes; `tracing` has the inner spans."""
 
 import re
 from typing import Any
@@ -16,7 +16,6 @@ class TraceRequests:
     """ASGI middleware that makes a span of every request.
 
     Args:
-        app: What answers.
         tracing: Makes the spans.
     """
 
@@ -30,7 +29,7 @@ class TraceRequests:
             return
         headers = Headers(scope=scope)
         span = self._tracing.begin_request(scope["method"], headers)
-        status = 500  # of what raises: no answer passes here then
+        status = 500  # of exceptions: no answer passes here then
 
         async def answering(message: Message) -> None:
             nonlocal status

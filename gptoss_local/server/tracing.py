@@ -1,4 +1,4 @@
-"""Traces of requests by OpenTelemetry: what was asked of which model, and where the time went.
+"""Traces of requests by OpenTelemetry: the requests of each model, and where the time went.
 
 Off unless `OTEL_EXPORTER_OTLP_ENDPOINT` is set; the SDK reads its other variables itself. No span
 has text of a prompt or an answer, or the arguments of a call.
@@ -77,7 +77,7 @@ class Tracing:
         if (request := _request.get()) is None:
             return
         parent, usage = request.span, record.usage
-        if parent.is_recording():  # that of a saved chat has ended long before its answer
+        if parent.is_recording():  # a saved chat's has ended long before its answer
             parent.set_attribute("gen_ai.request.model", record.model)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -205,11 +205,11 @@ class _Request(NamedTuple):
 
 
 _request: ContextVar[_Request | None] = ContextVar("request", default=None)
-"""The one that this task works for; tasks that it starts have it, too."""
+"""This task works for it; tasks that it starts have it, too."""
 
 
 def start_tracing() -> Tracing | None:
-    """Return what makes spans, if the environment says where they go and the SDK is installed."""
+    """Return None unless the environment says where spans go and the SDK is installed."""
     if not (endpoint := os.environ.get(_ENDPOINT, "").strip()):
         return None
     try:
@@ -224,7 +224,7 @@ def start_tracing() -> Tracing | None:
             error,
         )
         return None
-    # What the environment says of the service wins; the SDK would let ours win.
+    # The environment's name of the service wins; the SDK would let ours win.
     ours = {"service.name": "gptoss", "service.version": __version__}
     given = Resource.create().attributes
     resource = Resource.create({**ours, **_named(given)})
@@ -253,7 +253,7 @@ class TracedLoop(Loop):
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the environment says of the service; the SDK's stopgap is not from there."""
+    """Return the environment's names of the service, without the SDK's stopgaps."""
     found = {name: given.get(name, "") for name in ("service.name", "service.version")}
     return {n: v for n, v in found.items() if v and not str(v).startswith("unknown_service")}
 

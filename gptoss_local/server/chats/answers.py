@@ -28,7 +28,7 @@ class Answers:
     Args:
         manager: Answers.
         store: Where they are kept.
-        sources: What the model may call.
+        sources: Of the tools that the model may call.
     """
 
     def __init__(self, manager: ModelManager, store: ChatStore, sources: ToolSources) -> None:
@@ -52,7 +52,7 @@ class Answers:
     async def stop(self, turn_id: int) -> None:
         """Stop an answer or a call, and wait until it is stored; one that is over stays so.
 
-        What follows it in its exchange is stopped, too.
+        Its exchange ends, too.
         """
         if exchange := self._with(turn_id):
             await self._stop(exchange)
@@ -74,14 +74,14 @@ class Answers:
 
         Raises:
             AnsweringError: it is answered already, or was never asked.
-            UsageError: what is allowed for good cannot be written; the question stays open.
+            UsageError: a lasting consent cannot be written; the question stays open.
         """
         exchange = self._with(turn_id)
         if exchange is None or not exchange.decide(turn_id, decision):
             raise AnsweringError("this question is not open", hint="It was answered or stopped.")
 
     async def finish(self, ending: asyncio.Event) -> None:
-        """Let answers run until the server's grace is over, then end what tabs listen to.
+        """Let answers run until the server's grace is over, then end the streams to tabs.
 
         One that waits for the user ends now, as no request comes any more.
         """
@@ -93,7 +93,7 @@ class Answers:
         self.changes.close()
 
     async def close(self) -> None:
-        """Stop and store all of them, and end what their tools have started."""
+        """Stop and store all of them, and end their tools."""
         for exchange in self._tasks:
             exchange.stop(ENDED)
         if self._tasks:

@@ -22,9 +22,9 @@ def asked_of(
     """Return the request for the last turn of a branch, and the context that the chat asks for.
 
     Args:
-        chat: Whose options count.
+        chat: With the options to use.
         branch: Down to the answer, of which a part may be there.
-        toolbox: What the model may call.
+        toolbox: Of the model.
         defaults: The model's, for options that the chat does not have.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reports what changes in the chats, by a tab, a terminal, or an answer that grows.
+"""Reports changes of the chats, by a tab, a terminal, or an answer that grows.
 
 One task looks at the file and publishes the differences. It runs only while a client listens.
 """
@@ -29,9 +29,9 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     Attributes:
         at: Code points of a streaming turn's texts before these.
-        status: What happens before the next text.
+        status: The work before the next text.
         n_done: Of `n_all` tokens of the prompt, or bytes of the model.
-        notice: What the user should know of the tools.
+        notice: News of the tools for the user.
     """
 
     event: Literal["chats", "tree", "chat", "turn", "text", "progress", "deleted", "notice"]
@@ -56,7 +56,7 @@ class Live(Protocol):
     """An answer that streams into a turn of this server."""
 
     def flush(self) -> None:
-        """Publish what was not published yet."""
+        """Publish the newest text."""
 
     @property
     def turn(self) -> Turn:
@@ -75,7 +75,7 @@ class _Listener:
     """One client, and the lines that wait for it.
 
     Attributes:
-        chat_id: The chat whose turns it wants.
+        chat_id: The chat with the turns that it wants.
         is_new: It has got nothing yet.
         is_over: It gets no more.
     """
@@ -100,7 +100,7 @@ class _Listener:
             self._news.set()
 
     def end(self, error: GptOssError | None = None) -> None:
-        """Let it end after what waits."""
+        """Let it end after the waiting lines."""
         self.is_over, self._end = True, error
         self._news.set()
 
@@ -148,7 +148,7 @@ class Changes:
         self._version = (-1, -1)
         self._chats: list[ChatSummary] = []
         self._summaries: dict[int, ChatSummary] = {}  # of the chats that are watched
-        self._known: dict[int, dict[int, int]] = {}  # what `History.changed` remembers of them
+        self._known: dict[int, dict[int, int]] = {}  # the memory of `History.changed`
         self._streaming: set[int] = set()  # turns that clients know as such
 
     @property
@@ -156,7 +156,7 @@ class Changes:
         return bool(self._listeners)
 
     async def listen(self, chat_id: int | None) -> AsyncGenerator[bytes, None]:
-        """Yield lines: first how things are, then what changes.
+        """Yield lines: first the state of things, then changes.
 
         Raises:
             ChatNotFoundError: there is no such chat.
@@ -215,7 +215,7 @@ class Changes:
             listener.end(error)
 
     async def _look(self, *, finds_orphans: bool) -> None:
-        """Publish what is different from the last look, and all of it to new listeners."""
+        """Publish changes since the last look, and the whole to new listeners."""
         new = [each for each in self._listeners if each.is_new]
         wanted = {each.chat_id for each in self._listeners if each.chat_id is not None}
         joined = {each.chat_id for each in new}

@@ -86,8 +86,8 @@ class Exchange:
     Args:
         chat: As it is now.
         branch: Down to the turn of the answer, which is stored as streaming.
-        owner: Whose reasoning it is.
-        parts: What it works with.
+        owner: Of the reasoning.
+        parts: Of the server.
 
     Attributes:
         turn_ids: Of all its turns.
@@ -136,7 +136,7 @@ class Exchange:
         """Answer the question about a call; returns False if it is not open.
 
         Raises:
-            UsageError: what is allowed for good cannot be written; the question stays open.
+            UsageError: a lasting consent cannot be written; the question stays open.
         """
         question = self._question
         if question is None or question.turn_id != turn_id or question.answer.done():
@@ -147,7 +147,7 @@ class Exchange:
         return True
 
     async def run(self) -> None:
-        """Answer, call what the answer asks for, and continue with the results."""
+        """Answer, run the answer's calls, and continue with the results."""
         try:
             try:
                 used = self._parts.toolboxes.use(self._chat, self._branch)
@@ -166,7 +166,7 @@ class Exchange:
                 self._parts.running.pop(turn_id, None)
 
     async def _follow(self) -> None:
-        """Store what happens in the loop."""
+        """Store the events of the loop."""
         loop = self._loop = TracedLoop(self, self._toolbox, self._ask)
         if self._ended is not None:
             loop.stop(self._ended)
@@ -215,7 +215,7 @@ class Exchange:
                 answer.end("failed", "internal error, see the server log")
 
     async def _go_on(self, begin: Callable[..., list[Turn]] | None = None, *arguments: str) -> None:
-        """Store the end of the open turn and begin what follows it: no one comes in between.
+        """Store the end of the open turn and begin the next in one step.
 
         Args:
             begin: Adds a turn after it, and returns the branch down to that; None: nothing follows.
@@ -255,7 +255,7 @@ class Exchange:
                 history.update(turn_id, state="failed", stats=error)
 
     async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
-        """Let a call wait for the user; returns what it comes to if it may not run."""
+        """Let a call wait for the user; return its result if it may not run."""
         turn_id = self._branch[-1].id
         question = self._question = Question(turn_id, tool, asyncio.Future())
         shown = {

@@ -56,7 +56,7 @@ class RunningAnswer:
 
     @contextmanager
     def published(self) -> Iterator[None]:
-        """Publish and store the answer while it comes; its end is stored with what follows it."""
+        """Publish and store the answer while it comes; its end is stored with the next turn."""
         ticking = asyncio.create_task(self._tick_on())
         try:
             yield
@@ -65,7 +65,6 @@ class RunningAnswer:
             self.flush()
 
     def flush(self) -> None:
-        """Publish what was not published yet."""
         content, reasoning = self.answer.content, self.answer.reasoning
         at = {"content": self._n_content, "reasoning": self._n_reasoning}
         if at == {"content": len(content), "reasoning": len(reasoning)}:
@@ -107,7 +106,7 @@ class RunningAnswer:
             self._changes.look_now()
 
     def _describe(self) -> ChangeEvent | None:
-        """Return what happens now; None if that is not known."""
+        """Return the answer's progress; None if it is not known."""
         answer = self.answer
         event = partial(ChangeEvent, event="progress", turn_id=self._turn.id)
         if answer.phase in ("reasoning", "answering"):

@@ -34,7 +34,7 @@ class ChatStore:
             self._history = self._history or History(self._path)
             return work(self._history)
 
-        # A caller that leaves does not stop what it has asked for.
+        # A caller that leaves does not stop its call.
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The tools of the chats that were asked recently: what they remember, and who trusts them."""
+"""The tools of recent chats, with their memory and the chats' trust in them."""
 
 import asyncio
 from collections import OrderedDict
@@ -39,11 +39,11 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
-        """Have the toolbox of a chat, with what the chat says that is on.
+        """Have the toolbox of a chat, with the chat's choice of tools on.
 
         Args:
             chat: As it is now.
-            branch: What it may cite is in there, if it was not open yet.
+            branch: Its pages can be cited, if the chat was not open yet.
 
         Raises:
             UsageError: the settings have a tool that no model could use.

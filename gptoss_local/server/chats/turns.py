@@ -11,8 +11,8 @@ def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> li
 
     Args:
         history: Where.
-        asked: What it follows.
-        is_shown: Go to it from whatever branch the user is on.
+        asked: The turn before it.
+        is_shown: Go to it from any branch.
     """
     chat = history.chat(asked.chat_id)
     made_with: TurnFields = {"model": chat.model, "effort": chat.effort, "state": "streaming"}

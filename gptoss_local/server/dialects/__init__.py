@@ -1,1 +1,1 @@
-"""Translates the dialects that clients speak: a package for each, and what several share."""
+"""Translates the dialects that clients speak: a package for each, and their common parts."""

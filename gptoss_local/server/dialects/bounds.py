@@ -6,7 +6,7 @@ import msgspec
 
 from gptoss_local.formats.o200k import VOCAB_SIZE
 
-MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
+MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 

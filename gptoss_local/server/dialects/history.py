@@ -1,7 +1,7 @@
-"""Reads what a conversation brings along, in any dialect, as far as possible.
+"""Reads the messages that a conversation brings along, in any dialect, as far as possible.
 
-An agent cannot take a message back, so a refusal would end its conversation for good. What is not
-text has a note in its place. Only what the user has just sent is refused instead, as that can be
+An agent cannot take a message back, so a refusal would end its conversation for good. Images
+and the like have a note in their place. Only in a new message are they refused, as that can be
 sent again without it.
 """
 
@@ -16,7 +16,7 @@ from gptoss_local.errors import RequestTooLargeError, UsageError
 from gptoss_local.harmony import Message
 from gptoss_local.server.body import convert, parse_object
 
-SEAL = "gptoss:"  # begins what carries thinking that is not shown: readable text
+SEAL = "gptoss:"  # begins a field with thinking that is not shown: readable text
 _TEXTS = frozenset(("text", "input_text", "output_text", "refusal", "reasoning_text"))
 _MEDIA = frozenset(
     (
@@ -103,7 +103,7 @@ def decode_text(data: str) -> str | None:
 
 
 def read_output(output: Any) -> str:
-    """Return the text of what a tool returned: a text, parts, or any other JSON."""
+    """Return the text of a tool's output: a text, parts, or any other JSON."""
     if isinstance(output, str):
         return output
     is_part = isinstance(output, dict) and isinstance(output.get("type"), str)
@@ -115,13 +115,13 @@ def read_output(output: Any) -> str:
 
 
 def refuse_media(kind: str) -> None:
-    """Refuse a part of what the user has just sent, if its kind is known not to be text."""
+    """Refuse a part of a new message, if its kind is known not to be text."""
     if kind in _MEDIA:
         raise UsageError(f"gpt-oss reads text only, and the request has a part of type '{kind}'")
 
 
 def left_out(kind: str) -> str:
-    """Return what the model reads in the place of a part that is not text."""
+    """Return the note that stands for a part that is not text."""
     return f"[{kind} left out: only text can be read here]"
 
 
@@ -152,7 +152,7 @@ def message_of(role: str, text: str) -> Message:
 
 
 def last_of_user(roles: Iterable[str]) -> int:
-    """Return the index of the user's newest message; what comes before it is history."""
+    """Return the index of the user's newest message; earlier ones are history."""
     return max((i for i, role in enumerate(roles) if role.lower() == "user"), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Log-probabilities as the dialects show them, and what OpenAI's bodies may ask for.
+"""Log-probabilities as the dialects show them, and the limits of OpenAI's bodies.
 
 Source: Ollama's api/types.go (Logprob); OpenAI's API reference (Chat Completions, Completions).
 """
@@ -55,9 +55,9 @@ def openai_count(name: str, n_top: int, *, is_on: bool, needs: str) -> int | Non
 
     Args:
         name: The field that holds the number.
-        n_top: What it holds.
+        n_top: Its value.
         is_on: Log-probabilities are asked for.
-        needs: What must be set for that, in words.
+        needs: The field to set for that, in words.
 
     Raises:
         UsageError: out of bounds, or a number without log-probabilities.

@@ -1,7 +1,7 @@
-"""The model that a request names: found once, and what it carries fills in what the request lacks.
+"""The model that a request names: found once, and its defaults fill in for the request.
 
-What a request says itself wins. Options are filled in while its body is still a dictionary, as the
-structs do not show what was sent; a model's messages are put before the request's own.
+The request's own fields win. Options are filled in while its body is still a dictionary, as the
+structs do not show which were sent; a model's messages are put before the request's own.
 
 Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 """
@@ -33,8 +33,8 @@ class NamedModel:
     """The model of one request.
 
     Args:
-        request: Whose body names it.
-        names: What the dialect calls an option where that is not the option's own name, for bodies
+        request: With the name in its body.
+        names: The dialect's names of options, where they differ from the options' own, for bodies
             that hold options among their other fields, as all of `/v1` do; None for bodies that
             hold them under `options`, as Ollama's do.
     """
@@ -55,7 +55,7 @@ class NamedModel:
 
         Args:
             body_type: A struct.
-            prepare: Changes what was sent before that.
+            prepare: Changes the body before that.
         """
         return await read_body(self._request, body_type, lambda sent: self._fill_in(prepare(sent)))
 
@@ -129,7 +129,7 @@ def _as_fields(
 
 
 def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
-    """Put the messages of a model before those of a request, and its system message first.
+    """Put the messages of a model before the request's, and its system message first.
 
     A request that has a system message first keeps that alone; one that continues from the tokens
     of an earlier answer has had all of it.

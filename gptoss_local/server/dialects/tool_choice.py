@@ -1,4 +1,4 @@
-"""Chooses the tools that the model is offered, and those of them that it must call.
+"""Chooses the tools that the model is offered, and those among them that it must call.
 
 Source: OpenAI's API reference (`tools`, `tool_choice`), and Anthropic's.
 """
@@ -31,7 +31,7 @@ def select_tools(
     Args:
         tools: All that are declared; one that is there twice counts once.
         choice: As it was sent.
-        resolve: Finds tools whose names are not those that a client uses.
+        resolve: Finds tools by a client's names for them.
         one_call: The answer may hold one call at most.
 
     Raises:

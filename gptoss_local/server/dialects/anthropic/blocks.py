@@ -1,6 +1,6 @@
 """Content blocks of `/v1/messages` -> messages, and the tools that blocks bring or take away.
 
-Source: Anthropic's API reference (content blocks, tool search) and what Claude Code sends.
+Source: Anthropic's API reference (content blocks, tool search) and Claude Code's requests.
 """
 
 import itertools
@@ -82,7 +82,7 @@ def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
 
 
 def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
-    """Yield what the assistant thought, said and called, in this order."""
+    """Yield the assistant's thoughts, words and calls, in this order."""
     has_said = False
     for kind, group in itertools.groupby(blocks, _kind):
         if kind == "said":
@@ -125,7 +125,7 @@ def _result(block: ContentBlock) -> Message:
 def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False) -> str:
     """Return the text of blocks; documents and search results stand apart.
 
-    Raises UsageError for what is not text, if the user has just sent it.
+    Raises UsageError for a part other than text, if the user has just sent it.
     """
     text, is_apart = "", False
     for block in blocks:
@@ -195,7 +195,7 @@ def offered_tools(
     Args:
         declared: The request's `tools`.
         messages: Blocks in them find, add and remove tools.
-        chosen: The one that `tool_choice` names.
+        chosen: The name in `tool_choice`.
     """
     declared = list(declared)
     check_names(read_tools(declared))

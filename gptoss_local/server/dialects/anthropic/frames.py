@@ -150,7 +150,7 @@ class MessagesWriter:
         yield self._delta("input_json_delta", partial_json=text)
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
-        """Return the whole call, or what is left of it."""
+        """Return the whole call, or the rest of it."""
         n_sent = sum(map(len, self._texts)) if self._open_call == call.id else 0
         yield from self._call_text(call.id, call.name, call.arguments_json()[n_sent:])
         self._blocks[-1]["input"] = call.arguments
@@ -188,7 +188,7 @@ def error_body(error: GptOssError, request_id: str) -> dict[str, Any]:
     """Return an error in Anthropic's shape, which is also an event within a stream."""
     text = f"{error.message}. {error.hint}" if error.hint else error.message
     if isinstance(error, ContextOverflowError):
-        text = f"prompt is too long: {text}"  # what agents look for to shorten a conversation
+        text = f"prompt is too long: {text}"  # agents look for it to shorten a conversation
     default = "invalid_request_error" if error.http_status < 500 else "api_error"
     told: dict[str, Any] = {"type": _ERRORS.get(error.http_status, default), "message": text}
     if details := _DETAILS.get(type(error).__name__):

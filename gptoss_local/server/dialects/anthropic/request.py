@@ -1,7 +1,7 @@
 """Request bodies of `/v1/messages` and its `count_tokens`.
 
-Source: Anthropic's API reference (Messages) and what Claude Code sends. Fields we do not know are
-ignored; those that say where a conversation is, or what must hold, are honoured or refused.
+Source: Anthropic's API reference (Messages) and Claude Code's requests. Fields we do not know are
+ignored; references to a conversation, and demands, are honoured or refused.
 """
 
 from typing import Any
@@ -58,14 +58,14 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
-        """Raises UsageError for what an answer needs, and a count of tokens does not."""
+        """Raises UsageError for a field that an answer needs, and a count of tokens does not."""
         if self.compaction is not None:
             raise UsageError("compaction is not supported: ask for a summary as a message")
         if self.max_tokens <= 0:
             raise UsageError("max_tokens is required and must be positive")
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self._check()
         newest = last_of_user(message.role for message in self.messages)
         messages = [

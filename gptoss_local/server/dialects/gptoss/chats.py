@@ -307,7 +307,7 @@ async def import_chat(request: Request) -> Response:
 
 
 async def changes(request: Request) -> Response:
-    """Send the list and the turns, and then what changes, a line each."""
+    """Send the list and the turns, and then changes, a line each."""
     chat_id = request.query_params.get("chat", "")
     if chat_id and not (chat_id.isdecimal() and int(chat_id) <= MAX_INT):
         raise UsageError("chat must be the number of a chat")
@@ -349,7 +349,7 @@ def _chat_id(request: Request) -> int:
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a chat. Raises UsageError for what is not one."""
+    """Return the options of a chat. Raises UsageError for an unknown or wrong one."""
     tools = options.get(OPTION, "")
     if not isinstance(tools, str):
         raise UsageError(f"{OPTION} is a list of names with commas")

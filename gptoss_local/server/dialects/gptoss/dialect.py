@@ -1,4 +1,4 @@
-"""Endpoints of our own, and those of every server."""
+"""Our own endpoints, and the usual ones of any server."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Serves the web page: for browsers at `/`, and its files below `/web/`.
 
-Nothing in it is of the user. What it may load comes from here, and nothing runs but its own files.
+Nothing in it is of the user. It may load files from here alone, and run no other scripts.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_TYPES = {  # not those of the system, which may say that a script is plain text
+_TYPES = {  # the system's types may make a script plain text
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -53,7 +53,7 @@ class _File(NamedTuple):
 
 
 async def root(request: Request) -> Response:
-    """Answer a browser with the page, and all others with what clients look for, word for word."""
+    """Answer a browser with the page, and all others with the words that clients look for."""
     headers = request.headers
     origin, is_browser = headers.get("origin", ""), "text/html" in headers.get("accept", "").lower()
     if not is_browser or (origin and not is_own_origin(origin, headers.get("host", ""))):

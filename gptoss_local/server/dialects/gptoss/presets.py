@@ -1,4 +1,4 @@
-"""Presets for the web page: those of `gptoss chat`, in the same file."""
+"""Presets for the web page, in the file that `gptoss chat` uses."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,6 @@ class PresetBody(msgspec.Struct, kw_only=True):
 
 
 async def presets(_request: Request) -> Response:
-    """List what chats can begin with."""
     found = await asyncio.to_thread(read_presets)
     named = [NamedPreset(name, p.system, p.effort, p.options) for name, p in found.items()]
     return json_response(NamedPresets(named))

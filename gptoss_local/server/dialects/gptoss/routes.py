@@ -1,4 +1,4 @@
-"""Serve what our own programs ask beyond Ollama's API: what a model saw, and which models fit.
+"""Serve our own programs beyond Ollama's API: a model's view of a chat, and which models fit.
 
 Documented in docs/api.md, for other programs, too.
 """
@@ -70,7 +70,7 @@ async def answer_now(request: Request) -> Response:
 
 
 class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
-    """A request of `/api/chat`, and what came of it.
+    """A request of `/api/chat`, and its answer.
 
     Attributes:
         answer: The answer as a message of the next request.

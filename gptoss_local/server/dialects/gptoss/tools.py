@@ -16,7 +16,7 @@ from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 
 
 async def tools(request: Request) -> Response:
-    """List the tools of a chat, or else of a new one; what is on is started for it.
+    """List the tools of a chat, or else of a new one; those that are on are started for it.
 
     The option `tools` of the chat switches them.
     """

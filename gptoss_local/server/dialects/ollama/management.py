@@ -1,4 +1,4 @@
-"""Ollama's management of models: create, copy, delete, blobs, pull; and what we have not.
+"""Ollama's management of models: create, copy, delete, blobs, pull; and refusals of the rest.
 
 Source: Ollama's server/routes.go and server/create.go. Deliberate differences are in docs/api.md.
 """
@@ -80,7 +80,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
     quantize: str = ""
 
     def defaults(self, inherited: ModelDefaults, parent: str) -> ModelDefaults:
-        """Return what the new model carries: from the body, or else from its parent."""
+        """Return the new model's defaults: from the body, or else from its parent."""
         texts = (self.license,) if isinstance(self.license, str) else tuple(self.license)
         return ModelDefaults(
             parent=parent,
@@ -91,7 +91,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raises UsageError for what a model here cannot have."""
+        """Raises UsageError for fields that a model here cannot have."""
         if not (self.model or self.name):
             raise UsageError("invalid model name")
         for field, why in _REFUSED.items():

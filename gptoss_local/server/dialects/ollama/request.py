@@ -94,7 +94,7 @@ class ChatBody(_Common, kw_only=True):
     return_tokens: bool = False
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         effort, reasoning = self.reasoning
         newest = last_of_user(m.role for m in self.messages)
         tools = list(map(_offered, read_tools(self.tools)))
@@ -122,7 +122,7 @@ class GenerateBody(_Common, kw_only=True):
     images: list[str] = []
 
     def to_request(self) -> ChatRequest | RawRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         if self.images:
             refuse_media("image")
         if self.suffix:
@@ -146,7 +146,7 @@ class GenerateBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             earlier_tokens=tuple(self.context),
-            has_next_turn=False,  # what comes back is the context: its tokens as they are
+            has_next_turn=False,  # the context comes back: its tokens as they are
             **fields,
         )
 
@@ -164,7 +164,7 @@ def _offered(tool: Tool) -> Tool:
 
 
 def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
-    """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
+    """Translate a message. Raise UsageError for media in a new one."""
     role = wire.role.lower()
     is_new = is_new and role not in ("assistant", "tool", "function")
     if wire.images and is_new:

@@ -104,7 +104,7 @@ class ResponsesUsage(msgspec.Struct):
 
 
 class ResponseObject(msgspec.Struct):
-    """An answer of `/v1/responses`; only what programs rely on is spelled out."""
+    """An answer of `/v1/responses`; only fields that programs rely on are spelled out."""
 
     id: str
     object: Literal["response"]

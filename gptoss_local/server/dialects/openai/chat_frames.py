@@ -87,7 +87,7 @@ class _Writer:
         return "repetition" if self._answer.done.end == "repetition" else UNSET
 
     def _last(self, done: Done) -> list[SseEvent]:
-        """Return what follows the chunk with the finish reason."""
+        """Return the chunks after the finish reason."""
         if not self._include_usage:
             return [_END]
         counts = usage(done, "prompt", "completion")
@@ -189,7 +189,7 @@ class CompletionWriter(_Writer):
     Args:
         model: As the client names it.
         include_usage: Whether a stream ends with token counts.
-        echo: What comes before the answer.
+        echo: The text before the answer.
     """
 
     _id_prefix = "cmpl-"

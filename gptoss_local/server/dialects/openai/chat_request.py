@@ -55,7 +55,7 @@ class ChatMessage(msgspec.Struct):
     refusal: str = ""
     audio: Any = None
     tool_calls: list[ChatToolCall] = []
-    function_call: FunctionCall | None = None  # what came before tool_calls
+    function_call: FunctionCall | None = None  # the older form of tool_calls
     tool_call_id: str = ""
     name: str = ""
 
@@ -106,7 +106,7 @@ class ChatCompletionBody(_Common, kw_only=True):
         return frozenset(tool.name for tool in read_tools(self.tools) if tool.free_text is not None)
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
@@ -172,7 +172,7 @@ class CompletionBody(_Common, kw_only=True):
         return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self.check()
         if self.suffix:
             raise UsageError(f"{self.model} does not support insert")
@@ -202,7 +202,7 @@ class CompletionBody(_Common, kw_only=True):
 
 
 def _message(wire: ChatMessage, *, is_new: bool) -> Message:
-    """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
+    """Translate a message. Raise UsageError for media in a new one."""
     role = wire.role.lower()
     match role:
         case "assistant":

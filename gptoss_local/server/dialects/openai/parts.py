@@ -1,4 +1,4 @@
-"""Holds what OpenAI's dialects share: effort, formats, sampling, usage, errors.
+"""The common parts of OpenAI's dialects: effort, formats, sampling, usage, errors.
 
 Source: OpenAI's API reference (Chat Completions, Responses), and Ollama's openai/openai.go for what
 its clients have come to rely on.
@@ -122,10 +122,10 @@ def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
 
 
 def refuse_fields(body: str, fields: Mapping[str, tuple[Any, str]]) -> None:
-    """Refuse what must hold and cannot, instead of ignoring it.
+    """Refuse demands that cannot be met, instead of ignoring them.
 
     Args:
-        body: What has the fields, for the message.
+        body: The kind of request, for the message.
         fields: By name, the value as sent (empty if it asks for nothing), and what to do instead.
 
     Raises:

@@ -1,7 +1,7 @@
 """Remembers answers of `/v1/responses`, so that the next request can continue from them.
 
-In memory only, as long as the server lives, and bounded. An answer is its owner's: another one gets
-what an unknown id gets. Every record holds its whole conversation, so none depends on another.
+In memory only, as long as the server lives, and bounded. An answer is its owner's: for another one
+its id is unknown. Every record holds its whole conversation, so none depends on another.
 Thread: one event loop.
 
 Source: OpenAI's API reference (Responses: get, delete, list input items, previous_response_id).

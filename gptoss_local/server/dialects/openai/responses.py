@@ -1,4 +1,4 @@
-"""OpenAI's Responses: `/v1/responses`, and what the server remembers of them.
+"""OpenAI's Responses: `/v1/responses`, and the server's memory of them.
 
 Source: OpenAI's API reference. Differences are listed in docs/api.md.
 """
@@ -90,7 +90,7 @@ async def delete(request: Request) -> Response:
 
 
 async def input_items(request: Request) -> Response:
-    """Return what was asked, with what came before it: one page, the newest item first."""
+    """Return the request with its history: one page, the newest item first."""
     items = _remembered(request).items(owner_of(request), request.path_params["response"])
     query = request.query_params
     match query.get("order", "desc"):
@@ -123,13 +123,13 @@ async def input_items(request: Request) -> Response:
 
 
 class _Asked(NamedTuple):
-    """A request that was read, and whose tools are ready.
+    """A request after its tools were started.
 
     Attributes:
         request: The conversation, as the model gets it.
         items: The same, as clients list it.
         toolbox: The tools of the request.
-        hosted: Those of them that the server runs; None: it runs none.
+        hosted: The tools that the server runs; None: it runs none.
         history: The items about calls that the server has run, or is to run.
     """
 
@@ -141,7 +141,6 @@ class _Asked(NamedTuple):
 
 
 async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _Asked:
-    """Return what is asked, after the tools that the server is to run have been started."""
     owner = owner_of(request)
     items = body.items(_remembered(request), owner)
     raw = [i.raw or {"type": i.kind, "role": i.role, "content": i.content} for i in items]
@@ -162,7 +161,7 @@ async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _A
 async def _hosted(
     request: Request, model: NamedModel, body: ResponsesBody, items: list[dict[str, Any]]
 ) -> HostedTools | None:
-    """Make the tools ready that the server is to run: those of the same conversation, if it can."""
+    """Start the tools that the server runs, in the conversation's earlier state if it is kept."""
     permission = Permission(current_caller(), model.manager.settings)
     memory, entries = _memory(request), wanted(body.tools, permission)
     model.warn_of(str(tool.get("type")) for tool in body.tools if tool not in entries)

@@ -1,4 +1,4 @@
-"""One request of `/v1/responses` whose tools the server runs: all its answers as one."""
+"""One request of `/v1/responses` with tools that the server runs: all its answers as one."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -106,7 +106,7 @@ class HostedExchange:
                 yield event
 
     def _continue(self, results: dict[str, Message]) -> None:
-        """Continue with results, for which those of approved calls have a place already."""
+        """Continue with results; approved calls have a place for theirs already."""
         messages, answer = self._request.messages, self.answer
         if self._runs_approved:
             messages = tuple(results.get(m.tool_call_id, m) for m in messages)

@@ -1,7 +1,7 @@
 """Answers of `/v1/responses`: events as numbered stream events, and as a response object.
 
-Source: OpenAI's API reference (Responses, streaming events). The order of events is what its SDKs
-need to put a response together: a part is added before its first delta, every item ends with
+Source: OpenAI's API reference (Responses, streaming events). Its SDKs need the order of events
+to put a response together: a part is added before its first delta, every item ends with
 `output_item.done`, and its index is never used again.
 """
 
@@ -48,7 +48,7 @@ class ResponsesWriter:
         body: The request.
         toolbox: Its tools.
         keep: Called with the response object when it is complete, before the client sees that.
-        hosted: Those of its tools that the server runs.
+        hosted: The tools that the server runs.
     """
 
     framing = SSE
@@ -162,7 +162,7 @@ class ResponsesWriter:
         yield self._event(f"{call.event}.delta", **call.delta(text))
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
-        """Return the whole call, or what is left of it."""
+        """Return the whole call, or the rest of it."""
         kind = self._toolbox.origin(call.name).kind
         if kind == SEARCH or kind in OWN_ITEMS:
             yield from self._close()
@@ -178,7 +178,7 @@ class ResponsesWriter:
         yield from self._close()
 
     def _search(self, call: ToolCall) -> dict[str, Any]:
-        """Return a call of the client's search for tools, whose arguments are an object."""
+        """Return a call of the client's search for tools; its arguments are an object."""
         return {
             "id": new_id("tsc_"),
             "type": "tool_search_call",
@@ -198,7 +198,7 @@ class ResponsesWriter:
         yield self._item_done(item)
 
     def _host(self, event: CallBegun | CallEnded | CallHeld) -> Iterable[SseEvent]:
-        """Return what the server does about a call, or asks about it."""
+        """Return the events of a call that the server runs, or holds."""
         assert self._hosted is not None
         match event:
             case CallHeld(call):

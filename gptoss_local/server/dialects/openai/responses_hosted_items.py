@@ -1,7 +1,7 @@
 """Items of a conversation about calls that the server has run, as the model wrote and read them.
 
-Clients send back what they got. What an item has no place for is remembered, as long as it is. What
-runs after an approval is always what is remembered, never a client's copy.
+Clients send items back. Results that have no place in an item are remembered for a while. After an
+approval the remembered call runs, never a client's copy.
 
 Source: OpenAI's API reference (Responses, input items).
 """
@@ -41,7 +41,7 @@ class HostedHistory:
 
     Args:
         items: All of them, in order; only the kinds above and the user's messages count.
-        run_of: Finds what was run for an item, by its id.
+        run_of: Finds the remembered call of an item, by its id.
         hosted: The tools that the request offers.
 
     Attributes:
@@ -66,7 +66,7 @@ class HostedHistory:
         self.approved: dict[str, ToolCall] = {}
         self._requests: dict[str, list[tuple[RawItem, _Content]]] = {}
         self._answers: dict[str, RawItem] = {}
-        self._run_ids: set[str] = set()  # of requests whose calls were run
+        self._run_ids: set[str] = set()  # of requests with calls that were run
         self._question: _Content = ""
         for item in items:
             self._look_at(item)
@@ -79,7 +79,7 @@ class HostedHistory:
 
     @property
     def question(self) -> int:
-        """A hash of what the user said last, by which an approval knows its conversation."""
+        """A hash of the user's last message, by which an approval knows its conversation."""
         return hash(join_parts(self._question))
 
     def _look_at(self, item: RawItem) -> None:

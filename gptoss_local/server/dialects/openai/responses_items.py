@@ -1,7 +1,7 @@
 """Input items of `/v1/responses` -> messages.
 
-Source: OpenAI's API reference (Responses, input items) and what Codex and the Copilot command line
-send. Items of tools that only OpenAI runs have no place in harmony; what can be read is kept.
+Source: OpenAI's API reference (Responses, input items) and the requests of Codex and the Copilot
+command line. Items of tools that only OpenAI runs have no place in harmony; their text is kept.
 """
 
 from collections.abc import Iterable
@@ -95,7 +95,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
 
 def with_unknown_aside(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose items of unknown kinds are `raw`: their fields may be of any type."""
+    """Return a body with items of unknown kinds as `raw`: their fields may be of any type."""
     items = body.get("input")
     if not isinstance(items, list):
         return body
@@ -204,7 +204,7 @@ class _Turns:
                 self.result(*step)
 
     def unknown(self, kind: str, raw: dict[str, Any]) -> None:
-        """Keep what can be read of an item: a call, its result, or a note that it was there."""
+        """Keep the readable part of an item: a call, its result, or a note that it was there."""
         call_id = raw.get("call_id", raw.get("id") if kind.endswith("_output") else None)
         call_id = call_id if isinstance(call_id, str) else ""
         output = raw.get("output")

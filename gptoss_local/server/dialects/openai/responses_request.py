@@ -1,7 +1,7 @@
 """Request bodies of `/v1/responses`.
 
 Source: OpenAI's API reference (Responses). A request brings the whole conversation, or says by ids
-what comes before it. Unknown fields are ignored.
+which items precede it. Unknown fields are ignored.
 """
 
 from typing import Annotated, Any
@@ -62,7 +62,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
     prompt: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def items(self, remembered: ResponseStore, owner: str) -> list[InputItem]:
-        """Return the conversation: what comes before the request, and what it brings.
+        """Return the conversation: the items before the request, and its own.
 
         Raises:
             ResponseNotFoundError: something that it refers to is not remembered.
@@ -91,7 +91,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
     ) -> ChatRequest:
         """Make a request of the whole conversation; `history` as for `to_messages`.
 
-        Raises UsageError for what gpt-oss or this version cannot do.
+        Raises UsageError for demands that gpt-oss or this version cannot meet.
         """
         self._check()
         messages = to_messages(items, toolbox, history)
@@ -132,7 +132,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
         return fields | ({"must_call": tuple(forced)} if forced else {})
 
     def _configuration(self, items: list[InputItem]) -> tuple[str, dict[str, Any]]:
-        """Return effort and format: the request's own, or those of the last item that sets them."""
+        """Return effort and format, from the last item that sets them or the request itself."""
         effort, form = self.reasoning.effort, self.text.format
         for item in items:
             if item.kind == "configuration_update":

@@ -3,7 +3,7 @@
 A namespace groups functions, such as those of an MCP server. The model has one namespace, so it
 knows them as `NAMESPACE__NAME`; the client's items have the two apart.
 
-Source: OpenAI's API reference (tools of a response, tool search) and what Codex sends and expects.
+Source: OpenAI's API reference (tools of a response, tool search) and Codex's requests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -128,7 +128,7 @@ def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, SentTool
 
 
 def _namespace(group: SentTool) -> Iterator[tuple[Origin, SentTool]]:
-    """Yield the tools of a namespace; the first one says what it is."""
+    """Yield the tools of a namespace; the first one describes the namespace."""
     about = f"{group.name}: {group.description}\n\n" if group.description else ""
     for origin, wire in _flatten(group.tools):
         if not origin.namespace and origin.kind != SEARCH:
