@@ -87,9 +87,6 @@ class AnswerWriter(Protocol[EventIn]):
     def failed(self, error: GptOssError) -> Iterable[Any]:
         """Return frames that report an error within the stream."""
 
-    def error_body(self, error: GptOssError) -> Any:
-        """Return the body of an error that has an HTTP status."""
-
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return one JSON body, in Ollama's content type."""
@@ -105,7 +102,8 @@ def log_error(error: GptOssError) -> None:
 class AnswerResponse(Response, Generic[EventT]):
     """Sends an answer frame by frame, each immediately, or as one JSON object.
 
-    An error before the first byte gets its HTTP status; one after it becomes the last frames.
+    An error before the first byte is raised and gets its HTTP status; one after it becomes the last
+    frames.
     While it works it watches the connection, and a client that leaves closes the events, which
     stops the engine: also in a long prefill, when nothing is sent that could fail. When the server
     ends, so does the answer, with an error.
@@ -147,7 +145,9 @@ class AnswerResponse(Response, Generic[EventT]):
             await work
         if is_cut:
             error = ServerUnavailableError("the server is shutting down")
-            await self._fail(error, scope, receive, send)
+            if not self._has_started:
+                raise error
+            await self._fail(error, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._events) as events:
@@ -158,16 +158,15 @@ class AnswerResponse(Response, Generic[EventT]):
                     frames = self._writer.feed(event)
                     if self._stream:
                         await self._send_frames(frames, send)
-            except GptOssError as error:
-                log_error(error)
-                await self._fail(error, scope, receive, send)
-                return
-            except Exception:
+            except Exception as error:
                 if not self._has_started:
                     raise
-                _log.exception("internal error in a stream")
-                unexpected = GptOssError("internal error, see the server log")
-                await self._fail(unexpected, scope, receive, send)
+                if isinstance(error, GptOssError):
+                    log_error(error)
+                else:
+                    _log.exception("internal error in a stream")
+                    error = GptOssError("internal error, see the server log")
+                await self._fail(error, send)
                 return
         if self._stream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -183,11 +182,7 @@ class AnswerResponse(Response, Generic[EventT]):
         _log.warning("%d messages did not fit and were left out", n_messages)
         self.headers[_LEFT_OUT] = str(n_messages)
 
-    async def _fail(self, error: GptOssError, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._has_started:
-            body = self._writer.error_body(error)
-            await json_response(body, error.http_status)(scope, receive, send)
-            return
+    async def _fail(self, error: GptOssError, send: Send) -> None:
         await self._send_frames(self._writer.failed(error), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -100,10 +100,7 @@ class MessagesWriter:
         return AnthropicAnswer(**self._message)
 
     def failed(self, error: GptOssError) -> Iterable[SseEvent]:
-        return [SseEvent(self.error_body(error), "error")]
-
-    def error_body(self, error: GptOssError) -> dict[str, Any]:
-        return error_body(error, self._request_id)
+        return [SseEvent(error_body(error, self._request_id), "error")]
 
     def _begin(self) -> Iterable[SseEvent]:
         if not self._has_begun:

@@ -10,7 +10,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
 from gptoss_local.quantities import parse_option
@@ -331,9 +330,6 @@ class _LinesWriter:
 
     def failed(self, error: GptOssError) -> Iterable[bytes]:
         return [msgspec.json.encode(error_frame(error)) + b"\n"]
-
-    def error_body(self, error: GptOssError) -> ErrorFrame:
-        return error_frame(error)
 
 
 def _answers(request: Request) -> Answers:

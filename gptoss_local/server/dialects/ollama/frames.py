@@ -99,9 +99,6 @@ class _Writer:
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
         return [error_frame(error)]
 
-    def error_body(self, error: GptOssError) -> ErrorFrame:
-        return error_frame(error)
-
 
 class ChatWriter(_Writer):
     """An answer of `/api/chat`.

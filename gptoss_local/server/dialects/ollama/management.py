@@ -134,9 +134,6 @@ class StatusWriter:
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
         return [error_frame(error)]
 
-    def error_body(self, error: GptOssError) -> ErrorFrame:
-        return error_frame(error)
-
 
 class Cloud(msgspec.Struct):
     """Says that models of Ollama's cloud are not offered."""

@@ -66,9 +66,6 @@ class _Writer:
     def failed(self, error: GptOssError) -> Iterable[SseEvent]:
         return [SseEvent(error_body(error)), _END]
 
-    def error_body(self, error: GptOssError) -> dict[str, Any]:
-        return error_body(error)
-
     @property
     def _fields(self) -> dict[str, Any]:
         """Return the fields of the answer as a whole, but for its only choice."""

@@ -116,9 +116,6 @@ class ResponsesWriter:
         self._response["error"] = {"code": code, "message": told["message"]}
         return [*self._begin(), self._event("response.failed", response=self._response)]
 
-    def error_body(self, error: GptOssError) -> dict[str, Any]:
-        return error_body(error)
-
     def _begin(self) -> Iterable[SseEvent]:
         if not self._has_begun:
             self._has_begun = True
