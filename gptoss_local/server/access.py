@@ -68,10 +68,6 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 class Access:
     """Tells callers apart. Thread: one event loop.
 
-    Args:
-        settings: With the owner's key.
-        limits: Of the keys in a file, if there is one.
-
     Attributes:
         secret: Proves that a program runs under the server's account, which alone can read it.
         page_token: Proves that a page was opened by the owner.

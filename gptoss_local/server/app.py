@@ -47,10 +47,6 @@ _KEEP_ALIVE_S = 75
 def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     """Build the application; its lifespan owns the engine process.
 
-    Args:
-        settings: Folders and defaults.
-        shut_down: Ends the server that runs the app (`gptoss stop`).
-
     Raises:
         UsageError: the file of API keys is wrong.
     """

@@ -23,12 +23,7 @@ _Sign = tuple[int, int, int]
 
 
 class Bucket:
-    """So many a minute, all of which may be taken at once.
-
-    Args:
-        per_minute: How many.
-        now_s: A monotonic clock.
-    """
+    """So many a minute, all of which may be taken at once."""
 
     def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
         self.per_minute = per_minute
@@ -96,9 +91,6 @@ class KeyLimits:
 
     The file is read again when it has changed; while something in it is wrong, the keys
     read before stay in force.
-
-    Args:
-        path: The file.
 
     Attributes:
         use: By the name of the key, also of one that was removed.

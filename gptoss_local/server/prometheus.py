@@ -44,15 +44,7 @@ def render(
     keys: Mapping[str, KeyUse],
     joules: Mapping[tuple[str, str], float],
 ) -> bytes:
-    """Return all metrics that have a value.
-
-    Args:
-        counters: Of the server.
-        models: The loaded ones, each with the stats that its engine reported, if it did.
-        histograms: Of answers.
-        keys: The use of each API key that has a name.
-        joules: The energy of answers, by model and device.
-    """
+    """Return all metrics that have a value."""
     families = _Families(counters, models, keys, joules)
     return generate_latest(families) + generate_latest(histograms.registry)
 

@@ -212,10 +212,6 @@ class AnswerResponse(Response, Generic[EventT]):
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of work, or cancel it when the client leaves.
 
-    Args:
-        request: Of the client; its body has been read.
-        work: What to do.
-
     Raises:
         UsageError: the client has left.
     """

@@ -42,11 +42,7 @@ _CLOSE_S = 2.0  # for the last spans, if the collector is slow
 
 
 class Tracing:
-    """Makes spans, and hands them to the exporter, which sends them from a thread of its own.
-
-    Args:
-        provider: The SDK's, with the exporter.
-    """
+    """Makes spans, and hands them to the exporter, which sends them from a thread of its own."""
 
     def __init__(self, provider: "TracerProvider") -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -116,14 +112,7 @@ class Tracing:
         answer.end(record.ended_ns)
 
     def add_call(self, request: "Span", call: ToolCall, begun_ns: int, error: str) -> None:
-        """Add the span of a call that has ended now.
-
-        Args:
-            request: The request that made it.
-            call: Of a tool that the server runs.
-            begun_ns: Wall clock.
-            error: The kind of its error, if there was one.
-        """
+        """Add the span of a call that has ended now; `error` is its kind, if there was one."""
         attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         if call.id:
             attributes["gen_ai.tool.call.id"] = call.id

@@ -36,15 +36,6 @@ _MAX_WAIT_S = 5.0  # for an upstream that says when to come again
 class Upstream:
     """Engines elsewhere that compute one model. Use `connect()`, or the first answer is unchecked.
 
-    Args:
-        name: The model's name here, for messages.
-        address: Their URLs, kind and settings.
-        vocabulary: Of gpt-oss.
-        vocabulary_file: A GGUF with it, for grammars.
-
-    Attributes:
-        address: As given.
-
     Raises:
         UsageError: the variable that should have the key is not set.
     """
@@ -77,9 +68,7 @@ class Upstream:
     async def connect(self, probe: list[int], expected: set[int]) -> None:
         """Ask for the context, and check by one token that the vocabulary is gpt-oss's.
 
-        Args:
-            probe: A prompt that every gpt-oss continues with one of few tokens.
-            expected: These tokens.
+        Every gpt-oss continues `probe` with an expected token.
 
         Raises:
             UpstreamError: it does not answer, or not with ids, or with another vocabulary.

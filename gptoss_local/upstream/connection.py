@@ -36,10 +36,6 @@ _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, 
 class UpstreamConnection:
     """An HTTP client with the key of one upstream, which is kept out of messages.
 
-    Args:
-        name: The model's name here, for messages.
-        address: The engine there, and how long to wait for it.
-
     Raises:
         UsageError: the variable that should have the key is not set.
     """

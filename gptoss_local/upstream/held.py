@@ -45,12 +45,6 @@ async def held_chunks(
 ) -> AsyncGenerator[AnswerChunk, None]:
     """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more.
 
-    Args:
-        send: Sends a request; see `Upstream`.
-        asked: The request for the whole answer.
-        mask: Its grammar.
-        closer: Tells the stop token where the upstream does not.
-
     Raises:
         UpstreamError: the upstream keeps writing tokens that the grammar refuses.
     """

@@ -27,7 +27,6 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         ids: Where a chunk has its token ids, which are those that are new.
         stop: Where the last chunk has the token that ended the answer, if it says so.
         health: The path that answers while the engine is well.
-        top_k_off: The value of `top_k` that keeps all tokens.
         has_logprobs: Whether log-probabilities come with token ids.
         closes: Whether it closes a connection after a stream, though it says that it stays open.
         priority: The fields that say one of our priorities; None: it has none.

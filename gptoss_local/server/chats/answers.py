@@ -23,13 +23,7 @@ _LOOK_S = 0.1
 
 
 class Answers:
-    """The exchanges that run.
-
-    Args:
-        manager: Answers.
-        store: Where they are kept.
-        sources: Of the tools that the model may call.
-    """
+    """The exchanges that run."""
 
     def __init__(self, manager: ModelManager, store: ChatStore, sources: ToolSources) -> None:
         self.store = store

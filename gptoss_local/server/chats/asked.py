@@ -21,12 +21,6 @@ def asked_of(
 ) -> tuple[ChatRequest, int | None]:
     """Return the request for the last turn of a branch, and the context that the chat asks for.
 
-    Args:
-        chat: With the options to use.
-        branch: Down to the answer, of which a part may be there.
-        toolbox: Of the model.
-        defaults: The model's, for options that the chat does not have.
-
     Raises:
         UsageError: an option or an imported turn makes no sense.
     """

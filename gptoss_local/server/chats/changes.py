@@ -72,13 +72,7 @@ def outward(turn: Turn) -> Turn:
 
 
 class _Listener:
-    """One client, and the lines that wait for it.
-
-    Attributes:
-        chat_id: The chat with the turns that it wants.
-        is_new: It has got nothing yet.
-        is_over: It gets no more.
-    """
+    """One client, and the lines that wait for it."""
 
     def __init__(self, chat_id: int | None) -> None:
         self.chat_id = chat_id
@@ -131,12 +125,7 @@ class _Seen(NamedTuple):
 
 
 class Changes:
-    """The listeners, and the task that looks for them.
-
-    Args:
-        store: The chats.
-        running: Answers of this server by their turns; their texts are published as they come.
-    """
+    """The listeners, and the task that looks for them."""
 
     def __init__(self, store: ChatStore, running: Mapping[int, Live]) -> None:
         self._store = store

@@ -69,11 +69,7 @@ class Parts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question whether a call may run.
-
-    Attributes:
-        turn_id: Of the call.
-    """
+    """A question whether a call may run."""
 
     turn_id: int
     tool: RunnableTool
@@ -81,17 +77,7 @@ class Question(NamedTuple):
 
 
 class Exchange:
-    """One exchange, which begins with an answer.
-
-    Args:
-        chat: As it is now.
-        branch: Down to the turn of the answer, which is stored as streaming.
-        owner: Of the reasoning.
-        parts: Of the server.
-
-    Attributes:
-        turn_ids: Of all its turns.
-    """
+    """One exchange, which begins with an answer."""
 
     def __init__(self, chat: ChatSummary, branch: list[Turn], owner: str, parts: Parts) -> None:
         self.turn_ids: set[int] = set()
@@ -119,11 +105,7 @@ class Exchange:
         return self._running.answer
 
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the current answer or call, and the exchange.
-
-        Args:
-            result: Of the calls that have none yet.
-        """
+        """Stop the current answer or call, and the exchange."""
         self._ended = self._ended or result
         if self._loop is not None:
             self._loop.stop(result)

@@ -22,15 +22,7 @@ _SAVE_S = 1.0
 
 
 class RunningAnswer:
-    """An answer, and the turn that it is stored in.
-
-    Args:
-        turn: As it is stored; with text, if that is to be continued.
-        manager: Answers it.
-        store: Where it is kept.
-        changes: Gets its texts as they come.
-        stop: Called when the chat is gone.
-    """
+    """An answer, and the turn that it is stored in."""
 
     def __init__(
         self,

@@ -13,11 +13,7 @@ _N_KEPT = 8  # chats without an answer that runs
 
 
 class _Kept:
-    """One chat's tools.
-
-    Attributes:
-        n_uses: How many use them now.
-    """
+    """One chat's tools."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self.toolbox = toolbox
@@ -26,11 +22,7 @@ class _Kept:
 
 
 class Toolboxes:
-    """Makes a toolbox for a chat when one is needed, and ends those not used for longest.
-
-    Args:
-        sources: Where tools come from.
-    """
+    """Makes a toolbox for a chat when one is needed, and ends those not used for longest."""
 
     def __init__(self, sources: ToolSources) -> None:
         self._sources = sources
@@ -40,10 +32,6 @@ class Toolboxes:
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
         """Have the toolbox of a chat, with the chat's choice of tools on.
-
-        Args:
-            chat: As it is now.
-            branch: Its pages can be cited, if the chat was not open yet.
 
         Raises:
             UsageError: the settings have a tool that no model could use.

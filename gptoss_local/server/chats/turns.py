@@ -7,13 +7,7 @@ from gptoss_local.talk.history.turn import TurnFields
 
 
 def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> list[Turn]:
-    """Add an answer that streams; return the branch down to it.
-
-    Args:
-        history: Where.
-        asked: The turn before it.
-        is_shown: Go to it from any branch.
-    """
+    """Add an answer that streams; return the branch down to it."""
     chat = history.chat(asked.chat_id)
     made_with: TurnFields = {"model": chat.model, "effort": chat.effort, "state": "streaming"}
     turn = _add(history, asked, "assistant", **made_with)
@@ -21,13 +15,7 @@ def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> li
 
 
 def begin_call(history: History, after: Turn, name: str) -> list[Turn]:
-    """Add the result of a call, which streams until it is there; return the branch down to it.
-
-    Args:
-        history: Where.
-        after: The answer, or the result before.
-        name: Of the tool.
-    """
+    """Add the result of a call, which streams until it is there; return the branch down to it."""
     turn = _add(history, after, "tool", tool_name=name, state="streaming")
     return history.branch(turn.id)
 

@@ -51,11 +51,9 @@ class NamedModel:
         body_type: type[Body],
         prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda sent: sent,
     ) -> Body:
-        """Read the body, with the model's options where it has none; errors as `read_body`.
+        """Read the body, changed by `prepare`, and with the model's options where it has none.
 
-        Args:
-            body_type: A struct.
-            prepare: Changes the body before that.
+        Errors as `read_body`.
         """
         return await read_body(self._request, body_type, lambda sent: self._fill_in(prepare(sent)))
 

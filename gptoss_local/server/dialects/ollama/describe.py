@@ -86,13 +86,7 @@ def details(info: GGUFInfo | None, parent: str = "") -> ModelDetails:
 
 
 def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> ShownModel:
-    """Return the answer of `POST /api/show`.
-
-    Args:
-        entry: The model.
-        info: Its file.
-        basename: Takes the place of the file's `general.basename`.
-    """
+    """Return the answer of `POST /api/show`; `basename` replaces the file's `general.basename`."""
     model_info = _model_info(info)
     if basename:
         model_info["general.basename"] = basename

@@ -44,13 +44,7 @@ class ResponseStore:
         self._response_ids: dict[str, str] = {}  # by ids of output items
 
     def add(self, owner: str, items: list[WireItem], response: dict[str, Any]) -> None:
-        """Keep an answer.
-
-        Args:
-            owner: Who asked.
-            items: Its conversation, from the first item on, without the answer.
-            response: The response object, complete.
-        """
+        """Keep an answer, and the items before it from the first one of the conversation on."""
         record = _Record(
             msgspec.json.encode(items),
             msgspec.json.encode(response),

@@ -20,13 +20,8 @@ _NO_TOKENS = Usage(0, 0, 0, 0)
 class HostedExchange:
     """The answers of the request, and the calls between them.
 
-    Calls that the client has approved are the loop's first answer, which takes no tokens.
-
-    Args:
-        answers: Answers a request.
-        request: The conversation. It has empty results for calls that were approved.
-        hosted: The tools that the server runs.
-        n_calls_max: Most calls that are run; None: any number.
+    Calls that the client has approved are the loop's first answer, which takes no tokens; the
+    request has empty results for them.
     """
 
     def __init__(
@@ -55,11 +50,7 @@ class HostedExchange:
     async def run(
         self, listings: list[ToolListing]
     ) -> AsyncGenerator[LoopEvent | ToolListing, None]:
-        """Yield events as of one answer; the last one is Done, of all together.
-
-        Args:
-            listings: The tools of MCP servers that the client does not know yet.
-        """
+        """Yield events as of one answer, `listings` before the first; the last is Done, of all."""
         results: dict[str, Message] = {}
         async with aclosing(self._loop.run()) as events:
             async for event in events:

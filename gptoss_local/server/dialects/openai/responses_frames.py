@@ -42,14 +42,7 @@ from gptoss_local.talk.loop import CallBegun, CallEnded, CallHeld, LimitReached,
 
 
 class ResponsesWriter:
-    """One answer of `/v1/responses`.
-
-    Args:
-        body: The request.
-        toolbox: Its tools.
-        keep: Called with the response object when it is complete, before the client sees that.
-        hosted: The tools that the server runs.
-    """
+    """One answer of `/v1/responses`; `keep` gets it whole before the client sees that."""
 
     framing = SSE
 

@@ -36,13 +36,7 @@ class Told(NamedTuple):
 
 
 class HostedItem:
-    """A call while it runs.
-
-    Args:
-        call: As the model made it.
-        hosted: The tools of the request.
-        include: The request's field; some parts of items are shown on demand only.
-    """
+    """A call while it runs."""
 
     def __init__(self, call: ToolCall, hosted: HostedTools, include: Collection[str]) -> None:
         self._call, self._tool, self._state = call, hosted.tools[call.name], hosted.state

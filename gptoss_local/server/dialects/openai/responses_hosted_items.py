@@ -39,11 +39,6 @@ _Content = str | list[ContentPart]
 class HostedHistory:
     """The calls and results that the items of one conversation stand for.
 
-    Args:
-        items: All of them, in order; only the kinds above and the user's messages count.
-        run_of: Finds the remembered call of an item, by its id.
-        hosted: The tools that the request offers.
-
     Attributes:
         answered: The answers to requests for approval that the model has not seen, by the ids of
             the items that asked.
