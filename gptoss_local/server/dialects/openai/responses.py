@@ -4,7 +4,6 @@ Source: OpenAI's API reference. Differences are listed in docs/api.md.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,7 +60,8 @@ async def responses(request: Request) -> Response:
     else:
         answers = partial(model.manager.answer, model.entry)
         exchange = HostedExchange(answers, asked.request, asked.hosted, body.max_tool_calls)
-        events = _run(asked, asked.hosted, exchange, _memory(request))
+        lists = [item.raw for item in asked.items if item.kind == "mcp_list_tools"]
+        events = exchange.run({text_in(item, "server_label") for item in lists})
     return AnswerResponse(events, writer, stream=body.stream)
 
 
@@ -169,22 +169,6 @@ async def _hosted(
         return None
     state = await find_state(memory, owner_of(request), entries, items)
     return await while_connected(request, prepare(entries, memory, state, permission))
-
-
-async def _run(
-    asked: _Asked, hosted: HostedTools, exchange: HostedExchange, memory: ToolMemory
-) -> AsyncGenerator[LoopEvent | ToolListing, None]:
-    """Yield the events of an answer with calls.
-
-    A client that knows the tools of a server has their list among its items.
-    """
-    lists = [item.raw for item in asked.items if item.kind == "mcp_list_tools"]
-    known = {text_in(item, "server_label") for item in lists}
-    new = [listing for listing in hosted.listings if listing.server not in known]
-    with memory.using(hosted.state):
-        async with aclosing(exchange.run(new)) as events:
-            async for event in events:
-                yield event
 
 
 def _memory(request: Request) -> ToolMemory:

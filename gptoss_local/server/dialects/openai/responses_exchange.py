@@ -1,6 +1,6 @@
 """One request of `/v1/responses` with tools that the server runs: all its answers as one."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 
 import msgspec
@@ -37,6 +37,7 @@ class HostedExchange:
         self._hosted = hosted
         self._approved = list(hosted.approved.values())  # that were not run yet
         self._runs_approved = False
+        self._results: dict[str, Message] = {}  # of the answer's calls
         self._total = Done("stop", _NO_TOKENS, [])
         self._loop = TracedLoop(
             self,
@@ -47,34 +48,39 @@ class HostedExchange:
             n_calls_max=n_calls_max,
         )
 
-    async def run(
-        self, listings: list[ToolListing]
-    ) -> AsyncGenerator[LoopEvent | ToolListing, None]:
-        """Yield events as of one answer, `listings` before the first; the last is Done, of all."""
-        results: dict[str, Message] = {}
-        async with aclosing(self._loop.run()) as events:
-            async for event in events:
-                if isinstance(event, Started | CallBegun):  # the prompt fits, or is not needed yet
-                    for listing in listings:
-                        yield listing
-                    listings = []
-                match event:
-                    case Done():
-                        self._total = _sum(self._total, event)
-                        continue
-                    case ToolCall(name=name) | CallDelta(name=name) if name in self._hosted.tools:
-                        continue
-                    case CallEnded(call, result) | CallRefused(call, result):
-                        self._hosted.state.pages |= {page.cursor: page for page in result.pages}
-                        text = result.text
-                        results[call.id] = Message(
-                            role="tool", content=text, tool_name=call.name, tool_call_id=call.id
-                        )
-                    case Continued():
-                        self._continue(results)
-                        results = {}
-                yield event
+    async def run(self, known: Collection[str]) -> AsyncGenerator[LoopEvent | ToolListing, None]:
+        """Yield events as of one answer; the last one is Done, of all together.
+
+        The tools of MCP servers come first, unless the client knows them by an item.
+        """
+        listings = [each for each in self._hosted.listings if each.server not in known]
+        with self._hosted.memory.using(self._hosted.state):
+            async with aclosing(self._loop.run()) as events:
+                async for event in events:
+                    if isinstance(event, Started | CallBegun):  # the prompt fits, or comes later
+                        for listing in listings:
+                            yield listing
+                        listings = []
+                    if self._take(event):
+                        yield event
         yield self._total
+
+    def _take(self, event: LoopEvent) -> bool:
+        """Take note of an event; return whether the client gets it as it is."""
+        match event:
+            case Done():
+                self._total = _sum(self._total, event)
+                return False
+            case ToolCall(name=name) | CallDelta(name=name):
+                return name not in self._hosted.tools
+            case CallEnded(call, result) | CallRefused(call, result):
+                self._hosted.state.pages |= {page.cursor: page for page in result.pages}
+                self._results[call.id] = Message(
+                    role="tool", content=result.text, tool_name=call.name, tool_call_id=call.id
+                )
+            case Continued():
+                self._continue()
+        return True
 
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events of the next answer, which has the tokens that are left."""
@@ -96,9 +102,9 @@ class HostedExchange:
             async for event in events:
                 yield event
 
-    def _continue(self, results: dict[str, Message]) -> None:
+    def _continue(self) -> None:
         """Continue with results; approved calls have a place for theirs already."""
-        messages, answer = self._request.messages, self.answer
+        messages, answer, results = self._request.messages, self.answer, self._results
         if self._runs_approved:
             messages = tuple(results.get(m.tool_call_id, m) for m in messages)
         else:
@@ -112,10 +118,10 @@ class HostedExchange:
             )
             messages = (*messages, said, *results.values())
         self._request = msgspec.structs.replace(self._request, messages=messages, must_call=())
+        self._results = {}
 
 
 def _sum(total: Done, done: Done) -> Done:
-    """Return the end of all answers so far."""
     both = zip(*map(msgspec.structs.astuple, (total.usage, done.usage)), strict=True)
     usage, n_reasoning = Usage(*map(sum, both)), total.n_reasoning + done.n_reasoning
     return msgspec.structs.replace(done, usage=usage, n_reasoning=n_reasoning)
