@@ -1,9 +1,11 @@
 """Bounds the numbers in a request, where several dialects agree."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
+from gptoss_local.errors import UsageError
 from gptoss_local.formats.o200k import VOCAB_SIZE
 
 MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
@@ -30,3 +32,11 @@ def think_budget(*said: int | None) -> int | None:
     """Return the first budget that a request says; None if it says none, or that there is none."""
     budget = next((each for each in said if each is not None), None)
     return None if budget is None or budget < 0 else min(budget, MAX_INT)
+
+
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    """Return a positive number among the parameters after the `?`; None if it is not there."""
+    text = query.get(name, "")
+    if text and not (text.isdecimal() and 0 < int(text) <= MAX_INT):
+        raise UsageError(f"{name} must be a positive number")
+    return int(text) if text else None

@@ -18,7 +18,7 @@ from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
 from gptoss_local.server.chats.turns import begin_answer
-from gptoss_local.server.dialects.bounds import MAX_INT
+from gptoss_local.server.dialects.bounds import MAX_INT, number_in
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import Decision, was_cut
@@ -107,14 +107,12 @@ class SystemBody(msgspec.Struct):
 
 async def chats(request: Request) -> Response:
     """List the newest chats, pinned ones first, or where words are found."""
-    words, limit = request.query_params.get("q"), request.query_params.get("limit", "")
-    if limit and not (limit.isdecimal() and 0 < int(limit) <= MAX_INT):
-        raise UsageError("limit must be a number of chats")
+    words, limit = request.query_params.get("q"), number_in(request.query_params, "limit")
     if words is not None:
-        n_hits = int(limit or _N_HITS)
+        n_hits = limit or _N_HITS
         hits = await _answers(request).store.call(lambda history: history.search(words, n_hits))
         return json_response(Chats(hits=hits))
-    n_chats = int(limit or _N_CHATS)
+    n_chats = limit or _N_CHATS
     listed = await _answers(request).store.call(
         lambda history: history.chats(n_chats, pinned_first=True)
     )
@@ -307,10 +305,7 @@ async def import_chat(request: Request) -> Response:
 
 async def changes(request: Request) -> Response:
     """Send the list and the turns, and then changes, a line each."""
-    chat_id = request.query_params.get("chat", "")
-    if chat_id and not (chat_id.isdecimal() and int(chat_id) <= MAX_INT):
-        raise UsageError("chat must be the number of a chat")
-    lines = _answers(request).changes.listen(int(chat_id) if chat_id else None)
+    lines = _answers(request).changes.listen(number_in(request.query_params, "chat"))
     return AnswerResponse(lines, _LinesWriter(), stream=True)
 
 
@@ -385,7 +380,6 @@ async def _start(
 
 
 async def _changed(request: Request, work: Callable[[History], T]) -> T:
-    """Change the chats, and let listeners know."""
     answers = _answers(request)
     result = await answers.store.call(work)
     answers.changes.look_now()

@@ -38,7 +38,7 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body
-from gptoss_local.server.dialects.bounds import MAX_INT, TokenId
+from gptoss_local.server.dialects.bounds import TokenId, number_in
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.ollama.management import StatusWriter
 from gptoss_local.server.dialects.ollama.request import (
@@ -148,7 +148,7 @@ async def load(request: Request) -> Response:
 async def fits(request: Request) -> Response:
     """For each model on this machine or in the catalogue, where it would go; takes some time."""
     manager = _manager(request)
-    loaded, n_ctx = list(manager.loaded), _n_ctx(request.query_params.get("n_ctx", ""))
+    loaded, n_ctx = list(manager.loaded), number_in(request.query_params, "n_ctx")
     settings, freed = manager.settings, [model.engine for model in loaded]
 
     def plan_here(entry: ModelEntry) -> Plan:
@@ -184,12 +184,6 @@ def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
     answer = to_message(body.answer)
     following = Message(role="tool" if answer.tool_calls else "user")
     return msgspec.structs.replace(asked, messages=(*asked.messages, answer, following))
-
-
-def _n_ctx(text: str) -> int | None:
-    if text and not (text.isdecimal() and 0 < int(text) <= MAX_INT):
-        raise UsageError("n_ctx must be a number of tokens")
-    return int(text) if text else None
 
 
 def _fit(name: str, plan: Callable[[], Plan]) -> ModelFit:

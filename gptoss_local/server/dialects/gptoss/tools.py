@@ -7,9 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.api.gptoss import ToolFacts, ToolGroup, ToolGroups
-from gptoss_local.errors import UsageError
 from gptoss_local.server.chats import Answers
-from gptoss_local.server.dialects.bounds import MAX_INT
+from gptoss_local.server.dialects.bounds import number_in
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
@@ -20,21 +19,19 @@ async def tools(request: Request) -> Response:
 
     The option `tools` of the chat switches them.
     """
-    number = request.query_params.get("chat", "")
-    if number and not (number.isdecimal() and int(number) <= MAX_INT):
-        raise UsageError("chat must be the number of a chat")
+    number = number_in(request.query_params, "chat")
     async with await _toolbox(request.app.state.answers, number) as toolbox:
         await toolbox.prepare()
         groups = [_group(toolbox, group) for group in toolbox.groups()]
     return json_response(ToolGroups(groups))
 
 
-async def _toolbox(answers: Answers, number: str) -> AbstractAsyncContextManager[Toolbox]:
-    if not number:
+async def _toolbox(answers: Answers, number: int | None) -> AbstractAsyncContextManager[Toolbox]:
+    if number is None:
         return answers.toolboxes.use_new()
 
     def read(history: History) -> tuple[ChatSummary, list[Turn]]:
-        chat = history.chat(int(number))
+        chat = history.chat(number)
         return chat, history.branch(chat.leaf_id)
 
     return answers.toolboxes.use(*await answers.store.call(read))
