@@ -162,7 +162,6 @@ class _Reading:
         raise self._whole.refusal(f"{what}{within(self._place + way)} {why}")
 
     def _joined(self) -> Any:
-        """Return the translation of all keywords."""
         out = self._out
         if out.get("minProperties", 0) > len(out.get("required", ())) + 1:
             self.refuse("'minProperties'")  # llguidance counts a name that is written twice
@@ -411,6 +410,5 @@ def _meant(plain: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a value as a message has it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

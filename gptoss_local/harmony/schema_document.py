@@ -110,7 +110,6 @@ def _joined(base: str, reference: str) -> str:
 
 
 def _follow(target: Target, pointer: str) -> Target | None:
-    """Follow a JSON pointer."""
     found, place = target
     for raw in pointer.split("/")[1:]:
         name = unquote(raw).replace("~1", "/").replace("~0", "~")

@@ -71,7 +71,6 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request, path: str) -> set[str]:
-    """The methods of all routes of a path."""
     routes = (route for route in request.app.routes if isinstance(route, Route))
     found = (route.methods or set() for route in routes if route.path_regex.match(path))
     return set().union(*found)
@@ -98,7 +97,6 @@ def _advice(path: str, served: str) -> str:
 
 
 def _body(request: Request, path: str, error: GptOssError) -> object:
-    """The body of an error, in the dialect of a path."""
     dialect = next(d for d in DIALECTS if d.is_spoken(path, request.headers))
     return dialect.error_body(error, request)
 

@@ -125,7 +125,6 @@ class Tracing:
 
     @contextmanager
     def _follow(self, request: "Span", call: UpstreamCall) -> Iterator[None]:
-        """Make the span of a call of an upstream, which continues the trace."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, set_span_in_context
 

@@ -186,7 +186,6 @@ class Upstream:
     async def _answer(
         self, asked: UpstreamRequest, grammar: str | None
     ) -> AsyncGenerator[AnswerChunk, None]:
-        """Return the chunks of an answer, held to a grammar if there is one."""
         if grammar is None:
             return self._chunks(asked)
         from gptoss_local.upstream.held import compile_mask, held_chunks  # PERF: llguidance

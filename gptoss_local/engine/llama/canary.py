@@ -61,7 +61,6 @@ class Canary:
                 raise ComputeError(f"the model runner was stopped: {wrong}")
 
     def _decode(self, ends: Mapping[int, int]) -> str:
-        """Decode, and describe the fault; empty without one."""
         context, chains = self._context, dict[int, Chain]()
         self._batch.clear()
         for seq_id, position in list(ends.items())[: context.n_batch - 2]:

@@ -148,7 +148,6 @@ class Exchange:
                 self._parts.running.pop(turn_id, None)
 
     async def _follow(self) -> None:
-        """Store the events of the loop."""
         loop = self._loop = TracedLoop(self, self._toolbox, self._ask)
         if self._ended is not None:
             loop.stop(self._ended)

@@ -33,7 +33,6 @@ _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
 def _metrics(done: Done) -> dict[str, Any]:
-    """Return the fields of AnswerMetrics for an answer that is over."""
     return {
         "done_reason": done.end,
         "total_duration": done.total_ns,

@@ -179,7 +179,6 @@ class ResponsesWriter:
         }
 
     def _list(self, listing: ToolListing) -> Iterable[SseEvent]:
-        """Return the tools of an MCP server."""
         item = tool_list(listing)
         outcome = "failed" if listing.error else "completed"
         yield self._item_added(item | {"tools": [], "error": None})
@@ -188,7 +187,6 @@ class ResponsesWriter:
         yield self._item_done(item)
 
     def _host(self, event: CallBegun | CallEnded | CallHeld) -> Iterable[SseEvent]:
-        """Return the events of a call that the server runs, or holds."""
         assert self._hosted is not None
         match event:
             case CallHeld(call):
@@ -245,7 +243,6 @@ def _format(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _response(body: ResponsesBody) -> dict[str, Any]:
-    """Return the response object before anything is known of the answer."""
     effort, summary = body.reasoning.effort or None, body.reasoning.summary or None
     return {
         "id": new_id("resp_"),

@@ -93,7 +93,6 @@ class HostedHistory:
             self.answered.clear()
 
     def _asked_for(self, request_id: str) -> RememberedCall:
-        """Return the call that the server has asked for with an item of this conversation."""
         run, what = self._run_of(request_id), f"mcp_approval_response answers '{request_id}', which"
         if request_id not in self._requests:
             raise UsageError(
@@ -112,7 +111,6 @@ class HostedHistory:
         return run
 
     def _approved(self, run: RememberedCall) -> ToolCall:
-        """Return a call that is to be run now, by the name that its tool has now."""
         tool, arguments = run.tool, run.request.arguments
         assert isinstance(arguments, dict)  # of a call that the model has made
         name = self._name_of(tool.server, tool.name, tool.tool.identity)

@@ -120,7 +120,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
         )
 
     def _select(self, toolbox: ClientTools) -> dict[str, Any]:
-        """Return the fields for the tools and the choice among them."""
         choice, forced = self.tool_choice, list[str]()
         if isinstance(choice, dict) and kind_of(choice):
             forced = toolbox.resolve(choice)
