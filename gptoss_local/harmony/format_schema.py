@@ -79,10 +79,6 @@ class Enforced:
     def __init__(self, root: Any, subject: str) -> None:
         """Translate a schema.
 
-        Args:
-            root: As a client sends it.
-            subject: Its owner, for messages.
-
         Raises:
             UsageError: it has a keyword that cannot be enforced, at the place that is named.
         """

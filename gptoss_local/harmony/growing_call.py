@@ -23,11 +23,6 @@ class GrowingCall:
     an envelope around the arguments.
 
     Only the whole body shows the call: see `is_beginning_of`.
-
-    Args:
-        index: Its number in the answer.
-        call_id: Its id.
-        tool: The function.
     """
 
     def __init__(self, index: int, call_id: str, tool: Tool) -> None:

@@ -17,14 +17,7 @@ def inspect_tokens(
     next_prompt: Sequence[int],
     vocabulary: Vocabulary,
 ) -> list[HarmonyPiece]:
-    """Split a prompt and the answer to it into messages.
-
-    Args:
-        prompt: Ends in the header of the answer's first message.
-        answer: The model's tokens; may be empty.
-        next_prompt: The prompt that continues the conversation; empty if that is not known.
-        vocabulary: Of the model.
-    """
+    """Split a prompt, which ends in the header of the answer, and the answer into messages."""
     pieces = [_piece(part, vocabulary) for part in _split([*prompt, *answer])]
     if answer:
         n_before = sum(token == START for token in prompt) - 1  # the last header is the answer's

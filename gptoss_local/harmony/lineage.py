@@ -26,9 +26,6 @@ class StartDates:
     A conversation keeps the date of its first turn: the system message comes first, so another
     date would mean to prefill all of it again at midnight. Two conversations that begin in the
     same words are one here, and the later beginning counts.
-
-    Args:
-        today: The clock.
     """
 
     def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:

@@ -8,14 +8,7 @@ from gptoss_local.harmony.stop import StopFilter
 
 
 class Reader:
-    """One answer.
-
-    Args:
-        parser: Makes events of tokens.
-        stop: Strings that end the answer.
-        scored: Where log-probabilities go; None: the client did not ask for them.
-        one_call: The answer ends after its first call.
-    """
+    """One answer."""
 
     def __init__(
         self,

@@ -47,13 +47,7 @@ class Recall:
         self._steps = FairStore[_Step](_MAX_BYTES, lambda step: step.n_bytes)  # by first calls
 
     def add(self, owner: str, answer: WholeAnswer, tokens: Sequence[int]) -> None:
-        """Keep an answer that ended in calls.
-
-        Args:
-            owner: Who asked; no other caller gets it back.
-            answer: As the client got it.
-            tokens: The model's; empty if they cannot be repeated.
-        """
+        """Keep an answer that ended in calls; no tokens means that they cannot be repeated."""
         calls = tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls)
         n_characters = len(answer.reasoning) + len(answer.content) + len(repr(calls))
         n_bytes = n_characters + len(tokens) * _TOKEN_BYTES

@@ -104,13 +104,7 @@ def render_chat(
 
 
 def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
-    """Return the reply to a bad call, and the beginning of the next message's header.
-
-    Args:
-        bad_call: The call.
-        tools: The declared ones.
-        vocabulary: Of the model.
-    """
+    """Return the reply to a bad call, and the beginning of the next message's header."""
     recipient, problem = bad_call
     names = [t.name if t.is_built_in else f"functions.{t.name}" for t in tools]
     known = f"There are: {', '.join(names)}." if names else "There are no tools: answer without."

@@ -47,10 +47,6 @@ _OPTIONS_HINT = "Use anyOf, or give each option a required property with a const
 def enforceable(schema: Any, subject: str) -> Schema:
     """Return a schema that llguidance enforces.
 
-    Args:
-        schema: As a client sends it.
-        subject: Its owner, for messages.
-
     Raises:
         UsageError: it cannot be enforced; the message names the keyword and its place.
     """

@@ -10,12 +10,7 @@ from gptoss_local.server.request_id import current_request_id
 
 
 def log_to_terminal(form: Literal["text", "json"]) -> None:
-    """Set up logging for a process that serves.
-
-    Args:
-        form: `text` goes to stderr. `json` goes to stdout, where nothing else is written, so that
-            every line there is an object.
-    """
+    """Log text to stderr, or JSON to stdout, where every line is an object then."""
     if form == "json":
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(JsonLine())

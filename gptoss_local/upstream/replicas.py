@@ -27,12 +27,7 @@ class Replica:
 
 
 class Replicas:
-    """All addresses of one model. Thread: one event loop.
-
-    Args:
-        urls: At least one.
-        is_well: Asks an address whether it can be used again after it failed.
-    """
+    """All addresses of one model. Thread: one event loop."""
 
     def __init__(
         self, urls: tuple[str, ...], is_well: Callable[[Replica], Coroutine[None, None, bool]]

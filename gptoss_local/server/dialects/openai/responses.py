@@ -123,15 +123,7 @@ async def input_items(request: Request) -> Response:
 
 
 class _Asked(NamedTuple):
-    """A request after its tools were started.
-
-    Attributes:
-        request: The conversation, as the model gets it.
-        items: The same, as clients list it.
-        toolbox: The tools of the request.
-        hosted: The tools that the server runs; None: it runs none.
-        history: The items about calls that the server has run, or is to run.
-    """
+    """A request after its tools were started."""
 
     request: ChatRequest
     items: list[InputItem]
