@@ -375,6 +375,25 @@ def test_a_call_that_is_not_approved(
     assert (log.read_text().count("added milk") if log.exists() else 0) == n_before
 
 
+def test_of_two_entries_for_a_server_the_first_counts(client: openai.OpenAI) -> None:
+    made = ask(client, "Note", tools=[{"type": "mcp", "server_label": "notes"}, NOTES])
+    assert kinds(made)[-1] == "mcp_approval_request"
+
+
+def test_an_approved_call_is_one_of_the_most_calls(
+    asked: Asked, client: openai.OpenAI, log: Path
+) -> None:
+    tool = {"type": "mcp", "server_label": "notes"}
+    first = ask(client, "Note", tools=[tool])
+    n_before = log.read_text().count("added milk") if log.exists() else 0
+    request_id = item(first, "mcp_approval_request").id
+    yes = {"type": "mcp_approval_response", "approval_request_id": request_id, "approve": True}
+    made = ask(client, [yes], tools=[tool], previous_response_id=first.id, max_tool_calls=0)
+    assert kinds(made) == ["message"]
+    assert "may not have more calls" in results(asked, "add")[-1]
+    assert (log.read_text().count("added milk") if log.exists() else 0) == n_before
+
+
 def test_an_approval_of_what_is_not_there(asked: Asked, client: openai.OpenAI) -> None:
     tool = {"type": "mcp", "server_label": "notes"}
     yes: Any = {"type": "mcp_approval_response", "approval_request_id": "x", "approve": True}

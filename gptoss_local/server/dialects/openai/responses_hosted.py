@@ -259,8 +259,9 @@ async def prepare(
         _listing(server, toolbox.tools.values(), problems[server.server_label], permission)
         for server in servers
     ]
-    of_servers = {each.tool.name: each for listing in listings for each in listing.tools}
-    return HostedTools(memory, state, of_servers | tools, listings)
+    for each in (tool for listing in listings for tool in listing.tools):
+        tools.setdefault(each.tool.name, each)  # of two entries for a server the first counts
+    return HostedTools(memory, state, tools, listings)
 
 
 def _check_built_in(entry: dict[str, Any]) -> None:
