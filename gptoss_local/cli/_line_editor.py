@@ -25,8 +25,8 @@ class LineEditor:
     """Reads messages; a paste of several lines is a part of one, and Enter sends.
 
     Args:
-        history: The file of typed messages, for the Up key.
-        commands: Words for Tab to complete, each with the words that may follow it.
+        history: Keeps messages for the Up key.
+        commands: Words that Tab completes, and the words that may follow each.
     """
 
     def __init__(self, history: Path, commands: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class LineEditor:
         )
 
     def read(self, prompt: str, prompt_more: str, placeholder: str = "") -> str:
-        """Read a message; `placeholder` stands in the line as long as it is empty.
+        """Return a message; `placeholder` stands in the line as long as it is empty.
 
         Raises:
             EOFError: Ctrl-D in an empty line.
@@ -61,7 +61,7 @@ class LineEditor:
 
 
 class _Words(Completer):
-    """Completes the words of commands."""
+    """Completes the words of commands and their arguments."""
 
     def __init__(self, commands: Mapping[str, Any]) -> None:
         self._commands = commands

@@ -1,6 +1,6 @@
 """A conversation line by line, for any terminal, pipe or screen reader: text is only added.
 
-Prompts and what the commands say go to stderr, answers to stdout.
+Prompts and messages of commands go to stderr, answers to stdout.
 """
 
 import io
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
 from gptoss_local.cli._repl_commands import COMPLETIONS, REGISTRY
-from gptoss_local.cli._repl_session import Session
-from gptoss_local.cli._repl_set import set_system
+from gptoss_local.cli._repl_set import Session, set_system
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings
 
@@ -107,7 +106,7 @@ class Repl:
 
 
 def _open_editor(settings: Settings) -> "LineEditor | None":
-    """Return what edits the line on a terminal; None where no control sequence is wanted."""
+    """Return the editor of the line on a terminal; None where no control sequence is wanted."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is not text ends nothing
     if not _has_terminal() or is_plain():

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gptoss_local.cli._output import say, say_rows
-from gptoss_local.cli._repl_session import Session
 from gptoss_local.cli._repl_set import (
     EFFORTS,
     PARAMETERS,
     SETTERS,
+    Session,
     help_parameters,
     help_set,
     meant,

@@ -1,19 +1,25 @@
-"""`/set` of the line-by-line chat, Ollama's, and our short commands for the same."""
+"""The state of the line-by-line chat, Ollama's `/set`, and our short forms of it."""
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from gptoss_local.cli._answer import Chat
+from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._modelfile import parse_parameter
 from gptoss_local.cli._options import read_format
 from gptoss_local.cli._output import say, say_rows
-from gptoss_local.cli._repl_session import Session
 from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings
 from gptoss_local.types import Effort
 from gptoss_local.validation import in_words
+
+if TYPE_CHECKING:
+    from gptoss_local.cli._line_editor import LineEditor
 
 EFFORTS: tuple[str, ...] = get_args(Effort)
 PARAMETERS = (
@@ -44,8 +50,27 @@ _SET = (
 )
 
 
+@dataclass
+class Session:
+    """A conversation line by line.
+
+    Attributes:
+        editor: Of the line; None where no control sequence is wanted.
+    """
+
+    chat: Chat
+    settings: Settings
+    editor: "LineEditor | None"
+    is_over: bool = False
+
+    def ready_model(self) -> None:
+        """Make sure of the server and of the model, which may have been unloaded since."""
+        self.chat.client.ensure_running()
+        show_load(self.chat.client, self.chat.load_request())
+
+
 def meant(name: str, names: list[str], before: str) -> str:
-    """Return the hint for a name that there is not; `before` is typed before it."""
+    """Return the hint for an unknown name; `before` is typed before it."""
     begun = [each for each in names if each.startswith(name)]
     close = begun or get_close_matches(name, names, n=1)
     return (
@@ -56,7 +81,7 @@ def meant(name: str, names: list[str], before: str) -> str:
 
 
 def set_variable(session: Session, argument: str) -> None:
-    """Set what the next questions are asked with."""
+    """Set an option of the next questions."""
     name, _, value = argument.partition(" ")
     if name in ("", "?"):
         help_set()
@@ -67,12 +92,10 @@ def set_variable(session: Session, argument: str) -> None:
 
 
 def help_set() -> None:
-    """Say what can be set."""
     say_rows("Available commands:", _SET, "/set ")
 
 
 def help_parameters() -> None:
-    """Say which parameters there are."""
     say_rows("Available parameters:", PARAMETERS, "/set parameter ")
 
 
@@ -97,13 +120,11 @@ def show_system(session: Session) -> None:
 
 
 def set_effort(session: Session, level: str) -> None:
-    """Set how long to think, or say it."""
     think = session.chat.think = _checked(level, EFFORTS) or session.chat.think
     say(f"effort: {think if isinstance(think, str) else 'medium' if think else 'none'}")
 
 
 def set_reasoning(session: Session, wanted: str) -> None:
-    """Print the reasoning or not."""
     printer = session.chat.printer
     if _checked(wanted, ("on", "off")):
         printer.hide_reasoning = wanted == "off"
@@ -111,7 +132,6 @@ def set_reasoning(session: Session, wanted: str) -> None:
 
 
 def set_stats(session: Session, wanted: str) -> None:
-    """Say how fast answers were or not."""
     printer = session.chat.printer
     if _checked(wanted, ("on", "off")):
         printer.stats = wanted == "on"
@@ -181,7 +201,8 @@ def _switch(name: str, attribute: str, *, is_on: bool) -> Callable[[Session, str
 
 def _history(*, is_kept: bool) -> Callable[[Session, str], None]:
     def set_it(session: Session, _value: str) -> None:
-        session.keep_history(is_kept=is_kept)
+        if session.editor is not None:
+            session.editor.keep_history(is_kept=is_kept)
         say(f"What you type is {'' if is_kept else 'not '}remembered.")
 
     return set_it

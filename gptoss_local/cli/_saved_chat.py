@@ -1,4 +1,4 @@
-"""The line-by-line chat of `gptoss chat`: a conversation that is saved like one on the screen."""
+"""The line-by-line chat of `gptoss chat`: a conversation saved as on the screen."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,7 @@ class SavedChat(Chat):
     """Saves each question with its answer.
 
     Attributes:
-        history: Where.
-        saved: The chat as it is there, without the current exchange.
+        saved: The chat in the history, without the present question.
     """
 
     history: History
