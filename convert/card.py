@@ -1,7 +1,7 @@
 """Reads a model's name, licence and origin from its model card and small JSON files.
 
-This is decoration: whatever cannot be read, or is not what a GGUF can hold, is left out with a note
-and never stops a conversion.
+This is decoration: values that cannot be read, or that a GGUF cannot hold, are left out with a note
+and never stop a conversion.
 """
 
 import contextlib
@@ -37,14 +37,10 @@ _SAMPLING = {
 
 
 def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
-    """Read the model card, and what config.json and generation_config.json add to it.
+    """Read the model card, config.json and generation_config.json.
 
-    Args:
-        folder: The checkpoint.
-        n_parameters: Of the model, to recognise sizes in names.
-
-    Returns:
-        What goes into the keys `general.*`, and notes on what was left out.
+    Returns the keys `general.*`, and notes on the values left out. `n_parameters` helps to
+    recognise sizes in names.
 
     Source: `Metadata.load` in gguf.
     """
@@ -55,7 +51,7 @@ def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
     general = Metadata()
     try:
         Metadata.apply_metadata_heuristic(general, card, known, folder, n_parameters)
-    except Exception as error:  # gguf trips over what it does not expect, in any way
+    except Exception as error:  # gguf trips over unexpected values, in any way
         notes.append(f"{CARD_NAME} was left out, as it cannot be understood: {error}")
         general = Metadata()
     stated = _read_object(folder / "generation_config.json")
@@ -95,7 +91,6 @@ def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Keep text, lists of text, and lists of objects of text."""
     if isinstance(value, str):
         return None if value in _NULL else value
     if isinstance(value, dict):
@@ -115,7 +110,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _drop_odd(general: Metadata) -> list[str]:
-    """Turn lists into text where one text is asked for, and drop what a GGUF cannot hold."""
+    """Turn lists into text for keys of one text, and drop values that a GGUF cannot hold."""
     notes = []
     for field in dataclasses.fields(general):
         value, declared = getattr(general, field.name), str(field.type)

@@ -1,20 +1,18 @@
-"""Reads checkpoints of either layout: which tensors there are, and their bytes without copying.
+"""Reads which tensors a checkpoint of either layout holds, and where.
 
-Whatever the layout, tensors go by their Hugging Face names here, so nothing after this module knows
-that there are two. Files are checked before anything is trusted.
+In both layouts tensors go by their Hugging Face names here, so nothing after this module knows that
+there are two. Files are checked before anything is trusted.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from convert.config import is_original, read_config
-from convert.header import STORAGE, SourceTensor, read_header
+from convert.header import SourceTensor, read_header
 from convert.json_file import DOWNLOAD_HINT, read_json
 from convert.layout import (
     INDEX_NAME,
@@ -24,62 +22,54 @@ from convert.layout import (
     find_weights,
     unindexed_files,
 )
-from convert.names import canonical_names
 from convert.original import check_dtypes, hugging_face_names, to_hugging_face
 from gptoss_local.errors import ConvertError
 
-__all__ = [
-    "DOWNLOAD_HINT",
-    "INDEX_NAME",
-    "SINGLE_NAME",
-    "CheckpointReader",
-    "SourceTensor",
-    "read_header",
-    "read_index",
-    "read_shard",
-]
+# Programs that train a model wrap it, which shows as a prefix of all names; torch.compile, FSDP and
+# gradient checkpointing add names anywhere.
+_WRAPPERS = re.compile(r"\b(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_PREFIX = re.compile(r"(.*?)(?:model\.(?:layers\.\d+|embed_tokens|norm)|lm_head)\.")
+# Some make a linear layer of each expert, here as Unsloth spells it: experts.gate_up_projs.N.
+_SPELLINGS = (
+    (re.compile(r"\.mlp\.router\.linear\."), ".mlp.router."),
+    (
+        re.compile(r"\.mlp\.experts\.(\d+)\.((?:gate_up|gate|up|down)_proj)\."),
+        r".mlp.experts.\2s.\1.",
+    ),
+)
 
 
 class _Index(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
 
 
-class CheckpointReader:
-    """The tensors of a checkpoint folder, from one file or many shards, of either layout.
+def read_tensors(folder: Path) -> dict[str, SourceTensor]:
+    """Read which tensors a checkpoint folder of either layout holds, in one file or many shards.
 
     Args:
         folder: Holds `model.safetensors`, or `model.safetensors.index.json` and its shards, or
             shards alone; or holds such a folder as `original`, and no weights itself.
 
-    Attributes:
-        tensors: Every tensor by its Hugging Face name.
-
     Raises:
         ConvertError: A file is missing, truncated, not safetensors, or at odds with another.
     """
+    folder = find_weights(folder)
+    if (folder / SINGLE_NAME).is_file():
+        return read_shard(folder / SINGLE_NAME)
+    if (folder / INDEX_NAME).is_file():
+        tensors: dict[str, SourceTensor] = {}
+        for shard, names in sorted(names_by_shard(folder).items()):
+            tensors |= read_shard(folder / shard, names)
+        return tensors
+    return merge_shards((path, read_shard(path)) for path in unindexed_files(folder))
 
-    def __init__(self, folder: Path) -> None:
-        folder = find_weights(folder)
-        if (folder / SINGLE_NAME).is_file():
-            self.tensors = read_shard(folder / SINGLE_NAME)
-        elif (folder / INDEX_NAME).is_file():
-            self.tensors = _read_sharded(folder)
-        else:
-            files = unindexed_files(folder)
-            self.tensors = merge_shards((path, read_shard(path)) for path in files)
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Map one tensor into memory; the map goes away with the array.
-
-        Returns:
-            A read-only array in the tensor's shape: uint8 for U8, the bits as uint16 for BF16.
-        """
-        tensor = self.tensors[name]
-        storage = STORAGE[tensor.dtype]
-        values: NDArray[Any] = np.memmap(
-            tensor.path, storage, "r", offset=tensor.offset, shape=tensor.shape
-        )
-        return values
+def names_by_shard(folder: Path) -> dict[str, list[str]]:
+    """Turn the index of `read_index` around: the tensors of each shard."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, shard in read_index(folder).items():
+        names[shard].append(name)
+    return names
 
 
 def read_index(folder: Path) -> dict[str, str]:
@@ -87,9 +77,6 @@ def read_index(folder: Path) -> dict[str, str]:
 
     Args:
         folder: With the index in it; of either layout.
-
-    Returns:
-        File names by the tensors' Hugging Face names.
 
     Raises:
         ConvertError: The index is missing or broken, or names a file outside `folder`.
@@ -118,9 +105,6 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
         names: The tensors that the index places there, by their Hugging Face names, if there is an
             index.
 
-    Returns:
-        The file's tensors by their Hugging Face names.
-
     Raises:
         ConvertError: The file is missing, truncated, not safetensors, at odds with another, or does
             not hold just `names`.
@@ -148,11 +132,7 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
 def merge_shards(
     shards: Iterable[tuple[Path, dict[str, SourceTensor]]],
 ) -> dict[str, SourceTensor]:
-    """Put the tensors of files without an index together.
-
-    Raises:
-        ConvertError: Two of them hold the same tensor.
-    """
+    """Put the tensors of files without an index together."""
     merged: dict[str, SourceTensor] = {}
     for path, tensors in shards:
         if twice := sorted(merged.keys() & tensors.keys()):
@@ -164,11 +144,23 @@ def merge_shards(
     return merged
 
 
-def _read_sharded(folder: Path) -> dict[str, SourceTensor]:
-    names_in: defaultdict[str, list[str]] = defaultdict(list)
-    for name, shard in read_index(folder).items():
-        names_in[shard].append(name)
-    tensors: dict[str, SourceTensor] = {}
-    for shard, names in sorted(names_in.items()):
-        tensors |= read_shard(folder / shard, names)
-    return tensors
+def canonical_names(names: Iterable[str], where: str) -> dict[str, str]:
+    """Map all tensor names of an index or a file to ours; a prefix goes if it is common to all.
+
+    Raises:
+        ConvertError: Two names stand for one tensor.
+    """
+    bare = {name: _WRAPPERS.sub("", name) for name in names}
+    prefixes = {match[1] for name in bare.values() if (match := _PREFIX.match(name))}
+    prefix = prefixes.pop() if len(prefixes) == 1 else ""
+    found: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for name, short in bare.items():
+        new = short.removeprefix(prefix)
+        for pattern, replacement in _SPELLINGS:
+            new = pattern.sub(replacement, new)
+        if new in taken:
+            raise ConvertError(f"{where} holds {new} under two names, {taken[new]} and {name}.")
+        found[name] = new
+        taken[new] = name
+    return found

@@ -1,9 +1,11 @@
-"""Reads the `config.json` of a gpt-oss model and checks it against what llama.cpp can run.
+"""Reads the `config.json` of a gpt-oss model and checks that llama.cpp can run it.
 
 llama.cpp has a few of the architecture's numbers built in (which layers slide, the SwiGLU clamp). A
 config that states others would convert and then compute nonsense, so it is refused here.
 """
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +14,7 @@ import msgspec
 from convert.foreign import check_quantization
 from convert.json_file import read_json
 from convert.layout import CONFIG_NAME, check_link, find_weights
-from convert.rope import Count, RopeConfig, read_rope
-from convert.stated import check_stated, unify
+from convert.rope import TOP_LEVEL_KEYS, Count, RopeConfig, read_rope
 from gptoss_local.errors import ConvertError
 from gptoss_local.validation import in_words
 
@@ -95,21 +96,21 @@ def read_config(folder: Path) -> ModelConfig:
     """Read `config.json` of transformers 4 or 5, or of the original layout.
 
     Raises:
-        ConvertError: It is missing, is not gpt-oss, or states what llama.cpp cannot do.
+        ConvertError: It is missing, is not gpt-oss, or states a number that llama.cpp cannot run.
     """
     folder = find_weights(folder)
     path = folder / CONFIG_NAME
     fields = _read_fields(folder)
     try:
         if _is_original(fields):
-            check_stated(fields, path, is_original=True)
+            _check_stated(fields, path, is_original=True)
             fields = msgspec.convert(fields, _OriginalConfig).to_hugging_face()
         else:
             _check_architecture(fields, folder)
             check_quantization(fields.get("quantization_config"), str(path))
-            fields = unify(fields, path)
-            check_stated(fields, path)
-        # What is null is as good as not there.
+            fields = _unify(fields, path)
+            _check_stated(fields, path)
+        # A key that is null counts as missing.
         fields = {key: value for key, value in fields.items() if value is not None}
         config = msgspec.convert({**fields, "rope": read_rope(fields, path)}, ModelConfig)
     except msgspec.ValidationError as error:
@@ -128,11 +129,7 @@ def _check_architecture(fields: dict[str, Any], folder: Path) -> None:
 
 
 def is_original(folder: Path) -> bool:
-    """Return whether a folder is of OpenAI's layout, by the keys of its `config.json`.
-
-    Raises:
-        ConvertError: There is no valid config.json.
-    """
+    """Return whether a folder is of OpenAI's layout, by the keys of its `config.json`."""
     return _is_original(_read_fields(folder))
 
 
@@ -146,11 +143,7 @@ def _is_original(fields: dict[str, Any]) -> bool:
 
 
 def check_config(config: ModelConfig, path: Path) -> None:
-    """Check that llama.cpp can run a model of these numbers, which `path` states.
-
-    Raises:
-        ConvertError: It cannot.
-    """
+    """Check that llama.cpp can run a model of these numbers, which `path` states."""
     n_layers = config.num_hidden_layers
     alternating = ["sliding_attention", "full_attention"] * n_layers
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:
@@ -184,3 +177,70 @@ def check_config(config: ModelConfig, path: Path) -> None:
     for key, width in widths.items():
         if width < BLOCK_SIZE or width % BLOCK_SIZE:
             raise ConvertError(f"{key} is {width} in {path}, not a multiple of {BLOCK_SIZE}.")
+
+
+# The only values that llama.cpp can compute for gpt-oss.
+_FIXED: dict[str, Any] = {
+    "attention_bias": True,
+    "hidden_act": "silu",
+    "is_causal": True,
+    "swiglu_alpha": 1.702,
+    "use_sliding_window": True,
+}
+
+# About training, output or how a program runs the model, or checked as part of `ModelConfig`.
+_NO_EFFECT = {
+    *("add_cross_attention", "attention_dropout", "attn_implementation", "attn_pdrop"),
+    *("cross_attention_hidden_size", "experts_implementation", "head_dim", "layer_types"),
+    *("num_attention_heads", "num_key_value_heads", "num_experts_per_tok", "num_local_experts"),
+    *("output_attentions", "output_router_logits", "prune_heads", "pruned_heads"),
+    *("router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "sliding_window"),
+    *("swiglu_limit", "top_k"),
+}
+_ORIGINAL = {
+    *("rope_scaling_factor", "rope_ntk_alpha", "rope_ntk_beta", "num_experts"),
+    "experts_per_token",
+}
+_SUSPICIOUS = re.compile(
+    r"rope|rotary|theta|yarn|mscale|attn|attention|head|qk|window|sliding|layer_type|sink|softcap"
+    r"|expert|moe|router|routed|routing|gating|scoring|top_?k|n_group|swiglu|glu|hidden_act"
+    r"|multiplier|logit_scal|residual_scal|embedding_scal|score_func|sparse_step|dense_|mlp_only"
+    r"|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
+)
+
+
+def _unify(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Leave out `experts_per_token`, which OpenAI's checkpoints state besides Hugging Face's."""
+    unified = dict(fields)
+    other = unified.pop("experts_per_token", None)
+    stated = unified.get("num_experts_per_tok")
+    if other is not None and other != stated:
+        raise ConvertError(
+            f"{path} states two values of one size: num_experts_per_tok is {stated!r} and "
+            f"experts_per_token is {other!r}."
+        )
+    return unified
+
+
+def _check_stated(fields: Mapping[str, Any], path: Path, *, is_original: bool = False) -> None:
+    """Check every key that could change the computation and is not a number of `ModelConfig`."""
+    known = _NO_EFFECT | TOP_LEVEL_KEYS | (_ORIGINAL if is_original else set())
+    for key, value in fields.items():
+        if value is None or key.startswith("_"):
+            continue
+        if key in _FIXED:
+            _check_fixed(key, value, path)
+        elif key not in known and _SUSPICIOUS.search(key):
+            raise ConvertError(
+                f"{path} states {key}, which is not a known setting of gpt-oss.",
+                hint="The model might compute something else in llama.cpp. If the key has no "
+                "effect, take it out of config.json.",
+            )
+
+
+def _check_fixed(key: str, value: Any, path: Path) -> None:
+    right = _FIXED[key]
+    if value != right or isinstance(value, bool) != isinstance(right, bool):
+        raise ConvertError(
+            f"{path} states a {key} of {value!a:.80}; llama.cpp runs gpt-oss only with {right!r}."
+        )

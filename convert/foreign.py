@@ -1,4 +1,4 @@
-"""Names checkpoints that cannot be converted for what they are, and says what to do instead.
+"""Names the kinds of checkpoints that cannot be converted, and says what to do instead.
 
 Quantized by other means, adapters, pickles, files for other programs: recognized by config.json,
 names of files and tensors, and dtypes. No file is opened here.
@@ -55,11 +55,7 @@ _INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 
 
 def check_quantization(stated: Any, where: str) -> None:
-    """Check the `quantization_config` of a config.json; only OpenAI's own MXFP4 can be read.
-
-    Raises:
-        ConvertError: The weights are quantized in another way.
-    """
+    """Check the `quantization_config` of a config.json; only OpenAI's own MXFP4 can be read."""
     if not isinstance(stated, dict) or not stated:
         return
     method = stated.get("quant_method") or next(
@@ -76,11 +72,7 @@ def check_quantization(stated: Any, where: str) -> None:
 
 
 def check_tensor_names(names: Collection[str]) -> None:
-    """Check whether the tensors that gpt-oss does not have show what a checkpoint is.
-
-    Raises:
-        ConvertError: They do.
-    """
+    """Check whether tensors that gpt-oss does not have show the kind of a checkpoint."""
     for pattern, (what, hint) in _TENSORS.items():
         if found := sorted(name for name in names if pattern.search(name)):
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -90,11 +82,7 @@ def check_tensor_names(names: Collection[str]) -> None:
 
 
 def check_dtype(name: str, dtype: str, where: str) -> None:
-    """Check whether the dtype of a weight shows that it is quantized.
-
-    Raises:
-        ConvertError: It does.
-    """
+    """Check whether the dtype of a weight shows that it is quantized."""
     if dtype.startswith(("F8", "F4")) or dtype in _INTEGERS:
         raise ConvertError(
             f"{name} in {where} is {dtype}: the checkpoint is quantized, and not as OpenAI's is.",
@@ -103,12 +91,7 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
 
 
 def what_it_is(names: Iterable[str], place: str) -> ConvertError | None:
-    """Name what a folder or repository without a checkpoint holds instead.
-
-    Args:
-        names: Of its files.
-        place: How to call it.
-    """
+    """Name the content of a folder or repository without a checkpoint."""
     found = sorted(names)
     ggufs = [name for name in found if name.lower().endswith(".gguf")]
     pickles = [

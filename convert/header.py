@@ -1,7 +1,7 @@
 """Reads which tensors one safetensors file holds, and where.
 
 A header that does not describe its file exactly is refused, so a truncated download fails here and
-not in the middle of a conversion. This module does not know what any tensor means.
+not in the middle of a conversion. This module does not know the meaning of tensors.
 """
 
 from math import prod

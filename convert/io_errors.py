@@ -9,7 +9,7 @@ from gptoss_local.errors import ConvertError
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with reading `path`, or a file in it, into our error."""
+    """Turn an error of reading `path`, or a file in it, into ours."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -18,7 +18,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Turn what goes wrong with writing `target`, or what belongs to it, into our error."""
+    """Turn an error of writing `target`, or a file next to it, into ours."""
     try:
         yield
     except OSError as error:

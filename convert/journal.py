@@ -69,10 +69,7 @@ class JournalState:
     """The contents of a journal.
 
     Attributes:
-        source: The checkpoint folder.
         fingerprint: Of the plan; empty if there is no journal that can be continued.
-        partials: File names of the partial files.
-        sums: Of the tensors that are complete and synced.
         is_complete: Data and headers are synced; only renaming is left.
         n_bytes: Length of the lines that could be read.
     """
@@ -98,18 +95,16 @@ class JournalState:
         return {line.name for line in shards if self.sums.keys() >= set(line.made)}
 
     def gone_shards(self) -> set[str]:
-        """Return the names of the shards that are no longer in the folder."""
         return {name for name in self._shards if not (self.source / name).exists()}
 
     def apply(self, line: _Line) -> None:
-        """Take in one line."""
         match line:
             case _PlanLine():
                 self.source = Path(line.source)
                 self.fingerprint, self.partials = line.fingerprint, line.partials
             case _ShardLine():
                 self._shards[line.name] = line
-                for name in line.made:  # what came from an earlier file of this name is void
+                for name in line.made:  # data of an earlier file of this name is void
                     self.sums.pop(name, None)
                 self.is_complete = False
             case _SumLine():
@@ -123,7 +118,7 @@ def journal_path(target: Path) -> Path:
 
 
 def read_journal(source: Path, target: Path) -> JournalState:
-    """Read what an interrupted conversion of `source` to `target` left, without locking it."""
+    """Read the journal of an interrupted conversion of `source` to `target`, without locking it."""
     try:
         state = _parse(journal_path(target).read_bytes())
     except FileNotFoundError:
@@ -148,7 +143,7 @@ def _parse(data: bytes) -> JournalState:
 
 
 def _format_of(data: bytes) -> int:
-    """Return the format that the first line names, also one that nothing else is known of."""
+    """Return the format that the first line names, also an unknown one."""
     try:
         return msgspec.json.decode(data.partition(b"\n")[0], type=_Format).format
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -167,16 +162,12 @@ def _shard(line: _ShardLine, source: Path) -> Shard:
 class Journal:
     """The journal of one target, open and locked until `close`.
 
-    Args:
-        target: The GGUF; the journal lies next to it.
-
     Attributes:
-        state: What it says, of whatever source, kept up to date.
+        state: Its contents, of any source, kept up to date.
 
     Raises:
         ConvertError: Another process or thread is converting to this target, or a later version
             of gptoss has begun to.
-        OSError: The journal cannot be written.
 
     Thread:
         Lines may be added from several threads.
@@ -199,11 +190,9 @@ class Journal:
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
-        """Record a shard, unless it is known; what was made from another one of its name is void.
+        """Record a shard, unless it is known, and the GGUF's tensors that it takes part in.
 
-        Args:
-            shard: The shard.
-            made: The GGUF's tensors that it takes part in.
+        Data of another shard of its name is void.
         """
         tensors = {n: (t.dtype, t.shape, t.offset, t.n_bytes) for n, t in shard.tensors.items()}
         line = _ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, sorted(made))
@@ -211,11 +200,9 @@ class Journal:
             self._append([line])
 
     def add_sums(self, sums: Iterable[tuple[str, int]]) -> None:
-        """Record tensors whose data has been synced."""
         self._append([_SumLine(name, value) for name, value in sums])
 
     def set_complete(self) -> None:
-        """Record that all data and headers have been synced."""
         self._append([_CompleteLine()])
         self.sync()
 
@@ -270,7 +257,7 @@ def _open_locked(path: Path, target: Path) -> int:
             ) from error
         except FileNotFoundError:
             pass
-        os.close(fd)  # the one that held it removed the file in the meantime
+        os.close(fd)  # its holder removed the file in the meantime
 
 
 if sys.platform == "win32":

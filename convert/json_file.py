@@ -39,11 +39,7 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
 
 
 def _convert(data: bytes, kind: type[T]) -> T:
-    """Read JSON as Python writes it, with NaN and infinities.
-
-    Raises:
-        ValueError: As `decode_json`.
-    """
+    """Read JSON as Python writes it, with NaN and infinities."""
     try:
         value = json.loads(data.decode(), object_pairs_hook=_without_repeats)
         json.dumps(value, ensure_ascii=False).encode()  # fails on half a character, such as \ud800

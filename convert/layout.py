@@ -22,9 +22,6 @@ def find_weights(folder: Path) -> Path:
     """Return the folder of the weights: `folder`, or `folder/original` if only that has any.
 
     Before the weights are downloaded, the place of their config.json decides.
-
-    Raises:
-        ConvertError: There is no such folder.
     """
     if not folder.is_dir():
         raise ConvertError(f"There is no folder {folder}.")
@@ -59,11 +56,7 @@ def unindexed_files(folder: Path) -> list[Path]:
 
 
 def complete_parts(names: Iterable[str], where: str) -> list[str]:
-    """Check that safetensors files without an index are one model, and sort them.
-
-    Raises:
-        ConvertError: Some are missing, or they are not of one model.
-    """
+    """Check that safetensors files without an index are one model, and sort them."""
     names = sorted(names)
     parts = [match for name in names if (match := _PART.fullmatch(name))]
     if len(names) == 1 and not parts:
@@ -100,7 +93,7 @@ def _model_files(folder: Path) -> list[str]:
 
 
 def check_shard_name(folder: Path, name: str) -> None:
-    """Refuse what an index names as a shard unless it is the plain name of a safetensors file.
+    """Refuse a shard of an index unless it is the plain name of a safetensors file.
 
     Raises:
         ConvertError: The name could lead out of the folder, or to another kind of file.
@@ -117,9 +110,6 @@ def check_link(path: Path) -> None:
     """Refuse a file that is a link out of its folder, unless into the cache of huggingface_hub.
 
     That cache keeps `snapshots/REVISION/FILE` as a link to `blobs/HASH` next to `snapshots`.
-
-    Raises:
-        ConvertError: It leads elsewhere.
     """
     folder, file = path.parent.resolve(), path.resolve()
     allowed = [folder, *(p.parent / "blobs" for p in folder.parents if p.name == "snapshots")]

@@ -23,15 +23,11 @@ def add_metadata(
 ) -> list[str]:
     """Add all keys but the tokenizer's.
 
-    Args:
-        writer: Must know all tensors, as the size label counts parameters.
-        config: Gives the numbers.
-        folder: The checkpoint; the model's name and licence come from its README.md and its name,
-            for `original/` from those of the folder around it.
-        experts: What most of the file consists of.
+    The model's name and licence come from the folder's README.md and name, for `original/` from the
+    folder around it. The writer must know all tensors, as the size label counts parameters.
 
     Returns:
-        Notes on what was left out.
+        Notes on the values that were left out.
 
     Source: `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
     """
@@ -50,7 +46,7 @@ def add_metadata(
     writer.add_expert_used_count(config.num_experts_per_tok)
     writer.add_expert_feed_forward_length(config.intermediate_size)
     _add_rope(writer, config)
-    # Says what dominates the file, as the published GGUFs do, whatever the dense type.
+    # The type of most of the file, as in the published GGUFs, with any dense type.
     writer.add_file_type(_FILE_TYPES[experts])
     writer.add_quantization_version(GGML_QUANT_VERSION)
     return notes
@@ -77,11 +73,9 @@ def _add_rope(writer: GGUFWriter, config: ModelConfig) -> None:
     writer.add_rope_scaling_type(RopeScalingType.YARN)
     writer.add_rope_scaling_factor(rope.factor)
     writer.add_rope_scaling_orig_ctx_len(rope.original_max_position_embeddings)
-    if rope.extrapolation_factor is not None:
-        writer.add_rope_scaling_yarn_ext_factor(rope.extrapolation_factor)
     if rope.attention_factor is not None:
-        # The first multiplies what YaRN does by itself. The second is what llama.cpp's converter
-        # writes, and what its loader does not look at for gpt-oss.
+        # The first multiplies YaRN's own factor. The second is written by llama.cpp's converter,
+        # and not read by its loader for gpt-oss.
         writer.add_rope_scaling_attn_factors(rope.attention_factor / yarn_scale(rope.factor))
         writer.add_rope_scaling_yarn_attn_factor(rope.attention_factor)
     if rope.beta_fast is not None:

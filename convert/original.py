@@ -50,7 +50,7 @@ _STORED_AS = {"BF16": "BF16", "FP4": "U8", "UE8": "U8"}
 
 
 def hugging_face_names(name: str) -> tuple[str, ...]:
-    """Return what a tensor of the original layout is called in Hugging Face's; QKV is three there.
+    """Return the name of a tensor of the original layout in Hugging Face's; QKV is three there.
 
     bf16 experts are `..._proj.weight`, not `..._proj` as in Hugging Face's layout, because they
     are not transposed. A name that gpt-oss does not have stays as it is.
@@ -103,15 +103,7 @@ def _cut_qkv(name: str, tensor: SourceTensor, config: ModelConfig) -> list[Sourc
 
 
 def check_dtypes(folder: Path, tensors: Mapping[str, SourceTensor]) -> None:
-    """Check `dtypes.json`, if it is there, against the headers.
-
-    Args:
-        folder: Of a checkpoint in the original layout.
-        tensors: By their original names.
-
-    Raises:
-        ConvertError: It is broken, or states another type for a tensor than its file does.
-    """
+    """Check `dtypes.json`, if it is there, against the headers."""
     path = folder / DTYPES_NAME
     if not path.is_file():
         return

@@ -1,7 +1,7 @@
 """The bytes of a GGUF's tensors, made from the checkpoint piece by piece.
 
 A tensor is cut into chunks, one task of a worker each, and a chunk into pieces that stay in a
-core's cache. Tensors made from the same source, as gate and up are, share what is read. Nothing is
+core's cache. Tensors made from the same source, as gate and up are, share one read. Nothing is
 mapped: a file that shrinks while it is read is an error and not the end of the process.
 """
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from convert.header import STORAGE, SourceTensor
 from convert.io_errors import reading
 from convert.json_file import DOWNLOAD_HINT
-from convert.mxfp4 import dequantize, repack_blocks
 from convert.tensor_map import PlannedTensor
 from convert.tensor_types import BY_QTYPE, widen_bf16
+from convert.tensor_types.mxfp4 import dequantize, repack_blocks
 from gptoss_local.errors import ConvertError
 
 CHUNK_BYTES = 32 << 20
@@ -35,11 +35,11 @@ _ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)
 class Chunk(msgspec.Struct, frozen=True):
     """Some rows of a checkpoint tensor, and the tensors of the GGUF made from them.
 
-    A row is what lies under one index of all axes but the last, of an expert's first where a tensor
-    takes every second row, and of the first alone (an expert's matrix) in a transposed source.
+    A row has one index of all axes but the last, of an expert's first where a tensor takes every
+    second row, and of the first alone (an expert's matrix) in a transposed source.
 
     Attributes:
-        part: Which of the tensors' sources it is of.
+        part: Its source's index in the tensors' `sources`.
     """
 
     tensors: tuple[PlannedTensor, ...]
@@ -51,12 +51,7 @@ class Chunk(msgspec.Struct, frozen=True):
 def plan_chunks(
     tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]
 ) -> Iterator[Chunk]:
-    """Cut the work for tensors of one source into chunks.
-
-    Args:
-        tensors: All with the same `sources` and `scales`.
-        sources: Knows these.
-    """
+    """Cut the work for tensors with the same `sources` and `scales` into chunks."""
     for part, name in enumerate(tensors[0].sources):
         source = sources[name]
         n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
@@ -75,7 +70,7 @@ def make_pieces(
         when the next item is asked for.
 
     Raises:
-        ConvertError: The source cannot be read, is too short, or holds what its type cannot.
+        ConvertError: The source cannot be read, is too short, or does not fit in the type.
 
     Thread:
         Chunks are independent of each other.
@@ -106,23 +101,12 @@ def make_pieces(
                     ) from error
 
 
-def tensor_pieces(
-    tensor: PlannedTensor, sources: Mapping[str, SourceTensor]
-) -> Iterator[NDArray[np.uint8]]:
-    """Make the whole data of one tensor, in order; else as `make_pieces`."""
-    for chunk in plan_chunks([tensor], sources):
-        for _, _, data in make_pieces(chunk, sources):
-            yield data
-
-
 def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
     """Sum data as little-endian 64-bit words, modulo 2^64.
 
-    A tensor's sum is that of its pieces in any order, and any one flipped bit changes it.
+    The sums of pieces in any order add up to the tensor's; any one flipped bit changes it.
 
-    Args:
-        data: Flat and contiguous.
-        offset: Where it begins in what is summed; a piece may begin or end inside a word.
+    A piece that begins at byte `offset` of its tensor may begin or end inside a word.
     """
     n_before = offset % 8
     if n_before or data.size % 8:
@@ -141,9 +125,6 @@ def _convert(
         values: (n_rows, ...): as `STORAGE` holds floats, or MXFP4 blocks as (n_rows, n_blocks, 16)
         scales: (n_rows, n_blocks)
         yields: flat
-
-    Raises:
-        ValueError: A value or a scale is not finite.
     """
     rows = _ROWS[tensor.rows]
     if scales is not None:
@@ -159,7 +140,6 @@ def _convert(
 
 
 def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Cut a matrix into pieces of whole rows."""
     n_rows = max(1, PIECE_BYTES // matrix[0].nbytes)
     for start in range(0, len(matrix), n_rows):
         yield matrix[start : start + n_rows]

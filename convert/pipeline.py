@@ -1,13 +1,13 @@
-"""Joins the parts of the converter: what is there, the plan for it, and the run that writes it.
+"""Joins the parts of the converter: the shards, the plan for them, and the run that writes it.
 
 The GGUF grows under another name and takes its own when complete, so a target is always either the
-old file or the new one. What an interrupted run leaves is continued by the next.
+old file or the new one. The next run continues an interrupted one.
 """
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -34,7 +34,14 @@ from gptoss_local.types import Progress
 
 
 class ConvertOptions(TypedDict, total=False):
-    """Arguments of `convert_checkpoint` that change what is written, for those who pass them on."""
+    """The arguments that change the bytes of a GGUF.
+
+    Attributes:
+        dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`; "q8_0".
+        experts: Type of experts that are floats in the checkpoint; "mxfp4", which rounds them.
+        tokenizer: The vocabulary, if it is not in the checkpoint; see `read_tokenizer`.
+        max_shard_bytes: Split the output into files no larger than this.
+    """
 
     dense: DenseType
     experts: ExpertType
@@ -46,15 +53,12 @@ def convert_checkpoint(
     source: Path,
     target: Path,
     *,
-    dense: DenseType = "q8_0",
-    experts: ExpertType = "mxfp4",
-    tokenizer: Path | None = None,
     n_workers: int | None = None,
-    max_shard_bytes: int | None = None,
     delete_source: bool = False,
     progress: Progress | None = None,
     arrivals: Iterable[Path] | None = None,
     on_note: Callable[[str], None] | None = None,
+    **options: Unpack[ConvertOptions],
 ) -> list[Path]:
     """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
 
@@ -64,16 +68,13 @@ def convert_checkpoint(
     Args:
         source: The folder with config.json and the safetensors files.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
-        dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`.
-        experts: Type of experts that are floats in the checkpoint; "mxfp4" rounds them.
-        tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
         n_workers: Threads that convert; by default one per core, at most eight.
-        max_shard_bytes: Split the output into files no larger than this.
         delete_source: Delete each safetensors file as soon as nothing needs it any more.
         progress: Called with the bytes of tensor data written so far, from the converter's threads.
         arrivals: The safetensors files as they become complete, if they are still arriving; the
-            other files must be there. What it raises comes through; the caller closes it.
-        on_note: Called at the end with each thing that the user should know of the result.
+            other files must be there. Its errors propagate; the caller closes it.
+        on_note: Called at the end with each note on the result for the user.
+        **options: See `ConvertOptions`.
 
     Returns:
         The files written; the first is the one to load.
@@ -82,8 +83,7 @@ def convert_checkpoint(
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
         UsageError: `dense` is not the name of a type.
     """
-    options = _Options(check_dense(dense).name, experts, tokenizer, max_shard_bytes)
-    plan, shards, incoming = _prepare(source, target, options, arrivals)
+    plan, shards, incoming = _prepare(source, target, arrivals, options)
     seen: dict[str, SourceTensor] = {}
     incoming = _remember(incoming, seen)
     if delete_source:
@@ -99,26 +99,14 @@ def convert_checkpoint(
 
 
 def plan_conversion(
-    source: Path,
-    target: Path,
-    *,
-    dense: DenseType = "q8_0",
-    experts: ExpertType = "mxfp4",
-    tokenizer: Path | None = None,
-    max_shard_bytes: int | None = None,
+    source: Path, target: Path, **options: Unpack[ConvertOptions]
 ) -> ConversionPlan:
-    """Plan as `convert_checkpoint` does, and write nothing.
-
-    Raises:
-        ConvertError: The checkpoint is broken or not gpt-oss.
-        UsageError: `dense` is not the name of a type.
-    """
-    options = _Options(check_dense(dense).name, experts, tokenizer, max_shard_bytes)
+    """Plan as `convert_checkpoint` does, and write nothing."""
     _check_target(target)
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
         held = _tensors_of(shards)
-        plan = _plan(source, target, options, held.keys(), shards)
+        plan = _plan(source, target, held.keys(), shards, **options)
     notes = (*plan.notes, *rounding_notes(plan.tensors, held))
     return msgspec.structs.replace(plan, notes=notes)
 
@@ -131,17 +119,10 @@ def finished_shards(source: Path, target: Path) -> set[str]:
     return read_journal(source, target).finished_shards()
 
 
-class _Options(msgspec.Struct, frozen=True):
-    dense: DenseType
-    experts: ExpertType
-    tokenizer: Path | None
-    max_shard_bytes: int | None
-
-
 def _prepare(
-    source: Path, target: Path, options: _Options, arrivals: Iterable[Path] | None
+    source: Path, target: Path, arrivals: Iterable[Path] | None, options: ConvertOptions
 ) -> tuple[ConversionPlan, list[Shard], Iterator[Shard]]:
-    """Return the plan, the shards known now, and all shards as they come in."""
+    check_dense(options.get("dense", "q8_0"))
     _check_target(target)
     with writing(target):
         earlier = read_journal(source, target)
@@ -154,24 +135,32 @@ def _prepare(
     else:
         names, incoming = arriving_shards(source, arrivals, earlier)
     with reading(source):
-        return _plan(source, target, options, names, shards), shards, incoming
+        return _plan(source, target, names, shards, **options), shards, incoming
 
 
 def _plan(
-    source: Path, target: Path, options: _Options, names: Collection[str], shards: list[Shard]
+    source: Path,
+    target: Path,
+    names: Collection[str],
+    shards: list[Shard],
+    *,
+    dense: DenseType = "q8_0",
+    experts: ExpertType = "mxfp4",
+    tokenizer: Path | None = None,
+    max_shard_bytes: int | None = None,
 ) -> ConversionPlan:
     config = read_config(source)
-    tensors = plan_names(config, names, options.dense, options.experts)
+    tensors = plan_names(config, names, dense, experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
     plan = lay_out(
         source,
         target,
         config,
-        read_tokenizer(source, config.vocab_size, options.tokenizer),
+        read_tokenizer(source, config.vocab_size, tokenizer),
         tensors,
-        experts=options.experts,
-        max_shard_bytes=options.max_shard_bytes,
+        experts=experts,
+        max_shard_bytes=max_shard_bytes,
     )
     return msgspec.structs.replace(plan, notes=(*plan.notes, *plan_notes(config, names)))
 
@@ -214,7 +203,7 @@ def _is_replaceable(target: Path) -> bool:
 def _refuse_links(
     source: Path, shards: Iterable[Shard], incoming: Iterator[Shard]
 ) -> Iterator[Shard]:
-    """Refuse to delete what is shared: now for the shards known, and later for those that come."""
+    """Refuse to delete shared files: now for known shards, and later for each that comes."""
 
     def check(shard: Shard) -> Shard:
         path = source / shard.name

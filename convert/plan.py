@@ -21,12 +21,11 @@ from gguf import (
     WriterState,
 )
 
-from convert.computation import differences, from_config, from_keys
 from convert.config import ModelConfig
-from convert.layout import CONFIG_NAME, find_weights
 from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
-from convert.tokenizer import Tokenizer, add_tokenizer
+from convert.tokenizer import add_tokenizer
+from convert.tokenizer_files import Tokenizer
 from gptoss_local.errors import ConvertError
 
 SUMS_KEY = "gptoss.tensor_sums"
@@ -52,9 +51,7 @@ class OutputFile(msgspec.Struct, frozen=True):
     Attributes:
         header: Everything before the tensor data, padded to where that begins.
         sums_offset: Where in `header` the values of `gptoss.tensor_sums` begin.
-        tensors: In file order.
         offsets: First byte of each tensor's data, counted from the start of the file.
-        n_bytes: Size of the whole file.
     """
 
     path: Path
@@ -70,7 +67,6 @@ class OutputFile(msgspec.Struct, frozen=True):
         return self.path.with_name(f"{self.path.name}.partial")
 
     def header_with(self, sums: Sequence[int]) -> bytes:
-        """Return the header with the sums filled in."""
         end = self.sums_offset + 8 * len(sums)
         values = struct.pack(f"<{len(sums)}Q", *sums)
         return self.header[: self.sums_offset] + values + self.header[end:]
@@ -82,7 +78,6 @@ class ConversionPlan(msgspec.Struct, frozen=True):
     Attributes:
         target: The GGUF that the user named; `files` are other ones if there are several.
         fingerprint: Equal for two plans only if they make the same bytes of the same folder.
-        notes: What the user should know of the result.
     """
 
     source: Path
@@ -121,15 +116,14 @@ def lay_out(
     first, which is the one to load.
 
     Raises:
-        ConvertError: A tensor does not fit in a file of that size, or the keys would not compute
-            what config.json says.
+        ConvertError: A tensor does not fit in a file of that size.
 
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.
     """
     keys, n_keys, notes = _model_keys(config, tokenizer, tensors, source, experts)
     groups = [tuple(tensors)]
     if max_shard_bytes is not None:
-        # The header of one file for all is longer than that of any part can be.
+        # The header of one file for all is longer than any part's.
         n_header = len(_header(keys, n_keys, tensors, (0, 1, 0))[0])
         groups = _split(tensors, max_shard_bytes, n_header)
     files = []
@@ -175,7 +169,6 @@ def _split_path(target: Path, i: int, n: int) -> Path:
 
 
 def _offsets(start: int, tensors: Sequence[PlannedTensor]) -> list[int]:
-    """Return the offsets of the tensors, and of the end of the file."""
     offsets = [start]
     for tensor in tensors:
         offsets.append(offsets[-1] + GGUFWriter.ggml_pad(tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT))
@@ -193,21 +186,8 @@ def _model_keys(
     writer = GGUFWriter(None, ARCH)
     _add_infos(writer, tensors)
     notes = add_metadata(writer, config, source, experts)
-    _check_computation(writer, config, source)
     add_tokenizer(writer, tokenizer)
     return _pack_keys(writer), len(writer.kv_data[0]), notes
-
-
-def _check_computation(writer: GGUFWriter, config: ModelConfig, source: Path) -> None:
-    """Check that what llama.cpp computes from the keys is what config.json says."""
-    keys = {key: value.value for key, value in writer.kv_data[0].items()}
-    path = find_weights(source) / CONFIG_NAME
-    for name, stated, right in differences(from_keys(keys), from_config(config)):
-        raise ConvertError(
-            f"The GGUF would not compute what {path} says: its {name} would be {stated}, not "
-            f"{right}.",
-            hint="This is a defect of gptoss; please report it with the file.",
-        )
 
 
 def _header(
@@ -218,11 +198,8 @@ def _header(
 ) -> tuple[bytes, int]:
     """Pack a file's header: the given keys, then the file's own, then the tensor infos.
 
-    Args:
-        keys: Packed keys of the model; none in the second and later files of several.
-        n_keys: How many they are.
-        tensors: Those of this file.
-        split: Number of this file, number of files, tensors in all of them.
+    The keys of the model are in the first file of several only. `split` has the number of this
+    file, of files, and of tensors in all of them.
 
     Returns:
         The header up to the tensor data, and where the zeros for `gptoss.tensor_sums` begin.

@@ -1,10 +1,10 @@
 """The rotary position embedding that a config.json states, however it is spelled.
 
-transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`. What changes
-the computation and cannot be said in a GGUF, or is not known, is refused by name.
+transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`. Settings
+that change the computation and that a GGUF cannot hold, or that are not known, are refused by name.
 
 Source: `_compute_yarn_parameters` in transformers' modeling_rope_utils.py; `llama_context` in
-llama.cpp for what it does with the keys.
+llama.cpp.
 """
 
 import math
@@ -29,7 +29,7 @@ _TOP = ("rope_theta", "partial_rotary_factor", _ORIGINAL)
 TOP_LEVEL_KEYS = frozenset({*_PLACES, *_TOP})
 """The keys of config.json that are read here."""
 
-# What llama.cpp has built in for gpt-oss, or what does not change anything.
+# Built into llama.cpp for gpt-oss, or without effect.
 _FIXED = {
     "beta_fast": 32.0,
     "beta_slow": 1.0,
@@ -37,15 +37,15 @@ _FIXED = {
     "extrapolation_factor": 1.0,
     "partial_rotary_factor": 1.0,
 }
-_NO_EFFECT = ("truncate", "finetuned")  # ggml always truncates; docs/convert.md says what it costs
-_YARN = ("factor", _ORIGINAL, "attention_factor", "mscale", "mscale_all_dim")
+_NO_EFFECT = ("truncate", "finetuned")  # ggml always truncates; docs/convert.md has the cost
+_YARN = ("factor", _ORIGINAL, "attention_factor")
 
 
 class RopeConfig(msgspec.Struct, frozen=True):
     """Rotary position embedding, and YaRN if it stretches the context.
 
     Attributes:
-        attention_factor: What cosine and sine are multiplied with; None for YaRN's own.
+        attention_factor: Multiplies cosine and sine; None for YaRN's own.
     """
 
     rope_theta: Annotated[float, msgspec.Meta(gt=1, le=1e12)]
@@ -54,21 +54,16 @@ class RopeConfig(msgspec.Struct, frozen=True):
     original_max_position_embeddings: Count | None = None
     beta_fast: _Positive | None = None
     beta_slow: _Positive | None = None
-    extrapolation_factor: _Positive | None = None
     attention_factor: _Positive | None = None
 
 
-def yarn_scale(factor: float, mscale: float = 1.0) -> float:
+def yarn_scale(factor: float) -> float:
     """Return the factor of cosine and sine for a context that is `factor` times as long."""
-    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+    return 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 def read_rope(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Collect the fields of a `RopeConfig`; types are checked here only for YaRN.
-
-    Args:
-        fields: Of config.json.
-        path: Of config.json.
 
     Raises:
         ConvertError: It states something that llama.cpp cannot do, that is not known, or two values
@@ -99,7 +94,7 @@ class _Reader:
         return {"rope_type": kind, "rope_theta": stated["rope_theta"]}
 
     def _stated(self) -> dict[str, Any]:
-        """Merge the two places where scaling may be stated, and what is stated outside of them."""
+        """Merge the two objects where scaling may be stated, and the keys outside of them."""
         merged: dict[str, Any] = {}
         for place in _PLACES:
             found = self._fields.get(place)
@@ -147,24 +142,11 @@ class _Reader:
                 raise ConvertError(f"{self._path} lacks {key}, which YaRN needs.")
         found = {key: value for key, value in stated.items() if key in RopeConfig.__struct_fields__}
         try:
-            rope = msgspec.convert(found, RopeConfig)
-            scales = [
-                msgspec.convert(stated.get(key, 0.0), float) for key in ("mscale", "mscale_all_dim")
-            ]
+            msgspec.convert(found, RopeConfig)
         except msgspec.ValidationError as error:
             what = in_words(error, found)
             raise ConvertError(f"{self._path} does not fit gpt-oss: {what}.") from error
         self._check_fixed(stated)
-        if rope.attention_factor is None and any(scales):
-            mscale, over_all = scales
-            if all(scales):
-                factor = rope.factor
-                found["attention_factor"] = yarn_scale(factor, mscale) / yarn_scale(
-                    factor, over_all
-                )
-            elif scales != [1.0, 0.0]:  # programs differ in what one of them alone means
-                key = "mscale" if mscale else "mscale_all_dim"
-                self._refuse(f"states {key} alone; mscale and mscale_all_dim count together")
         return found
 
     def _check_fixed(self, stated: dict[str, Any]) -> None:
@@ -187,5 +169,5 @@ class _Reader:
 
 
 def _plain(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is null, which is the same as not stated."""
+    """Leave out nulls, which count as not stated."""
     return {key: value for key, value in stated.items() if value is not None}

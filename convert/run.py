@@ -1,13 +1,12 @@
 """One run of a conversion, from the locked journal to the renamed files.
 
-It decides what is kept of an earlier run and what is left for a later one.
+It decides which data of an earlier run is kept, and which is left for a later one.
 """
 
 import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Self
 
 from convert.header import SourceTensor
@@ -24,16 +23,7 @@ SPARE_BYTES = 32 << 20  # left free on the disk, for the journal and for others
 
 
 class ConversionRun:
-    """Call `begin`, `write` and `rename` in this order, inside `with`.
-
-    Args:
-        plan: What to write.
-        delete_source: Delete shards as they are used up.
-
-    Raises:
-        ConvertError: Another run writes this target, or it cannot be written. All methods raise
-            this.
-    """
+    """Call `begin`, `write` and `rename` in this order, inside `with`."""
 
     def __init__(self, plan: ConversionPlan, *, delete_source: bool) -> None:
         self._plan = plan
@@ -46,12 +36,7 @@ class ConversionRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         state = self._journal.state
         # A later run cannot use bad data, unless its source is gone by then.
         is_useful = not self._is_damaged or bool(state.gone_shards())
@@ -62,7 +47,7 @@ class ConversionRun:
         self._journal.close(remove=not is_kept)
 
     def begin(self, shards: Sequence[Shard]) -> None:
-        """Continue what the journal holds if it is this plan, or start over.
+        """Continue the run of the journal if it has this plan, or start over.
 
         Args:
             shards: Those that are known already.
@@ -78,7 +63,7 @@ class ConversionRun:
             self._check_space(shards)
 
     def write(self, incoming: Iterable[Shard], n_workers: int, progress: Progress | None) -> None:
-        """Write what is not written yet, as shards come in; what that raises is passed on."""
+        """Write the remaining tensors as shards arrive. Errors of `incoming` propagate."""
         if self._journal.state.is_complete:
             return
         with writing(self._plan.target):

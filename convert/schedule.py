@@ -8,11 +8,7 @@ from convert.tensor_map import PlannedTensor, source_names
 
 
 class Schedule:
-    """Hands out tensors as their sources arrive, those of one source together.
-
-    Args:
-        tensors: All tensors of the plan.
-    """
+    """Hands out tensors as their sources arrive, all tensors of one source together."""
 
     def __init__(self, tensors: Iterable[PlannedTensor]) -> None:
         self._groups: defaultdict[tuple[str, ...], list[PlannedTensor]] = defaultdict(list)
@@ -41,7 +37,7 @@ class Schedule:
         return ready
 
     def missing(self, done: Collection[str]) -> set[str]:
-        """Return the sources that have not arrived, but for those of tensors in `done`."""
+        """Return the sources that have not arrived, and that a tensor not in `done` needs."""
         return {
             name
             for sources, names in self._missing.items()
@@ -55,11 +51,8 @@ def n_peak_bytes(
 ) -> int:
     """Return how much more disk is taken, at most, while shards are deleted as they are used up.
 
-    Args:
-        tensors: All tensors of the plan.
-        done: Names of those that are written already.
-        shards: Those to be deleted, in the order in which they are converted; if there are none,
-            this is simply the size of what is left to write.
+    The shards come in the order in which they are converted. Without any, the result is simply the
+    size of the tensors that are left to write.
     """
     schedule = Schedule(tensors)
     n_bytes = {t.name: 0 if t.name in done else t.n_bytes for t in tensors}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from convert.checkpoint import CheckpointReader, merge_shards, read_index, read_shard
+from convert.checkpoint import merge_shards, names_by_shard, read_shard, read_tensors
 from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
@@ -18,18 +18,11 @@ from gptoss_local.errors import ConvertError
 def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
     """Find the shards of a folder that is complete, but for those that a journal has used up.
 
-    Args:
-        source: The checkpoint.
-        earlier: What an interrupted run left.
-
     Returns:
         The shards in order of their names, deleted ones among them.
-
-    Raises:
-        ConvertError: A file is missing, truncated, or not safetensors.
     """
     try:
-        tensors = CheckpointReader(source).tensors
+        tensors = read_tensors(source)
     except ConvertError:
         gone, finished = earlier.gone_shards(), earlier.finished_shards()
         if not gone & finished:
@@ -53,23 +46,15 @@ def arriving_shards(
 ) -> tuple[Collection[str], Iterator[Shard]]:
     """Take in the shards of a folder that is still being filled.
 
-    Args:
-        source: Holds the small files already, the index among them if there is more than one shard.
-        arrivals: Files of `source` that have become complete, in any order.
-        earlier: What an interrupted run left.
+    Small files are there already, the index among them if there is more than one shard.
 
     Returns:
         The names of all tensors, and the shards as they come. Without an index, only the shards
-        say what they hold, so all are waited for first.
-
-    Raises:
-        ConvertError: As `local_shards`; also when a shard is taken.
+        list their tensors, so all are waited for first.
     """
     folder = find_weights(source)
     if (folder / INDEX_NAME).is_file():
-        names_in: defaultdict[str, list[str]] = defaultdict(list)
-        for name, shard in read_index(folder).items():
-            names_in[shard].append(name)
+        names_in = names_by_shard(folder)
         names = [name for held in names_in.values() for name in held]
         expected = (path for path in arrivals if path.name in names_in)
         return names, (

@@ -41,7 +41,6 @@ class PlannedTensor(msgspec.Struct, frozen=True):
     """One tensor of the GGUF and how to make it.
 
     Attributes:
-        name: Its name in the GGUF.
         shape: In elements, slowest axis first (a GGUF file lists axes the other way round).
         sources: The checkpoint tensor it is made from, for MXFP4 the blocks; or one per expert.
         scales: The checkpoint tensor with the MXFP4 scales. An MXFP4 tensor without is quantized
@@ -76,39 +75,19 @@ class PlannedTensor(msgspec.Struct, frozen=True):
         return (shape[0], shape[2], shape[1]) if self.transposed else shape
 
 
-def plan_tensors(
-    config: ModelConfig,
-    tensors: Mapping[str, SourceTensor],
-    dense: DenseType,
-    experts: ExpertType = "mxfp4",
-) -> list[PlannedTensor]:
-    """Plan the GGUF of a checkpoint.
-
-    Args:
-        config: Gives every shape.
-        tensors: What the checkpoint holds.
-        dense: Type of the large weights outside the experts; small tensors are always F32.
-        experts: Type of experts that are not MXFP4.
-
-    Returns:
-        The GGUF's tensors in the order in which they will lie in the file.
-
-    Raises:
-        ConvertError: The checkpoint lacks a tensor, has one too many, or one of another shape or
-            dtype; or MXFP4 experts should become bf16.
-    """
-    plan = plan_names(config, tensors, dense, experts)
-    check_sources(plan, tensors)
-    return plan
-
-
 def plan_names(
     config: ModelConfig, names: Collection[str], dense: DenseType, experts: ExpertType = "mxfp4"
 ) -> list[PlannedTensor]:
-    """Plan as `plan_tensors` does while only the names of the checkpoint's tensors are known.
+    """Plan the GGUF of a checkpoint; `check_sources` checks shapes and dtypes as they arrive.
+
+    `dense` is the type of the large weights outside the experts, `experts` of experts that are not
+    MXFP4; small tensors are always F32.
+
+    Returns:
+        The GGUF's tensors in the order of the file.
 
     Raises:
-        ConvertError: As for `plan_tensors`, but for shapes and dtypes.
+        ConvertError: A tensor is missing or not gpt-oss's; or MXFP4 experts should become bf16.
     """
     held = set(names)
     plan = _all_tensors(config, check_dense(dense).qtype, held)
@@ -158,11 +137,7 @@ def _all_tensors(
 
 
 def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:
-    """Check those of a plan's checkpoint tensors that are known so far.
-
-    Raises:
-        ConvertError: One has another shape or dtype than `config.json` calls for.
-    """
+    """Check the checkpoint tensors of a plan that are known so far."""
     for tensor in plan:
         for name, (dtypes, shape) in _expected_sources(tensor).items():
             held = tensors.get(name)
@@ -179,12 +154,11 @@ def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTen
 
 
 def source_names(tensor: PlannedTensor) -> list[str]:
-    """Return the names of the checkpoint tensors that a planned tensor is made from."""
     return [*tensor.sources] if tensor.scales is None else [*tensor.sources, tensor.scales]
 
 
 def plan_notes(config: ModelConfig, names: Collection[str]) -> Iterator[str]:
-    """Say what a reader of config.json might not expect of a plan."""
+    """Note parts of a plan that a reader of config.json might not expect."""
     if config.tie_word_embeddings and {_EMBEDDING, _HEAD} <= set(names):
         yield (
             "config.json ties the head to the embedding, but the checkpoint has both; each is used "
@@ -195,12 +169,7 @@ def plan_notes(config: ModelConfig, names: Collection[str]) -> Iterator[str]:
 def rounding_notes(
     plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]
 ) -> Iterator[str]:
-    """Say which tensors lose bits though their type is meant to keep them.
-
-    Args:
-        plan: What is made.
-        tensors: What is known of the checkpoint.
-    """
+    """Say which tensors lose bits though their type is meant to keep them."""
     counts = Counter(
         (tensors[tensor.sources[0]].dtype, tensor.qtype.name)
         for tensor in plan

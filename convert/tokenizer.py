@@ -3,7 +3,6 @@
 Nothing is tokenized here.
 """
 
-from hashlib import sha256
 from pathlib import Path
 
 from gguf import GGUFWriter
@@ -11,9 +10,12 @@ from gguf import GGUFWriter
 from convert.layout import check_link, find_weights
 from convert.tokenizer_files import Tokenizer, read_hugging_face, read_model, read_rank_file
 from gptoss_local.errors import ConvertError
-from gptoss_local.formats.o200k import NAMED_SPECIALS, RANKS_SHA256, VOCAB_SIZE, render_ranks
-
-__all__ = ["Tokenizer", "add_tokenizer", "read_tokenizer"]
+from gptoss_local.formats.o200k import (
+    NAMED_SPECIALS,
+    SPECIAL_TOKENS,
+    VOCAB_SIZE,
+    has_its_ranks,
+)
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
 TOKENIZER_HINT = (
@@ -33,7 +35,7 @@ def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> To
 
     Raises:
         ConvertError: There is no tokenizer, it is broken or too large for the embedding, or it is
-            not the one that every model with 201,088 tokens was trained with.
+            not o200k_harmony though it has 201,088 tokens.
     """
     place = source or _own_tokenizer(folder)
     if place.suffix == ".gguf":
@@ -80,13 +82,8 @@ def _own_tokenizer(folder: Path) -> Path:
 
 
 def _check_o200k(tokenizer: Tokenizer, place: Path) -> None:
-    try:
-        is_right = sha256(render_ranks(tokenizer.tokens)).hexdigest() == RANKS_SHA256
-    except KeyError:  # a character that spells no byte
-        is_right = False
-    specials = {i: f"<|{name}|>" for i, name in NAMED_SPECIALS.items()}
-    wrong = next((i for i, text in specials.items() if tokenizer.tokens[i] != text), None)
-    if not is_right or wrong is not None:
+    wrong = next((i for i in NAMED_SPECIALS if tokenizer.tokens[i] != SPECIAL_TOKENS[i]), None)
+    if wrong is not None or not has_its_ranks(tokenizer.tokens):
         found = "" if wrong is None else f" {wrong} is {tokenizer.tokens[wrong]!r} in it."
         raise ConvertError(
             f"{place} does not hold o200k_harmony, the vocabulary of gpt-oss.{found}",

@@ -1,6 +1,6 @@
 """Reads a BPE vocabulary from each kind of file that has one, into one form.
 
-Tokens and merges are copied and their types stated; what a right vocabulary is, is not known here.
+Tokens and merges are copied and their types stated; whether they are right is checked elsewhere.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,18 @@ from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array, read_info
 from gptoss_local.formats.o200k import (
     END_OF_PROMPT,
     FIRST_SPECIAL,
-    NAMED_SPECIALS,
+    SPECIAL_TOKENS,
     derive_merges,
     parse_ranks,
 )
 
 MAX_TOKENIZER_BYTES = 200_000_000  # gpt-oss's tokenizer.json has 28 MB
 
-_ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id"}
+ID_KEYS = {
+    "bos": "tokenizer.ggml.bos_token_id",
+    "eos": "tokenizer.ggml.eos_token_id",
+    "pad": "tokenizer.ggml.padding_token_id",
+}
 
 _TokenId = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -51,7 +55,6 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
     Attributes:
         tokens: Byte-level BPE spelling, one printable character per byte.
-        types: `gguf.TokenType` values.
         merges: "left right", first merged first.
         special_ids: Of "bos", "eos" and "pad", those that the source names.
         chat_template: Jinja source, if the source has one.
@@ -66,9 +69,6 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
 def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
     """Read a `tokenizer.json`, and the special tokens from the files next to it.
-
-    Raises:
-        ConvertError: A file is missing or broken, or an id lies beyond the embedding.
 
     Source: `get_vocab_base` in llama.cpp's conversion/base.py; `SpecialVocab` in gguf.
     """
@@ -94,19 +94,14 @@ def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
 def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
     """Read an o200k rank file; harmony's special tokens, which it lacks, follow its tokens.
 
-    Raises:
-        ConvertError: It is missing, broken, or too long for the embedding.
-
     Source: the published tokenizer.json for the special tokens.
     """
     try:
         ranks = parse_ranks(_read_bytes(path))
     except ValueError as error:
         raise ConvertError(f"{path} is not a rank file: {error}.") from error
-    specials = {
-        i: f"<|{NAMED_SPECIALS.get(i, f'reserved_{i}')}|>"
-        for i in range(FIRST_SPECIAL, END_OF_PROMPT)
-    } | {END_OF_PROMPT: "<|endofprompt|>"}
+    specials = {i: text for i, text in SPECIAL_TOKENS.items() if i < END_OF_PROMPT}
+    specials[END_OF_PROMPT] = "<|endofprompt|>"
     texts = dict(enumerate(ranks[:FIRST_SPECIAL])) | specials
     types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(specials, TokenType.CONTROL)
     merges = derive_merges({text: rank for rank, text in enumerate(ranks[:FIRST_SPECIAL])})
@@ -119,11 +114,7 @@ def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
 
 
 def read_model(path: Path, n_vocab: int) -> Tokenizer:
-    """Copy the vocabulary of a model that is a GGUF already.
-
-    Raises:
-        ConvertError: It is missing, broken, not a gpt-oss, or too long for the embedding.
-    """
+    """Copy the vocabulary of a model that is a GGUF already."""
     try:
         info = read_info(path)
         tokens = read_array(path, TOKENS_KEY)
@@ -135,7 +126,7 @@ def read_model(path: Path, n_vocab: int) -> Tokenizer:
     is_typed = len(tokens) == len(types) and {int(kind) for kind in TokenType}.issuperset(types)
     if info.architecture != "gpt-oss" or not is_text or not is_typed:
         raise ConvertError(f"{path} is not a model of gpt-oss with a vocabulary.")
-    ids = {kind: info.metadata.get(f"tokenizer.ggml.{key}") for kind, key in _ID_KEYS.items()}
+    ids = {kind: info.metadata.get(key) for kind, key in ID_KEYS.items()}
     template = info.metadata.get("tokenizer.chat_template")
     return Tokenizer(
         **_fill(path, dict(enumerate(tokens)), dict(enumerate(types)), n_vocab),

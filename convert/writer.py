@@ -1,7 +1,7 @@
-"""Writes tensors into the partial files with a pool of threads, and journals what is safe.
+"""Writes tensors into the partial files with a pool of threads, and journals them once safe.
 
 Any piece may be written at any time, as the plan knows every place. This module does not know where
-sources come from, nor what a resumed conversion must redo.
+sources come from.
 """
 
 import contextlib
@@ -29,20 +29,13 @@ _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
 class Writer:
-    """Writes the tensors of a plan; what the journal has already is kept.
+    """Writes the tensors of a plan, except those in the journal.
 
     Args:
-        plan: Says where everything goes.
-        journal: Must have begun with this plan.
-        n_workers: Threads that read, convert and write.
-        progress: Called with the bytes of tensor data that are written.
         after_sync: Called when the journal may have new tensors, from any thread.
 
     Attributes:
-        is_damaged: A source cannot be converted; that is what ended the writing.
-
-    Raises:
-        OSError: A partial file cannot be opened.
+        is_damaged: Writing ended, as a source cannot be converted.
     """
 
     def __init__(
@@ -78,22 +71,13 @@ class Writer:
         self._syncer.start()
 
     def start(self, tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]) -> None:
-        """Queue the tensors of one source for writing, without waiting for it.
-
-        Raises:
-            ConvertError, OSError: What was started earlier has failed.
-        """
+        """Queue the tensors of one source for writing, without waiting for it."""
         self._raise_failure()
         for chunk in plan_chunks(tensors, sources):
             self._tasks.add(self._pool.submit(self._write_chunk, chunk, sources))
 
     def finish(self) -> None:
-        """Wait for all that was started, then write the headers and sync everything.
-
-        Raises:
-            ConvertError: A source is damaged, or cannot be read.
-            OSError: Writing failed.
-        """
+        """Wait for all that was started, then write the headers and sync everything."""
         while self._tasks and not self._failure:
             _, self._tasks = wait(self._tasks, _POLL_S, return_when=FIRST_EXCEPTION)
         self._raise_failure()
@@ -107,7 +91,6 @@ class Writer:
             out.sync()
 
     def close(self) -> None:
-        """End the threads, journal what they completed, and close the files."""
         self._end_threads()
         with contextlib.suppress(OSError, ConvertError):  # the error that led here says more
             self._sync()
@@ -137,7 +120,7 @@ class Writer:
                 out.write(data, start + offset)
                 self._add(tensor.name, data.size, word_sum(data, offset))
         except BaseException as error:
-            # What could not be read may be readable next time.
+            # An unreadable file may be readable next time.
             is_bad = isinstance(error, ConvertError) and not isinstance(error.__cause__, OSError)
             self.is_damaged = self.is_damaged or is_bad
             self._fail(error)
@@ -154,7 +137,7 @@ class Writer:
     def _report(self, n_bytes: int) -> None:
         self._n_done += n_bytes
         if self._progress is not None:
-            # What another shard of the same name makes void is written, and counted, again.
+            # Data made void by another shard of the same name is written, and counted, again.
             self._progress("convert", min(self._n_done, self._n_total), self._n_total)
 
     def _sync_often(self) -> None:

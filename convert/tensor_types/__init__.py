@@ -1,4 +1,4 @@
-"""The types whose rules we know: one class for each, as ggml has them.
+"""The types of ggml that we can write: one class for each.
 
 A class turns F32 values into blocks and back, and says how far rounding may move a value. A new
 type is a new class here. Pure functions on arrays: no files, no names of tensors.

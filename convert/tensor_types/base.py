@@ -13,7 +13,7 @@ Blocks = NDArray[Any]
 """One structure per block, as `TensorType.layout` says."""
 
 ABS = np.uint32(0x7FFFFFFF)
-"""Clears the sign bit of a float's bits; what is left orders like an integer."""
+"""Clears the sign bit of a float's bits; the rest orders like an integer."""
 
 INFINITY = np.uint32(0x7F800000)
 """The bits of the least number that is not finite."""
@@ -26,10 +26,7 @@ class TensorType(ABC):
     """One of ggml's types.
 
     Attributes:
-        name: As people ask for it, in lower case.
-        qtype: As ggml numbers it.
         layout: The fields of a block; floats among them are its scales.
-        n_values: Values in a block.
     """
 
     name: ClassVar[str]
@@ -39,7 +36,7 @@ class TensorType(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if not hasattr(cls, "layout"):  # what several types share
+        if not hasattr(cls, "layout"):  # a base of several types
             return
         cls.qtype = GGMLQuantizationType[cls.__name__]
         cls.name = cls.__name__.lower()
@@ -54,9 +51,6 @@ class TensorType(ABC):
 
         Args:
             values: Whole blocks, of any shape.
-
-        Returns:
-            The bytes of the blocks, flat.
 
         Raises:
             ValueError: A value is NaN, an infinity, or too large for the type.
@@ -87,7 +81,7 @@ class TensorType(ABC):
     @classmethod
     @abstractmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
-        """Round blocks of values; what overflows may become infinite."""
+        """Round blocks of values; large ones may become infinite."""
 
     @classmethod
     @abstractmethod
@@ -126,12 +120,12 @@ def signed_largest(values: Values) -> Values:
 
 
 def inverse_of(scale: Values) -> Values:
-    """Invert scales; that of a scale of zero is zero."""
+    """Invert scales; zero stays zero."""
     return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
 
 
 def whole(steps: Values, scale: Values) -> Values:
-    """Turn what is not finite to zero, as casts do in C where the inverse of a scale overflows."""
+    """Turn infinities and NaN to zero, as casts do in C where the inverse of a scale overflows."""
     if not np.isfinite(inverse_of(scale)).all():
         np.nan_to_num(steps, copy=False, nan=0, posinf=0, neginf=0)
     return steps

@@ -105,7 +105,7 @@ class Q5_1(TensorType):
 
     @classmethod
     def bound(cls, values: Values) -> Values:
-        # One step, and what float16 does to the least value and to the scale.
+        # One step, and the rounding of the least value and the scale to float16.
         largest = np.abs(values).max(axis=1, keepdims=True)
         span = values.max(axis=1, keepdims=True) - values.min(axis=1, keepdims=True)
         bound: Values = span / 31 + (largest + span) * F16_ULP + 32 * F16_LEAST

@@ -1,4 +1,4 @@
-"""Proves that a GGUF of gpt-oss is what it should be, by itself or against a checkpoint.
+"""Proves that a GGUF of gpt-oss is right, by itself or against a checkpoint.
 
 `verify_model` reads every byte of the file once and lists everything that is wrong. This package
 writes nothing, downloads nothing, and trusts no number of the file before it is checked.

@@ -1,4 +1,4 @@
-"""Pieces of tensor data: whether they are finite, and how far from what a checkpoint holds.
+"""Pieces of tensor data: whether they are finite, and how far from a checkpoint's.
 
 Pure functions on arrays: no files, no names.
 """
@@ -29,12 +29,12 @@ _IQ1_M_SCALES = 48  # the upper four bits of each of four 16-bit numbers are one
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The differences between a piece of a tensor and what we would write.
+    """The differences between a piece of a tensor and our own conversion.
 
     Attributes:
         n_blocks: Quantized blocks, or single values, of other bytes.
         first: Byte in the piece at which the first of them begins.
-        n_beyond: Those whose values are farther off than rounding to their type explains.
+        n_beyond: Blocks with values farther off than rounding to their type explains.
         worst_error: Largest distance to the checkpoint's value; infinite if one is not finite.
         error: Sum of the squares of all distances.
         power: Sum of the squares of the checkpoint's values.
@@ -48,7 +48,7 @@ class Difference(msgspec.Struct, frozen=True):
     power: float = 0.0
 
     def merge(self, found: "Difference", offset: int) -> "Difference":
-        """Add what was found in a piece that begins at byte `offset`."""
+        """Add the differences of a piece that begins at byte `offset`."""
         firsts = [self.first] if self.n_blocks else []
         firsts += [offset + found.first] if found.n_blocks else []
         return Difference(
@@ -62,7 +62,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def relative_error(self) -> float:
-        """The root mean square of all distances in that of the checkpoint's values."""
+        """The root mean square of all distances, relative to the checkpoint's values."""
         if not self.error:
             return 0.0
         return float(np.sqrt(self.error / self.power)) if self.power else float("inf")
@@ -109,16 +109,7 @@ def compare_exact(
 def compare_rounded(
     data: NDArray[np.uint8], values: NDArray[np.float32], kind: type[TensorType]
 ) -> Difference:
-    """Compare with values that were rounded to a type whose rules we know.
-
-    Args:
-        data: Of the file.
-        values: The same values as the checkpoint has them, flat.
-        kind: The type of `data`.
-
-    Raises:
-        ValueError: The values do not fit in the type.
-    """
+    """Compare with a checkpoint's values that were rounded to one of our types."""
     expected, exact = kind.quantize(values), values.reshape(-1, kind.n_values)
     with np.errstate(all="ignore"):
         distance = kind.dequantize(data)
@@ -142,7 +133,7 @@ def compare_alike(
     """Measure the distance of values that were rounded by rules that we do not know.
 
     Returns:
-        What is known of the distance; None if the type cannot be read here.
+        The distance; None if the type cannot be read here.
     """
     try:
         qtype = GGMLQuantizationType[kind.name]

@@ -1,6 +1,6 @@
 """Compares a GGUF with a checkpoint, shard by shard.
 
-What must be compared with what is decided here; bytes are compared in `scan`.
+The pairs to compare are found here; bytes are compared in `scan`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +22,7 @@ from gptoss_local.errors import ConvertError
 
 
 class Comparison:
-    """One file, or one model of several files, to be compared.
-
-    Args:
-        part: The file that holds the keys.
-        config: What they state.
-        tensors: What can be read.
-        scan: Reads it, and keeps what is found of each tensor.
-        report: Gets everything else that is wrong.
-    """
+    """One file, or one model of several files, to be compared."""
 
     def __init__(
         self,
@@ -53,18 +45,11 @@ class Comparison:
     ) -> None:
         """Compare all; tensors of the checkpoint that the file lacks are left out.
 
-        Args:
-            source: The checkpoint.
-            arrivals: As for `verify_model`, as is `on_used`.
-            on_used: Called when all that a shard is needed for has been compared.
-
-        Raises:
-            ConvertError: The checkpoint is broken, or cannot be read.
-            VerifyError: The file changes.
+        `on_used` is called when all tensors that need a shard have been compared.
         """
         with reading(source):
             config = read_config(source)
-            compare_keys(self._part, config, self._report)
+            compare_keys(self._part, self._config, config, self._report)
             names, incoming = _open_source(source, arrivals)
             plan = plan_names(config, names, "bf16")
         for tensor in plan:

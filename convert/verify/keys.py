@@ -1,9 +1,9 @@
 """The numbers that a GGUF states of its model: complete, possible, and true of its tensors.
 
-What they make llama.cpp compute is compared with a checkpoint's config.json by
-`convert.computation`.
+Source: llama-model.cpp, llama-context.cpp and openai-moe.cpp in llama.cpp, which read the keys.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 from gguf import GGUFValueType
 
-from convert.computation import Numbers, differences, from_config, from_keys, key_of, oddities
 from convert.config import ModelConfig, check_config
 from convert.metadata import ARCH
-from convert.rope import RopeConfig
+from convert.rope import RopeConfig, yarn_scale
 from convert.tensor_map import gguf_shapes
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
@@ -44,28 +43,35 @@ _ROPE_KEYS = {
     "original_max_position_embeddings": "rope.scaling.original_context_length",
     "beta_fast": "rope.scaling.yarn_beta_fast",
     "beta_slow": "rope.scaling.yarn_beta_slow",
+    "attention_factor": "rope.scaling.attn_factor",  # here without YaRN's own
 }
 _SAME = {
     "attention.value_length": "attention.key_length",
     "feed_forward_length": "expert_feed_forward_length",
+    "rope.dimension_count": "attention.key_length",
+    "attention.key_length_swa": "attention.key_length",
+    "attention.value_length_swa": "attention.key_length",
+    "rope.dimension_count_swa": "attention.key_length",
+    "rope.freq_base_swa": "rope.freq_base",
+}
+_BUILT_IN: dict[str, tuple[object, ...]] = {
+    "attention.causal": (True,),
+    "expert_group_count": (0, 1),
+    "rope.scale_linear": (0, 1),
 }
 _FLOATS = {
-    "attention.layer_norm_rms_epsilon",
-    *(_ROPE_KEYS[field] for field in ("rope_theta", "factor", "beta_fast", "beta_slow")),
+    *("attention.layer_norm_rms_epsilon", "rope.freq_base_swa"),
+    *(key for key in _ROPE_KEYS.values() if not key.endswith("original_context_length")),
 }
 _PATTERN = f"{ARCH}.attention.sliding_window_pattern"
+_TOLERANCE = 1e-5  # floats of a GGUF have 32 bits
 
 
 def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | None:
     """Check the keys of a model's first file.
 
-    Args:
-        part: The file.
-        n_vocab: Tokens of its vocabulary.
-        report: Gets what is wrong.
-
     Returns:
-        What they state, unless something is wrong with them.
+        The model that they state, unless something is wrong with them.
     """
     path, info = part.path, part.info
     if info.architecture != ARCH:
@@ -74,18 +80,19 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
         return None
     _check_types(part, report)
     _check_same(part, report)
-    numbers = _computed(part)
-    if numbers is not None:
-        for name, odd, right in oddities(numbers):
-            message = f"The keys state a {name} of {odd}; gpt-oss has {right}."
-            report.find(path, "keys", message)
-        if info.metadata.get(f"{ARCH}.rope.scaling.type") != "yarn":
-            report.note(path, "its keys do not stretch the context by YaRN, as OpenAI's models do")
+    _check_built_in(part, report)
+    if info.metadata.get(f"{ARCH}.rope.scaling.type") != "yarn":
+        report.note(path, "its keys do not stretch the context by YaRN, as OpenAI's models do")
     try:
         stated = {"vocab_size": n_vocab, "rope": _values(info, _ROPE_KEYS)}
         config = msgspec.convert(_values(info, _KEYS) | stated, ModelConfig)
-        if config.rope.rope_type == "none":
-            config = msgspec.structs.replace(config, rope=RopeConfig(config.rope.rope_theta))
+        rope = config.rope
+        if rope.rope_type == "none":
+            rope = RopeConfig(rope.rope_theta, attention_factor=rope.attention_factor)
+        if rope.rope_type == "yarn":
+            factor = (rope.attention_factor or 1.0) * yarn_scale(rope.factor)
+            rope = msgspec.structs.replace(rope, attention_factor=factor)
+        config = msgspec.structs.replace(config, rope=rope)
         check_config(config, path)
     except msgspec.ValidationError as error:
         report.find(path, "keys", f"The keys do not fit gpt-oss: {_in_our_words(error)}.")
@@ -93,9 +100,6 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
     except ConvertError as error:
         report.find(path, "keys", error.message)
         return None
-    if numbers is None:  # though `config` is right, so a key that is not part of it is broken
-        message = "A key is not a number, so what the model computes is not known."
-        report.find(path, "keys", message)
     return config
 
 
@@ -120,39 +124,37 @@ def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report
         report.find(parts[0].path, first, message)
 
 
-def compare_keys(part: ModelFile, config: ModelConfig, report: Report) -> None:
-    """Check that a file's keys make llama.cpp compute what a checkpoint's config.json says.
-
-    Args:
-        part: The file.
-        config: The checkpoint's, which is known to be right.
-        report: Gets what is wrong.
-    """
-    if (ours := _computed(part)) is None:
-        return
-    for name, stated, right in differences(ours, from_config(config)):
-        key = key_of(name)
-        if key.endswith("*"):
-            rope = {k: v for k, v in part.info.metadata.items() if k.startswith(key[:-1])}
-            stated_keys = ", ".join(f"{k.removeprefix(key[:-1])} is {v}" for k, v in rope.items())
+def compare_keys(part: ModelFile, ours: ModelConfig, theirs: ModelConfig, report: Report) -> None:
+    """Check that a file's keys give the computation of a checkpoint's config.json."""
+    for field, key in _KEYS.items():
+        stated, right = getattr(ours, field), getattr(theirs, field)
+        if not math.isclose(stated, right, rel_tol=_TOLERANCE):
+            message = f"{ARCH}.{key} is {stated}; the checkpoint's config.json states {right}."
+            report.find(part.path, f"{ARCH}.{key}", message)
+    stated_rotation, right_rotation = _rotation(ours), _rotation(theirs)
+    for name, right in right_rotation.items():
+        if not math.isclose(stated_rotation[name], right, rel_tol=_TOLERANCE):
+            keys = [key for key in part.info.metadata if key.startswith(f"{ARCH}.rope.")]
+            values = (f"{key} is {part.info.metadata[key]}" for key in keys)
             message = (
-                f"{key} make the {name} {stated}; config.json makes it {right}. Of these keys, "
-                f"{stated_keys or 'none is there'}."
+                f"The keys give a {name} of {stated_rotation[name]}; config.json gives {right}. "
+                f"Of {ARCH}.rope.*, {', '.join(values) or 'none is there'}."
             )
-        else:
-            message = f"{key} is {stated}; the checkpoint's config.json states {right}."
-        report.find(part.path, key, message)
+            report.find(part.path, f"{ARCH}.rope.*", message)
 
 
-def _computed(part: ModelFile) -> Numbers | None:
-    """Derive what the file's keys compute; None if one is missing or broken: see `check_keys`."""
-    metadata = dict(part.info.metadata)
-    try:
-        if _PATTERN in metadata and metadata[_PATTERN] is None:
-            metadata[_PATTERN] = read_array(part.path, _PATTERN)
-        return from_keys(metadata)
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        return None
+def _rotation(config: ModelConfig) -> dict[str, float]:
+    """Return the numbers that decide all rotations; llama.cpp has YaRN's betas built in."""
+    rope = config.rope
+    if rope.rope_type != "yarn":
+        scaling = {"original context": 0, "magnitude": rope.attention_factor or 1.0}
+    else:
+        scaling = {
+            "original context": rope.original_max_position_embeddings
+            or config.max_position_embeddings,
+            "magnitude": rope.attention_factor or yarn_scale(rope.factor),
+        }
+    return {"rotation base": rope.rope_theta, "scaling factor": rope.factor, **scaling}
 
 
 def _values(info: GGUFInfo, keys: dict[str, str]) -> dict[str, Any]:
@@ -178,13 +180,28 @@ def _check_types(part: ModelFile, report: Report) -> None:
 
 
 def _check_same(part: ModelFile, report: Report) -> None:
-    """Check keys that always equal another; llama.cpp does not need the second."""
+    """Check keys that always equal another; llama.cpp needs only the first if it is missing."""
     metadata = part.info.metadata
     for key, other in _SAME.items():
         stated, right = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
-        if stated != right and not (key == "feed_forward_length" and stated is None):
+        if stated != right and (stated is not None or key == "attention.value_length"):
             message = f"{ARCH}.{key} is {stated}, but {ARCH}.{other} is {right}."
             report.find(part.path, f"{ARCH}.{key}", message)
+
+
+def _check_built_in(part: ModelFile, report: Report) -> None:
+    """Check keys for which every gpt-oss has the same value."""
+    for key, right in _BUILT_IN.items():
+        stated = part.info.metadata.get(f"{ARCH}.{key}", right[0])
+        if stated not in right:
+            message = f"{ARCH}.{key} is {stated}; gpt-oss has {right[0]}."
+            report.find(part.path, f"{ARCH}.{key}", message)
+    period = part.info.metadata.get(_PATTERN, 2)
+    if period is None:
+        layers = [bool(each) for each in read_array(part.path, _PATTERN)]
+        period = 2 if layers == [i % 2 == 0 for i in range(len(layers))] else layers
+    if period != 2:
+        report.find(part.path, _PATTERN, f"{_PATTERN} is {period}; gpt-oss has 2.")
 
 
 def fused_name(name: str) -> str:

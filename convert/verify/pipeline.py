@@ -9,7 +9,8 @@ from pathlib import Path
 from convert.config import ModelConfig
 from convert.plan import SUMS_KEY, SUMS_OF_KEY, describe_tensors
 from convert.tensor_types import TENSOR_TYPES
-from convert.tokenizer import Tokenizer, read_tokenizer
+from convert.tokenizer import read_tokenizer
+from convert.tokenizer_files import Tokenizer
 from convert.verify.blocks import Difference
 from convert.verify.comparison import Comparison
 from convert.verify.keys import check_keys, check_shapes
@@ -103,7 +104,7 @@ def _check_header(
 
 
 def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
-    """Read the checksums by tensor; files of other programs have none, or those of ours."""
+    """Read the checksums by tensor; files of other programs have none, or copies of ours."""
     sums: dict[str, int] = {}
     for part in parts:
         if SUMS_KEY not in part.info.metadata:
@@ -132,7 +133,7 @@ def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
 def _judge(
     tensor: FileTensor, tally: TensorFindings, stated_sum: int | None, report: Report
 ) -> TensorReport:
-    """Report what is wrong with one tensor, and all that is known of it."""
+    """Report the findings on one tensor."""
     name, path = tensor.name, tensor.path
     if tally.infinite_at is not None:
         message = f"{name} holds a value or a scale that is not finite, at byte {tally.infinite_at}"
@@ -180,19 +181,16 @@ def _how(tensor: FileTensor, found: Difference) -> str:
         if not math.isfinite(found.relative_error):
             return "its values are not finite, or too far from the checkpoint's to be compared."
         return f"its values are off by {found.relative_error:.0%}, the worst by {worst}."
-    share = _share(tensor, found.n_blocks)
-    at = f"the first at byte {found.first} of its data"
-    return f"{share} differ, {at}; the worst error is {worst}."
-
-
-def _share(tensor: FileTensor, n: int) -> str:
-    kind = tensor.kind
-    what = "blocks" if kind.n_values > 1 else "values"
-    return f"{n:,} of {tensor.n_bytes // kind.n_bytes:,} {what}"
+    n_blocks = tensor.n_bytes // tensor.kind.n_bytes
+    units = "blocks" if tensor.kind.n_values > 1 else "values"
+    return (
+        f"{found.n_blocks:,} of {n_blocks:,} {units} differ, the first "
+        f"at byte {found.first} of its data; the worst error is {worst}."
+    )
 
 
 def _conclude(report: Report, *, is_compared: bool) -> None:
-    """Say what limits the proof, and what was left out of it."""
+    """Note the limits of the proof, and the tensors that were left out of it."""
     n_unsummed = sum(tensor.is_sum_right is None for tensor in report.tensors)
     if n_unsummed:
         hint = "" if is_compared else "; use --against to prove its data"

@@ -1,4 +1,4 @@
-"""Collects what a verification found: defects, tensors, and the worst error of each class."""
+"""Collects the findings of a verification: defects, tensors, the worst error of each class."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ TensorClass = Literal["embedding", "attention", "router", "experts", "norms", "h
 Match = Literal["equal", "rounded", "alike", "different"]
 """The result of comparing a tensor with the checkpoint: the bytes that we would write; other bytes,
 as of another quantizer, but no value farther off than rounding explains; values that resemble
-the checkpoint's, of a type or by a method whose rounding is not known here; or something else."""
+the checkpoint's, of a type or by a method that is not known here; or something else."""
 
 _CLASSES: dict[TensorClass, re.Pattern[str]] = {
     "embedding": re.compile(r"token_embd\."),
@@ -48,7 +48,7 @@ class TensorReport(msgspec.Struct, frozen=True):
         worst_error: Largest distance between a value and the checkpoint's; None if a value is not
             finite or there is no checkpoint.
         n_different_blocks: Quantized blocks, or single values, of other bytes than we would write.
-        relative_error: Root mean square of the distances, in that of the checkpoint's values.
+        relative_error: Root mean square of the distances, relative to the checkpoint's values.
     """
 
     name: str
@@ -64,11 +64,7 @@ class TensorReport(msgspec.Struct, frozen=True):
 
 
 class ClassReport(msgspec.Struct, frozen=True):
-    """The tensors of one class, compared with the checkpoint.
-
-    Attributes:
-        worst_tensor: The one with the worst error.
-    """
+    """The tensors of one class, compared with the checkpoint."""
 
     name: TensorClass
     n_tensors: int
@@ -84,11 +80,9 @@ class Report(msgspec.Struct):
     """The outcome.
 
     Attributes:
-        notes: What a reader must know to judge the proof, such as missing checksums.
+        notes: Limits of the proof, such as missing checksums.
         has_importance: Whether values were rounded by how much each matters to some text, so that
             some may be off by more than a step.
-        n_bytes: Tensor data that was read.
-        seconds: What that took.
     """
 
     files: list[Path]
@@ -122,7 +116,6 @@ class Report(msgspec.Struct):
         return [_summarize(name, members[name]) for name in _CLASSES if name in members]
 
     def find(self, file: Path, where: str, message: str) -> None:
-        """Add something that is wrong."""
         self.findings.append(Finding(file.name, where, message))
 
     def note(self, file: Path, message: str) -> None:

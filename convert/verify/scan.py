@@ -1,7 +1,7 @@
-"""Reads tensor data with a pool of threads, every byte once, and keeps count of what is wrong.
+"""Reads tensor data with a pool of threads, every byte once, and keeps count of findings.
 
-Data is summed and checked for what is not finite; where a source is at hand, also compared with
-what the converter would make of it. Nothing is mapped, and nothing is held but pieces.
+Data is summed and checked for infinities and NaN; where a source is at hand, also compared with our
+own conversion of it. Nothing is mapped, and nothing is held but pieces.
 """
 
 import math
@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -68,7 +67,6 @@ class TensorFindings:
     difference: Difference | None = None
 
     def add(self, offset: int, piece_sum: int, n_bytes: int, infinite_at: int | None) -> None:
-        """Take in a piece, in any order."""
         self.total = (self.total + piece_sum) % (1 << 64)
         self.n_bytes += n_bytes
         if infinite_at is not None:
@@ -76,17 +74,11 @@ class TensorFindings:
             self.infinite_at = at if self.infinite_at is None else min(at, self.infinite_at)
 
     def add_difference(self, offset: int, found: Difference) -> None:
-        """Take in how a piece compares, in any order."""
         self.difference = (self.difference or Difference()).merge(found, offset)
 
 
 class Scan:
-    """Call `compare` with what can be compared, then `scan_rest`, inside `with`.
-
-    Args:
-        tensors: All that should be read, by name.
-        n_workers: Threads.
-        progress: Called with the bytes of tensor data that were read.
+    """Call `compare` with tensors of known sources, then `scan_rest`, inside `with`.
 
     Attributes:
         tallies: By name; complete after `scan_rest`.
@@ -106,12 +98,7 @@ class Scan:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -123,15 +110,7 @@ class Scan:
     ) -> None:
         """Read tensors and compare them with their sources; returns when that is done.
 
-        Args:
-            groups: Tensors of one source each, as `convert.schedule` gives them, in the types that
-                `as_made` gives.
-            targets: Where each of them lies, by name.
-            sources: Knows theirs.
-
-        Raises:
-            ConvertError: A source is damaged, or cannot be read.
-            VerifyError: The file became shorter.
+        The groups have the tensors of one source each, in the types that `as_made` gives.
         """
         self._run(
             partial(self._compare_chunk, chunk, targets, sources)
@@ -195,7 +174,7 @@ class Scan:
 
 
 def as_made(planned: PlannedTensor, tensor: FileTensor) -> PlannedTensor:
-    """Plan what to compare a tensor of the file with: MXFP4 blocks, or the values as F32."""
+    """Plan the counterpart of a tensor of the file: MXFP4 blocks, or the values as F32."""
     is_repacked = planned.scales is not None and tensor.kind.name == MXFP4.qtype.name
     made = GGMLQuantizationType.MXFP4 if is_repacked else GGMLQuantizationType.F32
     return msgspec.structs.replace(planned, qtype=made)

@@ -1,6 +1,6 @@
 """Checks that the sizes, offsets, padding, length and parts of a GGUF all agree.
 
-Only headers and padding are read here. What the numbers mean for the model is not known.
+Only headers and padding are read here. The meaning of the numbers for the model is not known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class FileTensor(msgspec.Struct, frozen=True):
 def read_parts(path: Path, report: Report) -> list[ModelFile]:
     """Read the headers of a model, of all its files if it is split, given any of them.
 
-    What cannot be read or does not belong together is reported and left out.
+    Files that cannot be read or do not belong together are reported and left out.
     """
     paths = _siblings(path)
     missing = [each for each in paths if not each.is_file()]
@@ -72,7 +72,7 @@ def find_tensors(parts: Sequence[ModelFile], report: Report) -> dict[str, FileTe
     """Check the places of all tensors.
 
     Returns:
-        By name, those whose data can be read.
+        By name, the tensors with readable data.
 
     Source: `gguf_init_from_reader` in ggml's gguf.cpp, which refuses the same.
     """

@@ -1,4 +1,4 @@
-"""The vocabulary inside a GGUF: o200k_harmony, or that of the checkpoint if it has another size.
+"""The vocabulary inside a GGUF: o200k_harmony, or the checkpoint's if it has another size.
 
 Token by token; nothing is tokenized here.
 """
@@ -8,7 +8,8 @@ from typing import Any
 
 from gguf import TokenType
 
-from convert.tokenizer import PRE_TOKENIZER, Tokenizer
+from convert.tokenizer import PRE_TOKENIZER
+from convert.tokenizer_files import ID_KEYS, Tokenizer
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
 from gptoss_local.errors import ModelLoadError
@@ -18,9 +19,9 @@ from gptoss_local.formats.o200k import (
     FIRST_SPECIAL,
     MERGES_SHA256,
     NAMED_SPECIALS,
-    RANKS_SHA256,
+    SPECIAL_TOKENS,
     VOCAB_SIZE,
-    render_ranks,
+    has_its_ranks,
 )
 
 _TYPES_KEY = "tokenizer.ggml.token_type"
@@ -31,14 +32,12 @@ _FIXED: dict[str, list[object]] = {
     "tokenizer.ggml.add_bos_token": [False, None],  # a rendered harmony prompt is complete
     "tokenizer.ggml.add_eos_token": [False, None],
 }
-# What gptoss does without, as it counts on harmony alone; other programs may read text another way.
+# gptoss does without these, as it counts on harmony alone; other programs may read text otherwise.
 _HARMLESS: dict[str, list[object]] = {
     "tokenizer.ggml.pre": ["default", None],
     "tokenizer.ggml.add_bos_token": [True],
     "tokenizer.ggml.add_eos_token": [True],
 }
-_ID_KEYS = {kind: f"tokenizer.ggml.{kind}_token_id" for kind in ("bos", "eos")}
-_ID_KEYS["pad"] = "tokenizer.ggml.padding_token_id"
 _SPECIAL_IDS: dict[str, set[object]] = {
     "bos": {199998},
     "eos": {199999, 200002, 200012},
@@ -64,10 +63,10 @@ def check_vocabulary(
     Args:
         part: The first file.
         tokens: As `read_tokens` gave them.
-        expected: What a model without gpt-oss's 201,088 tokens must have; None if that is unknown.
-        report: Gets what is wrong.
-        is_compared: Whether the file should be what a checkpoint makes; else what is of no
-            consequence here is only noted.
+        expected: The vocabulary of a model without gpt-oss's 201,088 tokens; None if unknown.
+        report: Gets the findings.
+        is_compared: Whether the file should equal our conversion of a checkpoint; else differences
+            of no consequence here are only noted.
     """
     path, metadata = part.path, part.info.metadata
     for key, right in _FIXED.items():
@@ -88,7 +87,7 @@ def check_vocabulary(
         n = f"{len(tokens):,} tokens, not {VOCAB_SIZE:,}"
         report.find(path, TOKENS_KEY, f"The vocabulary is not o200k_harmony: it has {n}.")
     else:
-        ids = {k: metadata[key] for k, key in _ID_KEYS.items() if key in metadata}
+        ids = {k: metadata[key] for k, key in ID_KEYS.items() if key in metadata}
         _compare(part, Tokenizer(tokens, types, merges, ids, None), expected, report)
 
 
@@ -104,11 +103,7 @@ def _check_o200k(
     part: ModelFile, tokens: list[str], types: list[int], merges: list[str], report: Report
 ) -> None:
     path = part.path
-    try:
-        is_right = sha256(render_ranks(tokens)).hexdigest() == RANKS_SHA256
-    except (KeyError, TypeError):  # a character that spells no byte; a value that is not text
-        is_right = False
-    if not is_right:
+    if not has_its_ranks(tokens):
         report.find(path, TOKENS_KEY, "The tokens are not those of o200k_harmony.")
     if sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
         report.find(path, _MERGES_KEY, "The merges are not those of o200k_harmony.")
@@ -124,7 +119,7 @@ def _check_o200k(
 
 def _check_special_ids(part: ModelFile, report: Report, *, is_compared: bool) -> None:
     for kind, right in _SPECIAL_IDS.items():
-        key = _ID_KEYS[kind]
+        key = ID_KEYS[kind]
         if (stated := part.info.metadata.get(key)) in right:
             continue
         if stated is None and not is_compared:
@@ -134,14 +129,11 @@ def _check_special_ids(part: ModelFile, report: Report, *, is_compared: bool) ->
 
 
 def _special_tokens(token_id: int) -> set[tuple[str, int]]:
-    """List what may stand there; only some programs name or drop the tokens without a use."""
-    names = [NAMED_SPECIALS.get(token_id, f"reserved_{token_id}")]
-    names += ["endofprompt"] if token_id == END_OF_PROMPT else []
-    found = {
-        (f"<|{name}|>", int(kind))
-        for name in names
-        for kind in (TokenType.CONTROL, TokenType.USER_DEFINED)
-    }
+    """List the possible tokens; only some programs name or drop the tokens without a use."""
+    texts = [SPECIAL_TOKENS[token_id]]
+    texts += ["<|endofprompt|>"] if token_id == END_OF_PROMPT else []
+    kinds = int(TokenType.CONTROL), int(TokenType.USER_DEFINED)
+    found = {(text, kind) for text in texts for kind in kinds}
     is_named = token_id in NAMED_SPECIALS
     return found if is_named else found | {(f"[PAD{token_id}]", int(TokenType.UNUSED))}
 

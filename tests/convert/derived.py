@@ -1,6 +1,7 @@
-"""What a config.json makes the model compute, by code of its own: an oracle of the converter.
+"""What a config.json makes the model compute, and what the keys of a GGUF: oracles by own code.
 
-Source: modeling_gpt_oss.py and modeling_rope_utils.py in transformers; OpenAI's torch/model.py.
+Source: modeling_gpt_oss.py and modeling_rope_utils.py in transformers; OpenAI's torch/model.py;
+llama-model.cpp, llama-context.cpp, openai-moe.cpp and `rope_yarn` in llama.cpp.
 """
 
 import math
@@ -58,3 +59,25 @@ def rotation(fields: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], float]:
         kept = 1 - min(max((pair - low) / max(0.001, high - low), 0), 1)
         angles.append(plain * kept + plain / factor * (1 - kept))
     return np.array(angles), float(scaling.get("attention_factor") or own)
+
+
+def from_keys(metadata: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], float]:
+    """Return what llama.cpp makes of the keys of a GGUF, as `rotation` does of a config.json."""
+
+    def key(name: str, default: Any = None) -> Any:
+        return metadata.get(f"gpt-oss.{name}", default)
+
+    size, theta = key("attention.key_length"), key("rope.freq_base", 10000.0)
+    assert key("rope.scaling.type") == "yarn"
+    factor = float(key("rope.scaling.factor"))
+    original = key("rope.scaling.original_context_length", key("context_length"))
+    magnitude = key("rope.scaling.attn_factor", 1.0) * (1.0 + 0.1 * math.log(factor))
+
+    def dimension(turns: float) -> float:
+        return float(size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta)))
+
+    # beta_fast and beta_slow are not read for gpt-oss; the extrapolation factor is 1.
+    low, high = max(0, math.floor(dimension(32))), min(size - 1, math.ceil(dimension(1)))
+    plain = float(theta) ** -(np.arange(0, size, 2) / size)
+    kept = 1 - np.clip((np.arange(size // 2) - low) / max(0.001, high - low), 0, 1)
+    return plain / factor * (1 - kept) + plain * kept, magnitude

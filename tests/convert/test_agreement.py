@@ -28,11 +28,11 @@ from openai_harmony import (
 )
 
 from convert import ExpertType, convert_checkpoint
-from convert.checkpoint import CheckpointReader
-from convert.mxfp4 import dequantize
+from convert.tensor_types.mxfp4 import dequantize
 from gptoss_local.harmony import Vocabulary
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpu import F16, F32, N_CTX, load_model, logits
+from tests.convert.reader import CheckpointReader
 from tests.convert.tiny import Tensors, write_json, write_safetensors
 
 Logits = NDArray[np.float32]

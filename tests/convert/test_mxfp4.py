@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from gguf import quants
 
-from convert.checkpoint import CheckpointReader
 from convert.config import read_config
-from convert.mxfp4 import dequantize, repack_blocks
 from convert.tensor_types import MXFP4
-from convert.tensor_types.mxfp4 import MAX_SCALE
+from convert.tensor_types.mxfp4 import MAX_SCALE, dequantize, repack_blocks
 from tests.convert.gguf_file import GgufFile
+from tests.convert.reader import CheckpointReader
 
 
 def random_blocks(*shape: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from convert import convert_checkpoint
-from convert.checkpoint import CheckpointReader, read_index, read_shard
+from convert.checkpoint import read_index, read_shard, read_tensors
 from convert.config import read_config
 from gptoss_local.errors import ConvertError
 from gptoss_local.models.nano import MODEL_NAME
+from tests.convert.reader import CheckpointReader
 from tests.convert.tiny import (
     Tensors,
     original_config,
@@ -69,7 +70,7 @@ def test_nano_as_original(nano_checkpoint: Path, q8_0_gguf: Path, tmp_path: Path
 def test_index_and_shards_go_by_one_set_of_names(tmp_path: Path) -> None:
     """Whoever takes shards one by one sees what the reader of the whole folder sees."""
     folder = write_tiny(tmp_path / "tiny", layout="original", n_shards=3)
-    tensors = CheckpointReader(folder).tensors
+    tensors = read_tensors(folder)
     index = read_index(folder)
     assert index.keys() == tensors.keys()
     for shard in set(index.values()):
@@ -83,7 +84,7 @@ def test_index_with_one_tensor_under_both_names(tmp_path: Path) -> None:
     index = msgspec.json.decode(path.read_bytes())["weight_map"]
     edit_json(path, weight_map=index | {"model.norm.weight": index["norm.scale"]})
     with pytest.raises(ConvertError, match=r"index.json holds model.norm.weight under two names"):
-        CheckpointReader(folder)
+        read_tensors(folder)
 
 
 def test_config_says_the_same(tmp_path: Path) -> None:

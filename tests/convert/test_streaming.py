@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from convert import ExpertType, convert_checkpoint, finished_shards, plan_conversion
-from convert.checkpoint import CheckpointReader
+from convert.checkpoint import read_tensors
 from convert.journal import read_journal
-from convert.pieces import tensor_pieces, word_sum
+from convert.pieces import make_pieces, plan_chunks, word_sum
 from convert.schedule import n_peak_bytes
 from convert.shards import local_shards
 from gptoss_local.errors import ConvertError
@@ -273,11 +273,12 @@ def test_no_space_for_what_is_left(
 def test_the_bytes_of_one_tensor(large: Path, tmp_path: Path) -> None:
     """What `verify` compares with, and that sums do not depend on how a tensor is cut."""
     (path,) = convert_checkpoint(large, tmp_path / "model.gguf")
-    sources = CheckpointReader(large).tensors
+    sources = read_tensors(large)
     file = read_gguf(path)
     for planned in plan_conversion(large, path).tensors:
         data = file.tensors[planned.name].data
-        pieces = [piece.copy() for piece in tensor_pieces(planned, sources)]
+        chunks = plan_chunks([planned], sources)
+        pieces = [bytes(data) for chunk in chunks for _, _, data in make_pieces(chunk, sources)]
         assert b"".join(pieces) == data.tobytes()
         cuts = sorted(random.choices(range(data.size), k=3))
         parts = zip([0, *cuts], [*cuts, data.size], strict=True)

@@ -12,13 +12,13 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
-from convert.checkpoint import CheckpointReader
 from convert.config import read_config
-from convert.tensor_map import plan_tensors
+from convert.tensor_map import check_sources, plan_names
 from convert.tensor_types import BF16, DENSE_TYPES, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
 from gptoss_local.errors import UsageError
 from tests.convert import ggml
 from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
+from tests.convert.reader import CheckpointReader
 from tests.convert.tiny import write_tiny
 
 Rows = NDArray[np.float32]
@@ -190,7 +190,8 @@ def test_q8_0_tensors_of_nano(nano_checkpoint: Path, q8_0_file: GgufFile) -> Non
 def pairs(checkpoint: Path, file: GgufFile) -> Iterator[tuple[NDArray[np.uint16], Tensor]]:
     """Source bits and converted tensor, for all but the experts' weights."""
     reader = CheckpointReader(checkpoint)
-    plan = plan_tensors(read_config(checkpoint), reader.tensors, "bf16")
+    plan = plan_names(read_config(checkpoint), reader.tensors, "bf16")
+    check_sources(plan, reader.tensors)
     assert file.tensors.keys() == {t.name for t in plan}
     for planned in plan:
         tensor = file.tensors[planned.name]

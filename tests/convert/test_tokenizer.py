@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from convert.tokenizer import Tokenizer, read_tokenizer
+from convert.tokenizer import read_tokenizer
+from convert.tokenizer_files import Tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
 from gptoss_local.models.nano.ranks import load_ranks
