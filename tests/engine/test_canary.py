@@ -1,8 +1,11 @@
 """A device that begins to compute something else is noticed while nobody asks."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gptoss_local.engine.llama import Context, Model, chains
@@ -44,11 +47,11 @@ def test_what_is_well_is_checked_after_each_answer(smooth_model: Model, on_devic
     engine = make_engine(smooth_model, on_device=on_device)
     for n_checks, kinds in enumerate([[], KINDS, KINDS[::-1], [KINDS[1]] * 8]):
         ask(engine, kinds)
-        before = [len(slot.tokens) for slot in engine._slots.all]
+        before = engine.stats().n_cells_cached
         assert 1.9 < (engine.rest_s() or 0) <= 2.0
         engine.rest()
         assert engine.stats().n_checks == n_checks + 1
-        assert [len(slot.tokens) for slot in engine._slots.all] == before
+        assert engine.stats().n_cells_cached == before
         assert engine.check() == []
         assert engine.rest_s() is None
 
@@ -100,5 +103,55 @@ def test_what_is_damaged_is_noticed(
     engine.rest()
     ask(engine, [KINDS[1]] * 8)
     damage(monkeypatch)
+    with pytest.raises(ComputeError, match="was stopped"):
+        engine.rest()
+
+
+def round_otherwise(monkeypatch: pytest.MonkeyPatch, shares: Iterator[float]) -> None:
+    """Move each logit by a share of the standard deviation, up or down."""
+    exact = Context.logits
+
+    def logits(context: Context, row: int) -> Any:
+        values = exact(context, row)
+        signs = np.where(np.arange(len(values)) % 2, 1, -1)
+        return (values + next(shares) * values.std() * signs).astype(np.float32)
+
+    monkeypatch.setattr(Context, "logits", logits)
+
+
+@pytest.mark.parametrize(("share", "is_damage"), [(0.2, False), (0.3, True)])
+def test_rounding_is_no_damage(
+    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, share: float, is_damage: bool
+) -> None:
+    engine = make_engine(smooth_model, on_device=False)
+    engine.rest()
+    ask(engine, KINDS)
+    round_otherwise(monkeypatch, itertools.repeat(share))
+    with pytest.raises(ComputeError) if is_damage else nullcontext():
+        engine.rest()
+
+
+@pytest.mark.parametrize(("n_wrong", "is_damage"), [(2, False), (3, True)])
+def test_three_wrong_results_in_a_row_are_damage(
+    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, n_wrong: int, is_damage: bool
+) -> None:
+    engine = make_engine(smooth_model, on_device=False)
+    engine.rest()
+    ask(engine, KINDS)
+    round_otherwise(monkeypatch, itertools.chain([1.0] * n_wrong, itertools.repeat(0.0)))
+    with pytest.raises(ComputeError) if is_damage else nullcontext():
+        engine.rest()
+
+
+def test_a_device_that_forgets_the_earlier_cell_is_noticed(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(model, on_device=False)
+    engine.rest()
+    ask(engine, KINDS)
+    decode = Context.decode_extra
+    monkeypatch.setattr(
+        Context, "decode_extra", lambda self, batch, tokens: decode(self, batch, tokens[-1:])
+    )
     with pytest.raises(ComputeError, match="was stopped"):
         engine.rest()

@@ -39,6 +39,12 @@ def test_a_token_does_not_wait_for_a_window_to_be_saved(start: Callable[..., Run
     assert run.engine.stats().n_checkpoints == 2
 
 
+def test_of_short_messages_the_end_of_the_last_alone_is_saved(start: Callable[..., Run]) -> None:
+    run = start()
+    run.answer([*text(1, 8), END, *text(2, 8), END, *text(3, 8), END], n_answer=2)
+    assert run.engine.stats().n_checkpoints == 1
+
+
 def test_prefetched_history_is_cached_whole(start: Callable[..., Run]) -> None:
     run = start()
     first = run.answer([*text(1, 100), END], n_answer=60)

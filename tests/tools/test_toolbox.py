@@ -184,14 +184,19 @@ async def test_a_permission_for_good_ends_when_the_tool_changes(tmp_path: Path) 
     assert await asks("s", f)
 
 
-async def test_permissions_that_cannot_be_read_are_not_guessed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [("{", ""), ('"allowed"', '"unless": {}, "allowed"')])
+async def test_permissions_that_cannot_be_read_are_not_guessed(
+    tmp_path: Path, change: tuple[str, str]
+) -> None:
     path = tmp_path / "allowed-tools.json"
-    path.write_text("{")
+    toolbox = await prepared(Source("s", tool("f")), consents=Consents(path))
+    toolbox.allow(toolbox.tools["f"], "always")
+    path.write_text(text := path.read_text().replace(*change, 1))
     toolbox = await prepared(Source("s", tool("f")), consents=Consents(path))
     assert toolbox.needs_consent(toolbox.tools["f"])
     with pytest.raises(UsageError, match="cannot be read"):
         toolbox.allow(toolbox.tools["f"], "always")
-    assert path.read_text() == "{"
+    assert path.read_text() == text
 
 
 def test_loops_end() -> None:
