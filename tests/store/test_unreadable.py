@@ -217,13 +217,13 @@ def test_a_copied_manifest_keeps_the_weights_of_both(settings: Settings) -> None
     assert len(kept(settings)) == n_files - 1
 
 
-def test_all_commands_say_it(fresh: dict[str, str], nano_gguf: Path) -> None:  # noqa: F811
+def test_all_commands_say_it(fresh: dict[str, str], nano_gguf: Path, tiny: Path) -> None:  # noqa: F811
     settings = Settings(home=Path(fresh["GPTOSS_HOME"]))
     add_model("plain", nano_gguf, settings)
     add_model("other", nano_gguf, settings, BRIEF)
     paths = {fault.__name__: settings.models_dir / f"{fault.__name__}.json" for fault in FAULTS}
     for fault in FAULTS:
-        add_model(fault.__name__, nano_gguf, settings, BRIEF)
+        add_model(fault.__name__, tiny, settings, BRIEF)
         fault(paths[fault.__name__])
     make_all_old(settings)
     before = kept(settings)
