@@ -118,7 +118,7 @@ class Run:
             max_tokens=n_answer,
         )
         self.asked.append(Asked(prompt))
-        self._take(self.engine.add_request(request))
+        self.take(self.engine.add_request(request))
         return self.asked[-1]
 
     def answer(self, prompt: list[int], n_answer: int = 4) -> Asked:
@@ -130,7 +130,7 @@ class Run:
         self.engine.prefetch(Prefetch(lineage, tokens))
 
     def step(self) -> None:
-        self._take(self.engine.step())
+        self.take(self.engine.step())
         assert self.engine.check() == []
 
     def finish(self) -> None:
@@ -166,7 +166,7 @@ class Run:
         logits += [read_logits(context, row + i) for i in range(len(tokens))]
         return tokens
 
-    def _take(self, events: list[Event]) -> None:
+    def take(self, events: list[Event]) -> None:
         for event in events:
             match event:
                 case Tokens(seq_id, tokens):

@@ -104,7 +104,7 @@ class Chatter:
 
     def _cancel(self) -> None:
         seq_id = len(self._run.asked) - 1 - self._int(0, min(3, len(self._run.asked) - 1))
-        self._run._take(self._run.engine.cancel(seq_id))
+        self._run.take(self._run.engine.cancel(seq_id))
 
     def _rest(self) -> None:
         """For long enough that all is written, and what is not needed makes way."""

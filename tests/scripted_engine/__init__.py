@@ -98,7 +98,7 @@ class Script:
     """What the model says to which question."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._parts: list[Part] = []
         self._prompts: Path | None = None
 
@@ -111,9 +111,9 @@ class Script:
 
     def say(self, question: str, *replies: Reply, effort: Effort | None = None) -> None:
         """Reply to a message of the user, then to the results of the calls in these replies."""
-        encode = self._vocabulary.encode
+        encode = self.vocabulary.encode
         for reply in replies:
-            reply.tokens = self._vocabulary.encode_tagged(reply.text)
+            reply.tokens = self.vocabulary.encode_tagged(reply.text)
         line = encode(f"Reasoning: {effort}") if effort else []
         self._parts.append(Part(encode(question), list(replies), line))
 

@@ -85,7 +85,7 @@ def test_a_chat_begins_with_what_was_chosen(page: Page, script: Script) -> None:
     assert (system["role"], system["content"]) == ("system", "Talk like a pirate.")
     page.answered(page.ask(chat["id"], "Quick?", system["id"]))
     assert {t["role"] for t in page.tree(chat["id"])} == {"system", "user", "assistant"}
-    vocabulary = script._vocabulary
+    vocabulary = script.vocabulary
     prompt = vocabulary.encoding.decode(script.prompts[-1])
     assert "Talk like a pirate." in prompt
     assert "Reasoning: high" in prompt
@@ -175,7 +175,7 @@ def test_stop_and_continue(page: Page, script: Script) -> None:
     grown = page.turn(turn)
     assert grown["content"].startswith(stopped["content"])
     assert len(grown["content"]) > len(stopped["content"])
-    encoding = script._vocabulary.encoding
+    encoding = script.vocabulary.encoding
     assert stopped["content"].rstrip() in encoding.decode(script.prompts[-1])
     assert len(page.tree(chat_id)) == 2
     page.call("POST", f"chats/{chat_id}/continue", {"turn_id": turn["id"]}, status=400)

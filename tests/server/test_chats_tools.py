@@ -197,7 +197,7 @@ def test_a_no_is_told_to_the_model(page: Page, script: Script) -> None:
     turns = settled(page, chat_id, "It is sunny.")
     assert turns[2]["content"] == "The user denied this call. Not now."
     assert turns[2]["stats"]["is_error"]
-    prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+    prompt = script.vocabulary.encoding.decode(script.prompts[-1])
     assert "The user denied this call. Not now." in prompt
 
 
@@ -234,7 +234,7 @@ def test_at_the_limit_the_model_is_told_to_answer(page: Page, script: Script) ->
     assert [t["role"] for t in turns] == ["assistant", "tool"] * 4 + ["assistant"]
     assert [t["stats"]["is_error"] for t in turns[1::2]] == [False] * 3 + [True]
     assert turns[-2]["content"] == TOO_MANY
-    assert script._vocabulary.encoding.decode(script.prompts[-1]).count(TOO_MANY) == 1
+    assert script.vocabulary.encoding.decode(script.prompts[-1]).count(TOO_MANY) == 1
 
 
 def test_calls_after_the_limit_end_the_exchange(page: Page) -> None:
@@ -267,7 +267,7 @@ def test_a_tool_that_is_not_there(page: Page, script: Script) -> None:
     chat_id = page.new()
     done = page.answered(page.ask(chat_id, "Undeclared?"))
     assert (done["content"], done["tool_calls"]) == ("I see.", [])
-    prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+    prompt = script.vocabulary.encoding.decode(script.prompts[-1])
     assert "there is no tool functions.nothing. There are: functions.weather" in prompt
 
 
@@ -312,7 +312,7 @@ def test_tools_are_switched_by_an_option(page: Page, script: Script) -> None:
     assert not any(names(page.call("GET", f"chats/tools?chat={chat['id']}")).values())
     page.ask(chat["id"], "Weather?")
     assert len(settled(page, chat["id"], "It is sunny.")) == 2
-    prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+    prompt = script.vocabulary.encoding.decode(script.prompts[-1])
     assert "There are no tools: answer without." in prompt
     page.call("PATCH", f"chats/{chat['id']}", {"options": {}})
     assert names(page.call("GET", f"chats/tools?chat={chat['id']}")) == all_on
@@ -397,7 +397,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
                 assert [(t["content"], t["state"]) for t in turns[2:]] == [(ended, "done")]
             allow(page, turns[2], "once", status=409)
             page.answered(page.ask(chat_id, "And now?", turns[-1]["id"]))
-            prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+            prompt = script.vocabulary.encoding.decode(script.prompts[-1])
             assert prompt.count("functions.weather to=assistant") == 1
             assert ("This call was interrupted" in prompt) == is_killed
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gptoss_local.errors import RequestTooLargeError
 from gptoss_local.server import body_limits
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
@@ -146,10 +147,22 @@ def n_signs(value: Any) -> tuple[int, int]:
 @settings(deadline=None)
 @given(VALUES, st.lists(st.integers(1, 40), min_size=1))
 def test_values_are_counted_outside_of_texts(value: Any, sizes: list[int]) -> None:
-    data, count = json.dumps(value).encode(), body_limits.ValueCount()
-    for size in itertools.cycle(sizes):
-        if not data:
-            break
-        count.feed(data[:size])
-        data = data[size:]
-    assert (count._n_values, count._n_names) == n_signs(value)
+    data, (n_values, n_names) = json.dumps(value).encode(), n_signs(value)
+
+    def feed() -> None:
+        tally, begin = body_limits.ValueCount(), 0
+        for size in itertools.cycle(sizes):
+            tally.feed(data[begin : begin + size])
+            begin += size
+            if begin >= len(data):
+                break
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_limits, "MAX_VALUES", n_values)
+        patch.setattr(body_limits, "MAX_NAMES", n_names)
+        feed()
+        for name, n in (("MAX_VALUES", n_values), ("MAX_NAMES", n_names)):
+            patch.setattr(body_limits, name, n - 1)
+            with pytest.raises(RequestTooLargeError):
+                feed()
+            patch.setattr(body_limits, name, n)
