@@ -61,6 +61,10 @@ def test_two_tabs_and_a_terminal_see_what_arrives(
     for page in (one, two):
         expect(prose(page)).to_have_text("It says this, and more.")
         expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    last_answer(one).get_by_role("button", name="Copy the answer").click()
+    terminal.update(answer.id, content="It says something else.", state="done")
+    expect(prose(one)).to_have_text("It says something else.")
+    expect(one.locator(".spoken")).to_have_text("Copied.")  # the answer ends but once
     terminal.rename(made, "Renamed in a terminal")
     expect(two.get_by_role("heading", level=1)).to_have_text("Renamed in a terminal")
     ask(two, "What is the capital of Italy?")
