@@ -111,7 +111,7 @@ def test_an_answer_goes_on_without_its_tab(
     page.close()
     again = open_page(scripted, f"/#/chat/{made}", context=context)
     expect(prose(again)).to_contain_text("the proof")
-    assert turns_of(terminal, made)[-1].state == "done"
+    wait_until(lambda: turns_of(terminal, made)[-1].state == "done")
 
 
 def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(
