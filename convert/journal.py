@@ -162,9 +162,6 @@ def _shard(line: _ShardLine, source: Path) -> Shard:
 class Journal:
     """The journal of one target, open and locked until `close`.
 
-    Attributes:
-        state: Its contents, of any source, kept up to date.
-
     Raises:
         ConvertError: Another process or thread is converting to this target, or a later version
             of gptoss has begun to.

@@ -17,7 +17,7 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from convert.header import STORAGE, SourceTensor
-from convert.io_errors import reading
+from convert.io_errors import read_into, reading
 from convert.json_file import DOWNLOAD_HINT
 from convert.tensor_map import PlannedTensor
 from convert.tensor_types import BY_QTYPE, widen_bf16
@@ -37,9 +37,6 @@ class Chunk(msgspec.Struct, frozen=True):
 
     A row has one index of all axes but the last, of an expert's first where a tensor takes every
     second row, and of the first alone (an expert's matrix) in a transposed source.
-
-    Attributes:
-        part: Its source's index in the tensors' `sources`.
     """
 
     tensors: tuple[PlannedTensor, ...]
@@ -192,18 +189,11 @@ class _RowReader:
         if self._buffer.size < n_bytes:
             self._buffer = np.empty(n_bytes, np.uint8)
         data = self._buffer[:n_bytes]
-        self._fill(data.data, self._tensor.offset + first * self.n_row_bytes)
-        return data.view(STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)
-
-    def _fill(self, view: memoryview, offset: int) -> None:
-        path = self._tensor.path
+        path, offset = self._tensor.path, self._tensor.offset + first * self.n_row_bytes
         with reading(path):
-            self._file.seek(offset)
-            while view:
-                n_read = self._file.readinto(view)
-                if not n_read:
-                    raise ConvertError(
-                        f"{path} ended inside {self._name}: it became shorter while it was read.",
-                        hint=DOWNLOAD_HINT,
-                    )
-                view = view[n_read:]
+            if not read_into(self._file, offset, data.data):
+                raise ConvertError(
+                    f"{path} ended inside {self._name}: it became shorter while it was read.",
+                    hint=DOWNLOAD_HINT,
+                )
+        return data.view(STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)

@@ -32,6 +32,8 @@ from gptoss_local.errors import ConvertError
 from gptoss_local.formats.gguf_file import SPLIT_NAME
 from gptoss_local.types import Progress
 
+_DENSE: DenseType = "q8_0"
+
 
 class ConvertOptions(TypedDict, total=False):
     """The arguments that change the bytes of a GGUF.
@@ -106,7 +108,7 @@ def plan_conversion(
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
         held = _tensors_of(shards)
-        plan = _plan(source, target, held.keys(), shards, **options)
+        plan = _plan(source, target, held.keys(), shards, options)
     notes = (*plan.notes, *rounding_notes(plan.tensors, held))
     return msgspec.structs.replace(plan, notes=notes)
 
@@ -122,7 +124,7 @@ def finished_shards(source: Path, target: Path) -> set[str]:
 def _prepare(
     source: Path, target: Path, arrivals: Iterable[Path] | None, options: ConvertOptions
 ) -> tuple[ConversionPlan, list[Shard], Iterator[Shard]]:
-    check_dense(options.get("dense", "q8_0"))
+    check_dense(options.get("dense", _DENSE))
     _check_target(target)
     with writing(target):
         earlier = read_journal(source, target)
@@ -135,7 +137,7 @@ def _prepare(
     else:
         names, incoming = arriving_shards(source, arrivals, earlier)
     with reading(source):
-        return _plan(source, target, names, shards, **options), shards, incoming
+        return _plan(source, target, names, shards, options), shards, incoming
 
 
 def _plan(
@@ -143,24 +145,21 @@ def _plan(
     target: Path,
     names: Collection[str],
     shards: list[Shard],
-    *,
-    dense: DenseType = "q8_0",
-    experts: ExpertType = "mxfp4",
-    tokenizer: Path | None = None,
-    max_shard_bytes: int | None = None,
+    options: ConvertOptions,
 ) -> ConversionPlan:
     config = read_config(source)
-    tensors = plan_names(config, names, dense, experts)
+    experts = options.get("experts", "mxfp4")
+    tensors = plan_names(config, names, options.get("dense", _DENSE), experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
     plan = lay_out(
         source,
         target,
         config,
-        read_tokenizer(source, config.vocab_size, tokenizer),
+        read_tokenizer(source, config.vocab_size, options.get("tokenizer")),
         tensors,
         experts=experts,
-        max_shard_bytes=max_shard_bytes,
+        max_shard_bytes=options.get("max_shard_bytes"),
     )
     return msgspec.structs.replace(plan, notes=(*plan.notes, *plan_notes(config, names)))
 

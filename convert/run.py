@@ -122,7 +122,6 @@ class ConversionRun:
         self._journal.begin(self._plan.source, self._plan.fingerprint, partials)
 
     def _has_data(self) -> bool:
-        """Return whether the files are large enough for all that the journal lists."""
         state = self._journal.state
         if state.is_complete:
             return all(

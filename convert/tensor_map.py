@@ -269,7 +269,6 @@ def _kept_bf16(tensor: PlannedTensor) -> PlannedTensor:
 
 
 def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[tuple[str, ...], Shape]]:
-    """Name, dtypes and shape of the checkpoint tensors that one planned tensor is made from."""
     shape = tensor.source_shape
     if tensor.scales is None:
         return dict.fromkeys(tensor.sources, (FLOAT_DTYPES, shape))

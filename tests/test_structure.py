@@ -31,7 +31,6 @@ LARGE = {
     "verify_model": "the options of a verification",
     "lay_out": "the options of a conversion",
     "generate": "what a request asks of the engine",
-    "_rotations": "the settings of one way to rotate",
 }
 """Classes with more public methods, functions with more parameters, longer modules; and why."""
 

@@ -76,7 +76,6 @@ class Comparison:
             )
 
     def _match(self, planned: PlannedTensor) -> None:
-        """Find out where a tensor of the checkpoint lies in the file, if it can be compared."""
         if (target := self._find(planned)) is not None:
             self._made[planned.name] = as_made(planned, target.tensor)
             self._targets[planned.name] = target

@@ -170,7 +170,6 @@ def _in_our_words(error: msgspec.ValidationError) -> str:
 
 
 def _check_types(part: ModelFile, report: Report) -> None:
-    """Check the type of each number, as llama.cpp takes no other."""
     for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()):
         stated = part.info.key_types.get(f"{ARCH}.{key}")
         right = GGUFValueType.FLOAT32 if key in _FLOATS else GGUFValueType.UINT32
@@ -190,7 +189,6 @@ def _check_same(part: ModelFile, report: Report) -> None:
 
 
 def _check_built_in(part: ModelFile, report: Report) -> None:
-    """Check keys for which every gpt-oss has the same value."""
     for key, right in _BUILT_IN.items():
         stated = part.info.metadata.get(f"{ARCH}.{key}", right[0])
         if stated not in right:

@@ -48,14 +48,6 @@ def verify_model(
         on_used: Called with each safetensors file that is no longer needed.
         n_workers: Threads; by default one per core, at most eight.
         progress: Called with the bytes of tensor data read so far, from any thread.
-
-    Returns:
-        All that was found.
-
-    Raises:
-        ModelNotFoundError: There is no such file.
-        ConvertError: The checkpoint is broken or cannot be read.
-        VerifyError: The file changes while it is read.
     """
     if not path.is_file():
         raise ModelNotFoundError(f"There is no file {path}.")
@@ -84,7 +76,6 @@ def verify_model(
 def _check_header(
     parts: Sequence[ModelFile], against: Path | None, tokenizer: Path | None, report: Report
 ) -> ModelConfig | None:
-    """Check keys, shapes and vocabulary, if the file with the keys could be read."""
     if not parts or parts[0].path != report.files[0]:
         return None
     tokens = read_tokens(parts[0], report)
@@ -133,7 +124,6 @@ def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
 def _judge(
     tensor: FileTensor, tally: TensorFindings, stated_sum: int | None, report: Report
 ) -> TensorReport:
-    """Report the findings on one tensor."""
     name, path = tensor.name, tensor.path
     if tally.infinite_at is not None:
         message = f"{name} holds a value or a scale that is not finite, at byte {tally.infinite_at}"

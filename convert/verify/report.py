@@ -26,12 +26,7 @@ _CLASSES: dict[TensorClass, re.Pattern[str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is wrong.
-
-    Attributes:
-        where: A tensor, a key, or a part of the file.
-        message: A full sentence.
-    """
+    """Something that is wrong."""
 
     file: str
     where: str
@@ -44,7 +39,6 @@ class TensorReport(msgspec.Struct, frozen=True):
     Attributes:
         shape: In elements, fastest axis first, as GGUF has it.
         is_sum_right: Whether its checksum in the file is right; None if there is none.
-        match: How it compares with the checkpoint, if one was given.
         worst_error: Largest distance between a value and the checkpoint's; None if a value is not
             finite or there is no checkpoint.
         n_different_blocks: Quantized blocks, or single values, of other bytes than we would write.

@@ -21,7 +21,7 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from convert.header import SourceTensor
-from convert.io_errors import reading
+from convert.io_errors import read_into, reading
 from convert.pieces import CHUNK_BYTES, PIECE_BYTES, Chunk, make_pieces, plan_chunks, word_sum
 from convert.tensor_map import PlannedTensor
 from convert.tensor_types import MXFP4, TENSOR_TYPES
@@ -40,11 +40,7 @@ _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
 class TensorPlace(msgspec.Struct, frozen=True):
-    """The place of a planned tensor in the file: all of a tensor, or a part of a fused one.
-
-    Attributes:
-        share: Which part of the tensor's bytes it is.
-    """
+    """The place of a planned tensor in the file: all of a tensor, or a part of a fused one."""
 
     tensor: FileTensor
     offset: int = 0
@@ -56,7 +52,6 @@ class TensorFindings:
     """The findings on a tensor so far.
 
     Attributes:
-        total: Its `word_sum`.
         infinite_at: Byte of its data with the first value that is not finite.
         difference: From the checkpoint, if it was compared; `first` counts from the data's start.
     """
@@ -78,11 +73,7 @@ class TensorFindings:
 
 
 class Scan:
-    """Call `compare` with tensors of known sources, then `scan_rest`, inside `with`.
-
-    Attributes:
-        tallies: By name; complete after `scan_rest`.
-    """
+    """Call `compare` with tensors of known sources, then `scan_rest`, inside `with`."""
 
     def __init__(
         self, tensors: Mapping[str, FileTensor], n_workers: int, progress: Progress | None
@@ -217,15 +208,9 @@ class _Reader:
         if self._buffer.size < n_bytes:
             self._buffer = np.empty(n_bytes, np.uint8)
         data = self._buffer[:n_bytes]
-        view = data.data
         with reading(tensor.path):
             if tensor.path not in self._files:
                 self._files[tensor.path] = FileIO(tensor.path)
-            file = self._files[tensor.path]
-            file.seek(tensor.offset + offset)
-            while view:
-                n_read = file.readinto(view)
-                if not n_read:
-                    raise VerifyError(f"{tensor.path} became shorter while it was read.")
-                view = view[n_read:]
+            if not read_into(self._files[tensor.path], tensor.offset + offset, data.data):
+                raise VerifyError(f"{tensor.path} became shorter while it was read.")
         return data

@@ -31,9 +31,7 @@ class FileTensor(msgspec.Struct, frozen=True):
     """One tensor of a GGUF, where it certainly is.
 
     Attributes:
-        shape: In elements, slowest axis first.
         offset: First byte, counted from the start of the file.
-        n_bytes: Without padding; the file has them all.
     """
 
     name: str
@@ -70,9 +68,6 @@ def read_parts(path: Path, report: Report) -> list[ModelFile]:
 
 def find_tensors(parts: Sequence[ModelFile], report: Report) -> dict[str, FileTensor]:
     """Check the places of all tensors.
-
-    Returns:
-        By name, the tensors with readable data.
 
     Source: `gguf_init_from_reader` in ggml's gguf.cpp, which refuses the same.
     """
