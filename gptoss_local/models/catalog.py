@@ -87,11 +87,9 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
     Attributes:
         kind: Their program, which decides the protocol.
         urls: Of equal engines, without `/v1`.
-        model: The model's name there.
         key_env: The environment variable that has the key; empty: none is sent.
         n_ctx: Tokens of context; 0: as they say, or else gpt-oss's own.
         first_token_s: How long to wait for the first token, with its queue and prefill.
-        stall_s: How long to wait for each further one.
         has_priority: They order requests by priority; vLLM without that refuses such requests.
     """
 
@@ -237,7 +235,6 @@ def _tables(path: Path) -> list[dict[str, Any]]:
 
 
 def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the names and paths of the user in the form that we compare."""
     name = table.get("name")
     if not isinstance(name, str):
         raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
@@ -250,7 +247,6 @@ def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """Return a name or alias as `canonical_name` compares it."""
     return name.lower().removesuffix(":latest")
 
 

@@ -49,7 +49,6 @@ class Answer(WholeAnswer):
         n_frames: Pieces of text; one per token, or per few tokens if the model was sure of them.
         stats: Figures of the whole answer, by Ollama's names, and our measurements; empty until the
             end.
-        error: Why it failed, with a hint.
         prefill: How far the prompt is read; None as long as nothing is known.
         growth: The model is loaded again with more context; None if it is not.
         n_left_out: Messages of the conversation that the prompt has no room for.

@@ -29,7 +29,6 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that a chat begins with.
 
     Attributes:
-        system: Instructions for the model; may be empty.
         effort: None leaves it as it is.
         options: Of the chat's requests, by their names in Ollama's API, and `truncate`.
     """

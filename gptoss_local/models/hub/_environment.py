@@ -28,11 +28,7 @@ def checked_endpoint(endpoint: str) -> str:
 
 
 def check_session(token: str | bool | None) -> None:
-    """Find out whether a request could be made at all.
-
-    Raises:
-        UsageError: A token, proxy or file of certificates that cannot be used.
-    """
+    """Find out whether a request could be made at all."""
     import httpx2
     from huggingface_hub.utils import build_hf_headers, get_session
 

@@ -76,7 +76,6 @@ class HubClient:
         """List the files of `repo` at `revision`.
 
         Raises:
-            ModelNotFoundError: There is no such repository or revision.
             DownloadError: The hub cannot be reached, or does not answer that.
             UsageError: `repo` is not spelled like a repository.
         """
@@ -234,7 +233,6 @@ class HubClient:
 
 
 def _session() -> httpx2.Client:
-    """Return the session of huggingface_hub, with bounded answers."""
     session = get_session()
     hooks = session.event_hooks["response"]
     if _bound not in hooks:
@@ -266,7 +264,6 @@ def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
 
 
 def _stated_bytes(response: httpx2.Response) -> int | None:
-    """Read how large the whole file is, of which `response` may be the rest."""
     stated = response.headers.get("Content-Range", "").rpartition("/")[2]
     if not stated and "Content-Encoding" not in response.headers:
         stated = response.headers.get("Content-Length", "")

@@ -177,9 +177,6 @@ def download_files(
 
     Yields:
         The path of each file and its entry of the list, in the order of `names`.
-
-    Raises:
-        DownloadError: See `HubCheckpoint.iter_shards`; or a file is not in the repository.
     """
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
@@ -276,7 +273,6 @@ class HubCheckpoint(Transfer):
         return [file.size_bytes for file in self._known_shards()]
 
     def _known_shards(self) -> tuple[HubFile, ...]:
-        """Return the shards of the index, or before it is here all likely ones."""
         if all(self.kept.path(file).is_file() for file in self._small):
             return self._shards()
         return self.listing.expected_shards(original=self._original)

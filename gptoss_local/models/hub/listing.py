@@ -44,7 +44,7 @@ class Listing(msgspec.Struct, frozen=True):
 
     Attributes:
         revision: The wanted branch, tag or commit.
-        commit: The commit behind it; everything is fetched from there.
+        commit: The commit that it names; everything is fetched from there.
     """
 
     repo: str
@@ -53,11 +53,7 @@ class Listing(msgspec.Struct, frozen=True):
     files: dict[str, HubFile]
 
     def named(self, names: Sequence[str]) -> tuple[HubFile, ...]:
-        """Look up files by their paths.
-
-        Raises:
-            DownloadError: One of them is not in the repository.
-        """
+        """Look up files by their paths."""
         for name in names:
             if name not in self.files or not all(_PLAIN_NAME.fullmatch(p) for p in name.split("/")):
                 raise DownloadError(

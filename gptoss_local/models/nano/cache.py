@@ -29,9 +29,6 @@ def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
 
     `cache_dir` is made if missing. Older nano files in it are removed.
 
-    Raises:
-        DiskError: The folder cannot be written, or the disk is full.
-
     Thread:
         Safe to call from several threads and processes.
     """
@@ -114,7 +111,6 @@ def _make(work_dir: Path, target: Path, progress: Progress | None) -> None:
 
 
 def _remove_old(cache_dir: Path) -> None:
-    """Remove nano files of other releases, and work folders of killed processes; needs the lock."""
     for path in cache_dir.glob(f"{MODEL_NAME}-*.gguf"):
         if not path.name.startswith(f"{MODEL_NAME}-{_data_digest()}-"):
             with contextlib.suppress(OSError):  # in use on Windows; the next upgrade tries again

@@ -57,11 +57,7 @@ class CompactModel:
     """The unpacked compact file.
 
     Attributes:
-        config: The content of the checkpoint's `config.json`.
         used_ids: The tokens that have rows of their own, ascending.
-
-    Raises:
-        ModelLoadError: The file is of another format.
     """
 
     def __init__(self, packed: bytes) -> None:

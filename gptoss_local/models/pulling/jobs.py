@@ -50,7 +50,6 @@ class Pulls:
         await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
 
     async def _job(self, model: CatalogModel, *, gguf: bool) -> "_Job":
-        """Return the pull of a model that runs already, or a new one."""
         job = self._jobs.get(model.name)
         if job is not None and job.is_stopping:
             await asyncio.wait((job.work,))

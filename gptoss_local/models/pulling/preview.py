@@ -23,7 +23,6 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
         commit: Of `repo`; empty where the hub was not asked.
         files: Their sizes by name; empty where the hub was not asked.
         held_bytes: Their bytes that an interrupted pull has left.
-        needed_bytes: Needed on the disk.
     """
 
     model: str
@@ -78,7 +77,6 @@ def _files(chosen: Checkpoint | PublishedGGUF, listing: Listing) -> tuple[HubFil
 
 
 def _held_bytes(files: tuple[HubFile, ...], target: Path, *, gguf: bool) -> int:
-    """Return the bytes of the files that are there, or were and are converted already."""
     folder = download_folder(target, gguf=gguf)
     if not gguf:
         folder = next((each for each in folder.glob("*") if each.is_dir()), folder)

@@ -66,11 +66,7 @@ def start(
 
 
 def read_line(text: bytes) -> Step:
-    """Read one line of a pull.
-
-    Raises:
-        GptOssError: it says that the pull failed.
-    """
+    """Read one line of a pull."""
     line = msgspec.json.decode(text, type=Step | Failure)
     if isinstance(line, Failure):
         raise error_by_name(line.error, line.message, hint=line.hint)

@@ -46,7 +46,6 @@ def pull_model(
             planned, its output is taken to be as large as the download.
 
     Raises:
-        UsageError: The model has no such source.
         GptOssError: See `pull_checkpoint` and `download_files`.
     """
     published = published_of(model, gguf=gguf)

@@ -33,11 +33,7 @@ def blob_path(digest: str, settings: Settings) -> Path:
 
 
 def find_blob(digest: str, settings: Settings) -> Path:
-    """Return the file of a blob.
-
-    Raises:
-        ModelNotFoundError: it has not been uploaded.
-    """
+    """Return the file of a blob."""
     path = blob_path(digest, settings)
     if not path.is_file():
         raise ModelNotFoundError(f'blob "{digest}" not found')

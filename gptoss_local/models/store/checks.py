@@ -28,9 +28,6 @@ def check_usable(path: Path) -> None:
 
     Args:
         path: The file, the first one if it is split.
-
-    Raises:
-        UsageError: it is not a GGUF, or not of gpt-oss, or its layout is unknown to llama.cpp.
     """
     try:
         info = read_info(path)

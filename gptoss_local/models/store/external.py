@@ -30,7 +30,6 @@ class FoundModel(msgspec.Struct, frozen=True):
         name: How `gptoss import` knows it.
         path: The GGUF to load, or the folder of a checkpoint.
         model: The model of the catalogue that it is, by its name or its repository; else empty.
-        problem: Why it cannot be used; empty if it can.
     """
 
     name: str
@@ -131,7 +130,6 @@ def _found_gguf(
 
 
 def _pulled_from(repo: str) -> str:
-    """Return the model of the catalogue that a repository holds as checkpoint or GGUF."""
     for model in catalog():
         sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
         if repo in (source.partition("@")[0] for source in sources):

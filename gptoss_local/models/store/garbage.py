@@ -30,7 +30,6 @@ class Leftover(msgspec.Struct, frozen=True):
     """A file, or all files of an interrupted pull.
 
     Attributes:
-        size_bytes: Freed by its removal.
         kind: An upload of which no model was made; weights without a name; a file that was
             never finished; a killed build of the embedded model; a pull or conversion that would
             continue from here.

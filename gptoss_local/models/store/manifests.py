@@ -35,7 +35,6 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The options of a request to a model that does not say otherwise.
 
     Attributes:
-        parent: Name of the model that it was made of.
         parameters: Options of Ollama's requests, by their names there.
         messages: The beginning of every conversation, as Ollama's API spells messages.
     """

@@ -44,9 +44,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
         path: Its weights, the first file of several; None while the embedded model is not built,
             and for a model that is computed elsewhere.
         weights_id: Equal for names that share their weights, and another when these change.
-        manifest: The file that says where its weights are, if there is one.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
-        upstream: Where it is computed if not here.
     """
 
     name: str
@@ -74,11 +72,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
-        """Return the GGUF, building the embedded model's on first use.
-
-        Raises:
-            UsageError: the model is computed elsewhere.
-        """
+        """Return the GGUF, building the embedded model's on first use."""
         if self.upstream is not None:
             raise UsageError(
                 f"{self.name} is computed at {self.upstream.urls[0]} and has no file here",
@@ -118,7 +112,6 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
     """Resolve a name as people type it. It is never taken for a path.
 
     Raises:
-        ModelNotFoundError: nothing of that name is on this machine.
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
@@ -225,13 +218,11 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
 
 
 def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
-    """Return the path of the file of a model without a manifest."""
     file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
     return settings.models_dir / file  # an absolute path of the catalogue stays as it is
 
 
 def _name_at(file: Path) -> str:
-    """Return the name of a file of the models folder, or of one that the catalogue says."""
     local = (model.name for model in catalog() if model.file == str(file))
     return next(local, None) or name_of(file)
 

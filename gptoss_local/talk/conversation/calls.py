@@ -21,7 +21,6 @@ class Decision(NamedTuple):
 
     Attributes:
         scope: How far the permission goes; None denies it.
-        reason: Why not, for the model.
     """
 
     scope: Scope | Literal["once"] | None

@@ -98,7 +98,6 @@ def _scan(
 
 
 def _marked(text: str, any_term: re.Pattern[str]) -> str:
-    """Return the text around the first match, with all matches marked."""
     found = any_term.search(text)
     start = max(0, found.start() - _SNIPPET_CHARS // 2) if found else 0
     cut = text[start : start + 2 * _SNIPPET_CHARS]
@@ -119,5 +118,4 @@ def _hit(row: tuple[int, int | None, str, str, float], marked: str) -> Hit:
 
 
 def _spaced(text: str) -> str:
-    """Return one line, but with the spaces at its ends."""
     return one_line(f"|{text}|")[1:-1]

@@ -55,12 +55,9 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A chat without its turns.
 
     Attributes:
-        n_turns: Turns on all branches.
         updated_s: When a turn was last added.
         leaf_id: Last turn of the branch that is shown; None in an empty chat.
         options: Of its requests, by their names in Ollama's API, and `truncate`.
-        preset: Its first preset; empty if there was none.
-        is_pinned: It is listed before the others.
     """
 
     id: int

@@ -8,11 +8,7 @@ import sys
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that was started in a session of its own, and its descendants.
-
-    Raises:
-        ProcessLookupError: it has ended, with its group.
-    """
+    """Kill a process that was started in a session of its own, and its descendants."""
     if sys.platform == "win32":
         import psutil
 

@@ -94,14 +94,7 @@ def _fill(found: re.Match[str], known: Arguments, arguments: Arguments) -> str:
 
 
 async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
-    """Run a program without a shell, and kill it with its children when the time is over.
-
-    Returns:
-        Its output, stderr included, cut at 32 KiB.
-
-    Raises:
-        UsageError: it does not start, takes too long, or ends with another code than 0.
-    """
+    """Run a program without a shell, and kill it with its children when the time is over."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,

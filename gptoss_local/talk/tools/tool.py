@@ -14,7 +14,6 @@ class RunnableTool:
     """One function that the model may call.
 
     Attributes:
-        parameters: JSON schema of the object that it takes.
         run: Does the work; raises UsageError for mistakes that the model may correct.
         about: Describes it for the user, after "It".
         source: Name of where it comes from, which is switched on and off as a whole.
@@ -53,11 +52,7 @@ class ToolSource(Protocol):
     """A provider of tools for one chat: a program, a server, something built in.
 
     Attributes:
-        name: Unique among the sources of a toolbox.
         about: Describes it for the user, after "It".
-        description: For the model, if it is one tool.
-        is_on: Whether new chats have it.
-        is_mcp: It is a server of mcp.json.
     """
 
     name: str
@@ -67,11 +62,7 @@ class ToolSource(Protocol):
     is_mcp: bool = False
 
     async def tools(self) -> Sequence[RunnableTool]:
-        """Return its tools; called before each request while it is on, so cheap after the first.
-
-        Raises:
-            ToolError: it does not answer; the others are used without it.
-        """
+        """Return its tools; called before each request while it is on, so cheap after the first."""
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         """Forget the chat before; a stored one may cite `pages`, oldest first."""

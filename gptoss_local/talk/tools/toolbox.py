@@ -29,12 +29,7 @@ Scope = Literal["chat", "always"]
 
 
 class Group(NamedTuple):
-    """A source as the user sees it.
-
-    Attributes:
-        tools: Those that it has, as far as that is known.
-        problem: Why it does not answer; empty if it does.
-    """
+    """A source as the user sees it."""
 
     name: str
     about: str
@@ -49,9 +44,7 @@ class Call(NamedTuple):
     """A call as it is asked about and run.
 
     Attributes:
-        tool: None if it cannot be run.
         arguments: Resolved; see `RunnableTool.resolve`.
-        error: Why it cannot be run.
     """
 
     name: str

@@ -235,7 +235,6 @@ def _convert(arguments: Arguments, wanted: type[_ArgumentsT]) -> _ArgumentsT:
 
 
 def _link_of(given: int | float | str) -> int | str:
-    """Return a link id, or the URL that was given in its place."""
     if isinstance(given, str):
         text = given.strip()
         if not text or text.removeprefix("-").isdecimal():

@@ -73,11 +73,7 @@ class Fetcher:
         self._limits = limits
 
     async def fetch(self, url: str) -> Fetched:
-        """Return the answer of a site.
-
-        Raises:
-            UsageError: it may not be opened, does not answer, or is nothing that can be read.
-        """
+        """Return the answer of a site."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 return await self._follow(check_url(url))
@@ -126,7 +122,6 @@ class Fetcher:
     async def _get(
         self, url: httpx.URL, addresses: list[str], proxy: str | None
     ) -> Fetched | httpx.URL:
-        """Return the answer from the first address that takes a connection."""
         *others, last = addresses or [""]
         for address in others:
             try:
@@ -224,7 +219,6 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 def _proxy_for(url: httpx.URL) -> str | None:
-    """Return the proxy that the environment or the system has for a URL."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host_of(url)):

@@ -34,11 +34,7 @@ def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
 
 
 class _Writer:
-    """Collects pieces of text, and knows how the current line began.
-
-    Attributes:
-        pieces: Joined, they are the text.
-    """
+    """Collects pieces of text, and knows how the current line began."""
 
     def __init__(self, skipped: frozenset[Node]) -> None:
         self.pieces: list[str] = []

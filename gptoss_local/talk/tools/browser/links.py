@@ -82,7 +82,6 @@ def _base_url(root: Node, page_url: str) -> str:
 
 
 def _absolute(base: str, href: str) -> str:
-    """Return the URL of a link; empty if it is not one of a page."""
     try:
         url = urljoin(base, href)
         is_page = urlsplit(url).scheme in ("http", "https")

@@ -14,7 +14,6 @@ class Fetched(NamedTuple):
     Attributes:
         url: Where it was found, after redirects.
         content_type: Of the header, lower case, with its parameters; empty if it is missing.
-        body: Decompressed.
     """
 
     url: str
@@ -37,7 +36,6 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         text: Unwrapped, with links as `【id†text†domain】`.
         links: URLs or keys by link id.
         link_lines: Of results of `find`: the lines at which links open their page.
-        is_found: It is such results.
     """
 
     url: str

@@ -27,11 +27,7 @@ class UnreadableError(Exception):
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
-    """Return the text of a page as it is shown, or its source.
-
-    Raises:
-        UsageError: it cannot be read, or not in time.
-    """
+    """Return the text of a page as it is shown, or its source."""
     try:
         request = Request(page, "source" if is_source else "page")
         return await _answer(request, Content, timeout_s)

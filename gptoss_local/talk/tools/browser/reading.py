@@ -103,7 +103,6 @@ def decoded(page: Fetched) -> str:
 
 
 def _guessed(body: bytes) -> str:
-    """Return the text of bytes that are not wholly in any charset that they name."""
     n_special = sum(byte >= 0x80 for byte in body)
     text = body.decode("utf-8", "replace")
     if text.count("�") * 3 < n_special:  # UTF-8 with a few mistakes

@@ -92,11 +92,7 @@ class SearchEngine:
         return engine.get(self.name) or self._url
 
     async def search(self, query: str, n_results: int) -> Content:
-        """Return a page of results.
-
-        Raises:
-            UsageError: nothing was found.
-        """
+        """Return a page of results."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 found = await self._ask(query, n_results)

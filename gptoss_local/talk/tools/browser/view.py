@@ -48,7 +48,6 @@ def _wrap(line: str) -> list[str]:
 
 
 def _parts(line: str) -> list[str]:
-    """Cut a very long line, between words where there are some."""
     parts = []
     start = 0
     while len(line) - start > _LONG_LINE:
@@ -67,9 +66,6 @@ def show(page: Content, cursor: int, loc: int = 0, n_lines: int = -1) -> str:
     """Return a part of a page, under a header that says which.
 
     Without a positive `n_lines` it has as many lines as a view has room for.
-
-    Raises:
-        UsageError: the page has fewer lines.
     """
     lines = wrap_lines(page.text)
     last = len(lines) - 1

@@ -61,11 +61,7 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A server of the configuration.
-
-    Attributes:
-        problem: Why it cannot be used; empty if it can.
-    """
+    """A server of the configuration."""
 
     name: str
     file: Path
@@ -113,11 +109,7 @@ class Entry:
         return [self.fields.command, *map(as_written, self.fields.args)]
 
     def launch(self, environment: Mapping[str, str]) -> Launch:
-        """Fill in the variables that the entry names.
-
-        Raises:
-            ToolError: one of them is not set, or there is another problem.
-        """
+        """Fill in the variables that the entry names."""
         if self.problem:
             raise ToolError(self.problem)
         known: dict[str, str] = {}

@@ -169,7 +169,6 @@ _open_marks: set[str] = set()
 
 @atexit.register
 def _end_all() -> None:
-    """End the servers of connections that were never closed."""
     for mark in _open_marks:
         end_survivors(mark)
 

@@ -12,11 +12,7 @@ _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Choice(NamedTuple):
-    """Names the place where code runs.
-
-    Attributes:
-        name: Of the kernel; empty for the sandbox.
-    """
+    """Names the place where code runs."""
 
     kind: Literal["sandbox", "jupyter"]
     name: str = ""

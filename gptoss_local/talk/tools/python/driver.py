@@ -31,7 +31,6 @@ class Config(NamedTuple):
 
     Attributes:
         n_characters: Length of a result's text, about.
-        path: Where pydantic_monty is installed.
     """
 
     timeout_s: float
@@ -44,7 +43,6 @@ class Result(NamedTuple):
     """The outcome of one call.
 
     Attributes:
-        text: Printed text, the value of a last expression, and a traceback.
         is_error: The code failed or was stopped.
         stopped: The reason for the end of the process, with which variables are lost; else empty.
     """
@@ -193,7 +191,6 @@ class MontySandbox:
         return ""
 
     def _find_modules(self) -> str:
-        """Try all of the standard library, in a session of their own."""
         found: list[str] = []
         code = "".join(
             f"try:\n  import {name}\n  print('{name}')\nexcept ImportError: pass\n"

@@ -82,9 +82,6 @@ class JupyterEngine:
 
         Returns:
             Why it is not over, empty if it is, and whether it failed.
-
-        Raises:
-            _KernelDiedError: the kernel's process has ended.
         """
         is_error = False
         end_s, n_most = time.monotonic() + timeout_s, output.n + MOST_PRINTED

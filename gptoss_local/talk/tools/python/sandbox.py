@@ -30,9 +30,6 @@ class Sandbox:
 
     Args:
         timeout_s: Of a call; the process knows it, too.
-
-    Raises:
-        UsageError: Monty is not installed.
     """
 
     def __init__(self, timeout_s: float, memory_bytes: int) -> None:

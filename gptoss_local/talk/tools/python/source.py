@@ -33,9 +33,6 @@ class Python(ToolSource):
         folder: Where a Jupyter kernel runs; others see no folder.
         idle_s: Seconds without a call after which variables are dropped.
 
-    Raises:
-        UsageError: `python_tool` or `python_memory` cannot be read.
-
     Thread: one event loop.
     """
 
@@ -90,11 +87,7 @@ class Python(ToolSource):
             await asyncio.wait(self._ending)
 
     async def run(self, arguments: Arguments) -> ToolResult:
-        """Run `code`. Cancelling it stops the code, and variables are lost.
-
-        Raises:
-            UsageError: there is no code, or nothing to run it.
-        """
+        """Run `code`. Cancelling it stops the code, and variables are lost."""
         code = _code_of(arguments)
         async with self._lock:
             self._stop_clock()
