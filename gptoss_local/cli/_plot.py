@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +17,29 @@ _EXPECTED_TOKENS = 4096
 _LOG_FROM = 12  # times the smallest rate: above, a linear axis presses that to the floor
 
 
-@dataclass(frozen=True)
-class _Colours:
-    ground: str
-    text: str
-    grid: str
-    measured: str
-    expected: str
-
-
-_LIGHT = _Colours("#ffffff", "#24292f", "#d8dee4", "#0a6b4f", "#b04a00")
-_DARK = _Colours("#16191d", "#e6e8ea", "#3a4048", "#4fd1a5", "#ffae57")
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "text.parse_math": False,  # a name may have a $
+    "svg.fonttype": "none",  # text that can be searched and copied
+    "svg.hashsalt": "gptoss",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
 
 
 def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
     """Write the picture; `measured_on` is the line at the bottom."""
-    import matplotlib
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    colours, speed = _DARK if is_dark else _LIGHT, found.plan.speed
+    speed, colours = found.plan.speed, "dark_background" if is_dark else "default"
     lengths, widths = [d.n_tokens for d in found.depths], [w.n_streams for w in found.widths]
     n_panels = 2 + bool(widths)
-    with matplotlib.rc_context(_style(colours)), warnings.catch_warnings():
+    with style.context([colours, _STYLE]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that no font here has
         figure = Figure(figsize=(4.4 * n_panels, 4), layout="constrained")
         title = f"{found.model}, {found.n_ctx:,} tokens of context"
@@ -49,13 +49,13 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
             (axes[0], "Reading", [d.prefill_tok_s for d in found.depths], speed.prefill_tok_s),
             (axes[1], "Answering", [d.decode_tok_s for d in found.depths], speed.decode_tok_s),
         ):
-            _curve(axis, f"{name} (tokens/s)", "tokens of the prompt", lengths, rates, colours)
-            _expect(axis, expected, colours)
+            _curve(axis, f"{name} (tokens/s)", "tokens of the prompt", lengths, rates)
+            _expect(axis, expected)
             _scale(axis, lengths, [*rates, expected])
         if widths:
             rates = [w.decode_tok_s for w in found.widths]
             name = "Answers at the same time (tokens/s)"
-            _curve(axes[2], name, "answers, all together", widths, rates, colours)
+            _curve(axes[2], name, "answers, all together", widths, rates)
             _scale(axes[2], widths, rates)
         figure.supxlabel(measured_on, fontsize=8)
         figure.savefig(
@@ -63,38 +63,12 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
         )
 
 
-def _style(colours: _Colours) -> dict[Any, Any]:
-    text = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
-    return {
-        "font.size": 9,
-        "text.parse_math": False,  # a name may have a $
-        "svg.fonttype": "none",  # text that can be searched and copied
-        "svg.hashsalt": "gptoss",
-        "figure.facecolor": colours.ground,
-        "axes.facecolor": colours.ground,
-        "axes.edgecolor": colours.text,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.color": colours.grid,
-        "legend.frameon": False,
-        "legend.fontsize": 8,
-        "legend.labelcolor": colours.text,
-        **dict.fromkeys(text, colours.text),
-    }
-
-
 def _curve(
-    axis: "Axes",
-    title: str,
-    label: str,
-    counts: Sequence[int],
-    rates: Sequence[float],
-    colours: _Colours,
+    axis: "Axes", title: str, label: str, counts: Sequence[int], rates: Sequence[float]
 ) -> None:
     axis.set_title(title, fontsize=10)
     axis.set_xlabel(label)
-    axis.plot(counts, rates, marker="o", color=colours.measured, label="measured", gid="measured")
+    axis.plot(counts, rates, marker="o", color="C0", label="measured", gid="measured")
     for count, rate in zip(counts, rates, strict=True):
         axis.annotate(
             words.rate(rate),
@@ -103,18 +77,18 @@ def _curve(
             textcoords="offset points",
             ha="center",
             fontsize=8,
-            bbox={"facecolor": colours.ground, "edgecolor": "none", "pad": 0.5},
+            bbox={"facecolor": axis.get_facecolor(), "edgecolor": "none", "pad": 0.5},
         )
 
 
-def _expect(axis: "Axes", expected: float, colours: _Colours) -> None:
+def _expect(axis: "Axes", expected: float) -> None:
     axis.plot(
         [_EXPECTED_TOKENS],
         [expected],
         marker="D",
-        markerfacecolor=colours.ground,
+        markerfacecolor="none",
         linestyle="",
-        color=colours.expected,
+        color="C1",
         label=f"expected of {_EXPECTED_TOKENS:,} tokens: {words.rate(expected)}",
         gid="expected",
     )

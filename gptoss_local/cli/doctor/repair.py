@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 
 from gptoss_local.api_keys import read_keys
-from gptoss_local.cli.completion import SCRIPTS
+from gptoss_local.cli.completion import script_of
 from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.errors import GptOssError, HistoryError, UsageError
 from gptoss_local.models.catalog import check_models_file
@@ -299,7 +299,7 @@ def _mentions(file: Path, text: bytes) -> bool:
 
 def _write_completion(target: Path, shell: str) -> str:
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(SCRIPTS[shell], encoding="utf-8")
+    target.write_text(script_of(shell), encoding="utf-8")
     return "It works in every new terminal."
 
 
