@@ -98,14 +98,8 @@ def build(
 ) -> Path:
     """Return the wheel in `folder`, compiled unless it is there; the only slow step.
 
-    Args:
-        log: Gets the compilers' output.
-        version: Of the binding; its source comes from the package index.
-        args: CMake's options.
-        folder: Where the wheel goes; the build is next to it.
-        cuda: Whether NVIDIA's compiler comes from the package index.
-        edit: Changes the source, once it is unpacked.
-        env: Variables of the build.
+    The build's own folder is next to it. With `cuda`, NVIDIA's compiler comes from the package
+    index. `edit` changes the source once it is unpacked.
 
     Raises:
         SetupError: no compiler, no network, or it does not build.

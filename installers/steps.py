@@ -77,13 +77,7 @@ class Log:
         """Run a program; its output goes into the file, and the end of it into the error if it
         fails.
 
-        Args:
-            command: The program and its arguments; it gets no input.
-            failed: The message of the error.
-            hint: A way out for the user.
-            doing: The name of the work, for messages that it still runs.
-            env: More variables than this process has.
-            on_line: Sees every line as it comes.
+        `doing` names the work in messages that it still runs; `on_line` sees each line as it comes.
 
         Raises:
             SetupError: the program could not start, or its exit status is not 0.

@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gptoss_local.api.models import LoadStatus
+from gptoss_local.api.models import LoadStatus, RunningModel
 from gptoss_local.cli._output import progress_bar
 from gptoss_local.errors import UnauthorizedError
 from gptoss_local.models.catalog import canonical_name
@@ -12,7 +12,6 @@ from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.api.models import RunningModel
 
 
 def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "") -> None:
@@ -30,10 +29,7 @@ def continues(model: str) -> str:
 def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> int:
     """Load a model and report the bytes of its weights; returns how many tries it took.
 
-    Args:
-        client: Of the server.
-        body: Of the request: `model`, and `options` and `keep_alive` as for an answer.
-        progress: Its first argument is `loading MODEL`.
+    `body` has the `model`, and `options` and `keep_alive` as for an answer.
 
     Raises:
         GptOssError: it cannot be loaded.
@@ -51,12 +47,12 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
     return n_tries
 
 
-def loaded_model(client: "Client", model: str) -> "RunningModel | None":
+def loaded_model(client: "Client", model: str) -> RunningModel | None:
     name = canonical_name(model)
     return next((each for each in client.running_models() if each.name == name), None)
 
 
-def warn_if_smaller(loaded: "RunningModel | None", n_ctx: int | None) -> None:
+def warn_if_smaller(loaded: RunningModel | None, n_ctx: int | None) -> None:
     """Warn if a model was loaded with less context than requested: it cannot read more."""
     if n_ctx is not None and loaded is not None and loaded.context_length < n_ctx:
         print(
@@ -65,7 +61,7 @@ def warn_if_smaller(loaded: "RunningModel | None", n_ctx: int | None) -> None:
         )
 
 
-def load_text(load: "LoadStatus") -> str:
+def load_text(load: LoadStatus) -> str:
     """Say how far a load is, e.g. `loading 35 %, 12 s left`."""
     if not load.total:
         return load.status

@@ -26,13 +26,8 @@ _ROOM = 16  # cells: with as many left in the row, a word is printed before it i
 class Printer:
     """Plain output: reasoning dimmed on stderr, the answer on stdout.
 
-    Args:
-        hide_reasoning: Print the answer alone.
-        stats: Say how fast each answer was.
-        wraps: On a terminal, break lines between words.
-
-    Attributes:
-        runs_tools: Calls are run and shown with their results, so they are not the answer.
+    With `stats`, it says how fast each answer was; with `wraps`, lines break between words on a
+    terminal. If it `runs_tools`, calls are shown with their results, and are not the answer.
     """
 
     runs_tools = False

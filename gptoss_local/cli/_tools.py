@@ -44,14 +44,8 @@ _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
 class RunTools:
     """Declares tools and runs their calls, in an event loop that stands still in between.
 
-    Args:
-        settings: The user's.
-        folder: Where programs run.
-        chosen: Names of sources with commas between them; empty: those that new chats have.
-        allowed: Names of tools or of sources that run without a question.
-
-    Raises:
-        UsageError: there is no such source.
+    `chosen` names sources with commas between them; empty stands for the defaults of new chats.
+    `allowed` names tools or sources that run without a question.
     """
 
     def __init__(self, settings: Settings, folder: Path, chosen: str, allowed: str) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.errors import UsageError
+from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
-    from gptoss_local.models.store import ModelEntry
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 _LOOK_S, _BUSY_PERCENT = 0.3, 25
@@ -76,13 +76,12 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
         _print_tuning(found)
 
 
-def _ready(model: str, settings: Settings) -> "ModelEntry":
+def _ready(model: str, settings: Settings) -> ModelEntry:
     """Return a model that no server holds, and warn if other programs use the processor."""
     import psutil
 
     from gptoss_local.api.client import Client
     from gptoss_local.errors import ServerUnavailableError
-    from gptoss_local.models.store import find_model
 
     entry = find_model(named(model, settings), settings)
     client = Client(settings)

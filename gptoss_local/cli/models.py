@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.filesize import decimal
@@ -20,16 +20,20 @@ from gptoss_local.cli._output import human_age, print_json, print_names, print_t
 from gptoss_local.cli._question import confirm
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import canonical_name, closest
+from gptoss_local.models.names import name_for
+from gptoss_local.models.store import (
+    Leftover,
+    ModelEntry,
+    adopt_file,
+    check_deletable,
+    find_garbage,
+    list_models,
+)
+from gptoss_local.models.store.external import FoundModel, find_elsewhere
 from gptoss_local.settings import load_settings
-
-if TYPE_CHECKING:
-    from gptoss_local.models.store import Leftover, ModelEntry
-    from gptoss_local.models.store.external import FoundModel
 
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
-    from gptoss_local.models.store import list_models
-
     settings = load_settings()
     entries = list_models(settings)
     unreadable = say_unreadable(settings)
@@ -68,7 +72,7 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
         print_table(header, [row[:-1] for row in rows])
 
 
-def _since(entry: "ModelEntry") -> str:
+def _since(entry: ModelEntry) -> str:
     if entry.upstream:
         return "-"
     if not entry.path:
@@ -76,7 +80,7 @@ def _since(entry: "ModelEntry") -> str:
     return f"{human_age(time.time() - entry.modified_ns / 1e9)} ago"
 
 
-def _where(entry: "ModelEntry") -> str:
+def _where(entry: ModelEntry) -> str:
     if entry.upstream:
         return f"{entry.upstream.kind} at {', '.join(entry.upstream.urls)}"
     return str(entry.path) if entry.is_in_place else ""
@@ -98,8 +102,6 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Asks first; without a terminal, -y is needed."""
-    from gptoss_local.models.store import check_deletable
-
     settings = load_settings()
     names = [canonical_name(model) for model in models]
     for name in names:  # all or none
@@ -132,8 +134,6 @@ def gc(
     """They are uploads of which nothing was made in ten minutes, and leftovers of killed processes,
     also in the cache. While a manifest cannot be read, weights and uploads stay, with exit code 10.
     """
-    from gptoss_local.models.store import find_garbage
-
     settings = load_settings()
     unreadable = say_unreadable(settings)
     found = find_garbage(settings)
@@ -152,7 +152,7 @@ def gc(
         raise typer.Exit(ModelLoadError.exit_code)
 
 
-def _print_leftovers(going: "list[Leftover]", kept: "list[Leftover]", what: str) -> None:
+def _print_leftovers(going: list[Leftover], kept: list[Leftover], what: str) -> None:
     if going:
         print_table(
             ("FILE", "SIZE", "WHAT"),
@@ -163,7 +163,7 @@ def _print_leftovers(going: "list[Leftover]", kept: "list[Leftover]", what: str)
         say(f"{_size(kept)} belong to interrupted pulls; --interrupted removes them")
 
 
-def _size(files: "list[Leftover]") -> str:
+def _size(files: list[Leftover]) -> str:
     return decimal(sum(each.size_bytes for each in files))
 
 
@@ -177,9 +177,6 @@ def import_(
     """Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
     disk.
     """
-    from gptoss_local.models.store import adopt_file
-    from gptoss_local.models.store.external import find_elsewhere
-
     if source is None:
         _print_found(find_elsewhere(), json)
         return
@@ -196,13 +193,11 @@ def import_(
 
 
 def _name_in(listed: str) -> str:
-    from gptoss_local.models.names import name_for
-
     name = listed.rpartition("/")[2]
     return name_for(Path(name)) if name.lower().endswith(".gguf") else name
 
 
-def _chosen(name: str, found: "list[FoundModel]") -> Path:
+def _chosen(name: str, found: list[FoundModel]) -> Path:
     each = next((each for each in found if each.name == name), None)
     if each is None:
         close = closest(name, [each.name for each in found])
@@ -218,7 +213,7 @@ def _chosen(name: str, found: "list[FoundModel]") -> Path:
     return each.path
 
 
-def _print_found(found: "list[FoundModel]", json: bool) -> None:
+def _print_found(found: list[FoundModel], json: bool) -> None:
     if json:
         print_json(models=found)
         return
@@ -232,7 +227,7 @@ def _print_found(found: "list[FoundModel]", json: bool) -> None:
     print_table(("NAME", "SIZE", "USE"), rows)
 
 
-def _how(found: "FoundModel") -> str:
+def _how(found: FoundModel) -> str:
     if found.kind == "gguf":
         return f"gptoss import {found.name}"
     return f"gptoss pull {found.model}" if found.model else f"gptoss convert {found.path} OUT.gguf"

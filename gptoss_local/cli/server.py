@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import msgspec
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.api.models import LoadStatus, ModelEnergy, RunningModel
 from gptoss_local.cli._loading import (
     continues,
     follow_load,
@@ -45,9 +46,6 @@ from gptoss_local.errors import ServerUnavailableError, UnauthorizedError, Usage
 from gptoss_local.models.catalog import canonical_name
 from gptoss_local.quantities import per_token
 from gptoss_local.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from gptoss_local.api.models import LoadStatus, ModelEnergy, RunningModel
 
 
 def serve(
@@ -134,7 +132,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
     print_table(header, rows)
 
 
-def processor(model: "RunningModel") -> str:
+def processor(model: RunningModel) -> str:
     """Return where the weights are, in Ollama's words."""
     if model.remote_host:
         return model.remote_host
@@ -144,7 +142,7 @@ def processor(model: "RunningModel") -> str:
     return f"{cpu}%/{100 - cpu}% CPU/GPU"
 
 
-def energy_text(energy: "ModelEnergy | None") -> str:
+def energy_text(energy: ModelEnergy | None) -> str:
     """Return `0.42 J/token, 31 W`, as far as it is known."""
     parts = []
     if energy is not None and energy.joules_per_token is not None:
@@ -154,13 +152,13 @@ def energy_text(energy: "ModelEnergy | None") -> str:
     return ", ".join(parts)
 
 
-def _context(model: "RunningModel") -> str:
+def _context(model: RunningModel) -> str:
     """Return the tokens of context, with the type of their keys and values unless it is f16."""
     kind = model.kv_type
     return f"{model.context_length}{'' if kind in ('', 'f16') else f' {kind}'}"
 
 
-def _until(model: "RunningModel") -> str:
+def _until(model: RunningModel) -> str:
     left_s = seconds_until(model.expires_at)
     return "Forever" if left_s > _FOREVER_S else f"{human_age(left_s)} from now"
 

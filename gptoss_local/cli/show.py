@@ -1,18 +1,16 @@
 """`gptoss show`: details of a model. Reads the disk, needs no server."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
+from gptoss_local.formats.gguf_file import GGUFInfo
+from gptoss_local.models.store import ModelDefaults, ModelEntry, read_info, render_modelfile
 from gptoss_local.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from gptoss_local.formats.gguf_file import GGUFInfo
-    from gptoss_local.models.store import ModelDefaults, ModelEntry
 
 
 def show(
@@ -22,8 +20,6 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    from gptoss_local.models.store import render_modelfile
-
     settings = load_settings()
     entry = entry_to_read(model, settings)
     if modelfile:
@@ -45,7 +41,7 @@ def show(
         print_facts(facts_of(entry, settings))
 
 
-def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
+def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
     """Return the details to print."""
     if upstream := entry.upstream:
         facts = {
@@ -75,15 +71,13 @@ def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
     return facts | _carried(entry.defaults)
 
 
-def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
-    from gptoss_local.models.store import read_info
-
+def _read(entry: ModelEntry, settings: Settings) -> tuple[Path, GGUFInfo]:
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
     return path, read_info(path)
 
 
-def _cache(path: "Path", settings: Settings) -> str:
+def _cache(path: Path, settings: Settings) -> str:
     """Return the memory that a token of context takes, by the settings."""
     from gptoss_local.machine.plan.facts import read_facts
     from gptoss_local.machine.plan.memory import token_bytes
@@ -91,7 +85,7 @@ def _cache(path: "Path", settings: Settings) -> str:
     return f"{settings.kv_type}, {decimal(token_bytes(read_facts(path), settings.kv_type))} a token"
 
 
-def _carried(defaults: "ModelDefaults") -> dict[str, str]:
+def _carried(defaults: ModelDefaults) -> dict[str, str]:
     parameters = (f"{key} {value}" for key, value in defaults.parameters.items())
     messages = (f"{m.get('role')}: {m.get('content', '')}" for m in defaults.messages)
     found = {

@@ -9,10 +9,9 @@ import typer
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say, shortened
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import load_settings
+from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.settings import Settings
     from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 
 
@@ -134,7 +133,7 @@ def _remove(name: str, *, json: bool) -> None:
     report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
 
 
-def _list(settings: "Settings", *, json: bool) -> None:
+def _list(settings: Settings, *, json: bool) -> None:
     import asyncio
 
     from gptoss_local.talk.tools import ToolSources
@@ -191,7 +190,7 @@ def _tool_json(tool: "RunnableTool") -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
-def _test(settings: "Settings", name: str, tool: list[str], args: str, *, json: bool) -> None:
+def _test(settings: Settings, name: str, tool: list[str], args: str, *, json: bool) -> None:
     import asyncio
 
     try:
@@ -202,7 +201,7 @@ def _test(settings: "Settings", name: str, tool: list[str], args: str, *, json: 
 
 
 async def _tested(
-    settings: "Settings", name: str, tool: str | None, arguments: dict[str, Any], *, json: bool
+    settings: Settings, name: str, tool: str | None, arguments: dict[str, Any], *, json: bool
 ) -> None:
     import time
 

@@ -1,17 +1,15 @@
 """`gptoss upstream`: models that are computed elsewhere. Needs no server."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
 from gptoss_local.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
-from gptoss_local.settings import load_settings
-
-if TYPE_CHECKING:
-    from gptoss_local.models.store import ModelEntry
-    from gptoss_local.settings import Settings
+from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.store import ModelEntry, find_model, list_models
+from gptoss_local.settings import Settings, load_settings
 
 
 def upstream(
@@ -52,9 +50,7 @@ def upstream(
         _test(name, load_settings(), json=json)
 
 
-def _list(settings: "Settings", *, json: bool) -> None:
-    from gptoss_local.models.store import list_models
-
+def _list(settings: Settings, *, json: bool) -> None:
     found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
     if json:
         print_json(models=[{"name": name, "upstream": address} for name, address in found])
@@ -65,10 +61,9 @@ def _list(settings: "Settings", *, json: bool) -> None:
         print_table(("NAME", "KIND", "MODEL", "KEY IN", "URL"), rows)
 
 
-def _add(name: str, fields: dict[str, Any], settings: "Settings", *, json: bool) -> None:
+def _add(name: str, fields: dict[str, Any], settings: Settings, *, json: bool) -> None:
     import msgspec
 
-    from gptoss_local.models.catalog import UpstreamAddress
     from gptoss_local.upstream.entries import add_upstream
     from gptoss_local.validation import in_words
 
@@ -95,10 +90,8 @@ def _remove(name: str, *, json: bool) -> None:
     report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
 
 
-def _test(name: str, settings: "Settings", *, json: bool) -> None:
+def _test(name: str, settings: Settings, *, json: bool) -> None:
     import asyncio
-
-    from gptoss_local.models.store import find_model
 
     entry = find_model(name, settings)
     if entry.upstream is None:
@@ -122,7 +115,7 @@ def _verdict(found: dict[str, Any]) -> str:
     return f"one token of gpt-oss in {found['seconds']:.2f} s, context {found['n_ctx']:,}"
 
 
-async def _look(entry: "ModelEntry", settings: "Settings") -> list[dict[str, Any]]:
+async def _look(entry: ModelEntry, settings: Settings) -> list[dict[str, Any]]:
     """Test each address: health, model, and seconds to the first token."""
     import time
 

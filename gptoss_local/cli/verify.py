@@ -19,13 +19,19 @@ from gptoss_local.errors import (
     VerifyError,
 )
 from gptoss_local.models.names import name_of
+from gptoss_local.models.store import (
+    ModelEntry,
+    find_model,
+    known_sha256,
+    list_models,
+    unreadable_manifests,
+)
 from gptoss_local.printable import on_one_line
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from convert.verify import Report
-    from gptoss_local.models.store import ModelEntry
 
 _N_PARALLEL = 2  # downloads in parallel: with the shard that is compared, three are on the disk
 
@@ -170,8 +176,6 @@ def _print(report: "Report") -> None:
 
 def model_file(name: str, settings: Settings) -> Path:
     """Return the file of a model, after checking its sha256 where that is known."""
-    from gptoss_local.models.store import find_model
-
     if name.lower().endswith(".gguf"):
         raise ModelNotFoundError(f"There is no file {name}.")
     entry = find_model(name, settings)
@@ -184,8 +188,6 @@ def model_file(name: str, settings: Settings) -> Path:
 
 def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
     """Check every model by itself, and name those that are damaged."""
-    from gptoss_local.models.store import list_models, unreadable_manifests
-
     unreadable = unreadable_manifests(settings)
     damaged = {name_of(path): f"{e.message}. {e.hint}" for path, e in unreadable.items()}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
@@ -209,7 +211,7 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
         )
 
 
-def _check(entry: "ModelEntry", settings: Settings, progress: Progress) -> str:
+def _check(entry: ModelEntry, settings: Settings, progress: Progress) -> str:
     """Check one model; return how, in words."""
     from convert.verify import verify_model
 
@@ -224,10 +226,8 @@ def _check(entry: "ModelEntry", settings: Settings, progress: Progress) -> str:
     return "whole: all sums are right" if has_sums else "plausible: it holds no sums"
 
 
-def _check_sums(entry: "ModelEntry", settings: Settings, progress: Progress) -> Iterator[Path]:
+def _check_sums(entry: ModelEntry, settings: Settings, progress: Progress) -> Iterator[Path]:
     """Yield the files with the right sha256, as far as it is known."""
-    from gptoss_local.models.store import known_sha256
-
     for path in entry.files:
         if expected := known_sha256(path, settings):
             if _sha256(path, f"sha256 of {entry.name}", progress) != expected:

@@ -2,7 +2,7 @@
 
 import sys
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,12 +10,13 @@ import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState, Verdict, diagnose
+from gptoss_local.cli.doctor.repair import find_faults
+from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.machine.hardware import free_bytes, llama_version, read_machine
+from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.store import list_models
 from gptoss_local.settings import Settings, load_settings, settings_without_file
-
-if TYPE_CHECKING:
-    from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState, Verdict
-    from gptoss_local.models.catalog import UpstreamAddress
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
@@ -42,10 +43,6 @@ def doctor(
         raise UsageError("--yes needs --fix")
     if fix and not yes and (json or not sys.stdin.isatty()):
         raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
-    from gptoss_local.cli.doctor.diagnosis import diagnose
-    from gptoss_local.cli.doctor.repair import find_faults
-    from gptoss_local.machine.hardware import read_machine
-
     settings = _settings()
     machine = read_machine(settings.models_dir)
     around = _look_around(settings)
@@ -80,7 +77,7 @@ def _settings() -> Settings:
         return settings_without_file()
 
 
-def _print(finding: "Verdict") -> None:
+def _print(finding: Verdict) -> None:
     from rich.text import Text
 
     from gptoss_local.cli._console import CleanConsole
@@ -90,7 +87,7 @@ def _print(finding: "Verdict") -> None:
     CleanConsole().print(text)
 
 
-def _repair(finding: "Verdict", *, asks: bool) -> Repair:
+def _repair(finding: Verdict, *, asks: bool) -> Repair:
     name = finding.name
     if finding.repair is None:
         return Repair(name, "not repaired here", f"For you to do: {finding.fix}")
@@ -111,7 +108,6 @@ def _versions() -> dict[str, str]:
     import platform
 
     from gptoss_local import __version__
-    from gptoss_local.machine.hardware import llama_version
 
     return {
         "gptoss": __version__,
@@ -121,10 +117,7 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _look_around(settings: Settings) -> "Surroundings":
-    from gptoss_local.cli.doctor.diagnosis import Surroundings
-    from gptoss_local.machine.hardware import free_bytes
-
+def _look_around(settings: Settings) -> Surroundings:
     return Surroundings(
         models_dir=str(settings.models_dir),
         disk_free_bytes=free_bytes(settings.models_dir),
@@ -150,17 +143,13 @@ def _llama_problem() -> str:
 
 
 def _has_model(settings: Settings) -> bool:
-    from gptoss_local.models.store import list_models
-
     try:
         return any(e.path and not e.embedded for e in list_models(settings))
     except (GptOssError, OSError):  # a folder that may not be read
         return False
 
 
-def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
-    from gptoss_local.models.store import list_models
-
+def _upstreams(settings: Settings) -> tuple[UpstreamState, ...]:
     try:
         found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
     except (GptOssError, OSError):
@@ -169,14 +158,13 @@ def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
         return ()
     import asyncio
 
-    async def look() -> "list[UpstreamState]":
+    async def look() -> list[UpstreamState]:
         return await asyncio.gather(*(_state(name, address) for name, address in found))
 
     return tuple(asyncio.run(look()))
 
 
-async def _state(name: str, address: "UpstreamAddress") -> "UpstreamState":
-    from gptoss_local.cli.doctor.diagnosis import UpstreamState
+async def _state(name: str, address: UpstreamAddress) -> UpstreamState:
     from gptoss_local.upstream.connection import silent_urls
 
     try:
@@ -190,7 +178,6 @@ def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no
     import socket
 
     from gptoss_local.api.client import Client
-    from gptoss_local.errors import ServerUnavailableError
 
     try:
         if Client(settings).is_running():

@@ -19,6 +19,7 @@ from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.cli._question import has_terminal
 from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
 from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.models.store import find_model
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def launch(
         )
     if agent not in AGENTS:
         raise UsageError(f"'{agent}' is not one of {str([*AGENTS])[1:-1]}")
-    from gptoss_local.models.store import find_model
-
     settings = load_settings()
     row, program = AGENTS[agent], AGENTS[agent].find()
     if program is None and not config_only:

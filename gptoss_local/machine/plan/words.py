@@ -31,7 +31,7 @@ def explain(
     lines = [
         *_placement(facts, machine, options, plan),
         *_host(facts, machine, plan),
-        *_context(facts, machine, options, plan),
+        *_context(facts, options, plan),
         *_cache(facts, plan),
         *_speed(facts, options, plan, is_tuned=is_tuned),
     ]
@@ -149,7 +149,7 @@ def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
     return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
 
 
-def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
+def _context(facts: ModelFacts, options: PlanOptions, plan: Plan) -> list[str]:
     n_ctx = plan.shape.n_ctx
     shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
     text = f"A context of {n_ctx:,} tokens{shared}"
