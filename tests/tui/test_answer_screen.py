@@ -17,6 +17,7 @@ from textual.selection import Selection
 
 from tests.tui.documents import BLOCKS, at_random, every_pair, pieces
 from tui.widgets.answer_view import AnswerView
+from tui.widgets.line_block import LineBlock
 
 
 class Page(App[None]):
@@ -163,6 +164,17 @@ async def test_what_is_selected_is_the_text() -> None:
         assert selected is not None
         lines = [line for line in selected[0].split("\n") if line]
         assert lines == [prose, code, "quoted"]
+
+
+async def test_reasoning_can_be_selected() -> None:
+    thought = "A long thought that takes more than one row in a window that is this narrow."
+    app = Page()
+    async with app.run_test(size=(30, 20)) as pilot:
+        block = LineBlock()
+        await app.query_one(VerticalScroll).mount(block)
+        block.show(f"{thought}\nAnd another.")
+        await pilot.pause()
+        assert block.get_selection(Selection(None, None)) == (f"{thought}\nAnd another.", "\n")
 
 
 async def test_prose_keeps_a_reading_width_and_code_does_not() -> None:

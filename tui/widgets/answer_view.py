@@ -4,23 +4,17 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 
-from textual.geometry import Size
-from textual.selection import Selection
-from textual.strip import Strip
-from textual.style import Style
-from textual.visual import Visual
-from textual.widget import Widget
-
 from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
 from tui.markdown_blocks import FENCE, Block, BlockSplitter
 from tui.rows import LineRows, Row
+from tui.widgets.line_block import RowsView
 
 _MAX_OPEN = 4000  # PERF: characters; a longer block is shown as it is typed while it is open
 _MAX_RENDERED = 30_000  # PERF: a longer one stays so; Markdown of that length takes 0.2 s
 _PER_BRACKET = 30  # PERF: a bracket takes the parser as long as so many other characters, or longer
 
 
-class AnswerView(Widget):
+class AnswerView(RowsView):
     """Shows a text that grows."""
 
     DEFAULT_CSS = """
@@ -35,10 +29,7 @@ class AnswerView(Widget):
         self._starts: list[int] = []  # the row at which each part starts
         self._open: _ShownBlock | None = None
         self._n_rows = 0
-        self._made_for: tuple[int, CodeStyle, object] | None = (
-            None  # width, look and theme of the rows
-        )
-        self._strips: dict[int, Strip] = {}
+        self._width = 0  # until the rows are made
         self.auto_links = False  # links are shown and not opened: a model wrote them
         self._add(text, is_complete=is_complete)
 
@@ -46,7 +37,7 @@ class AnswerView(Widget):
         """Show the text so far, which continues the one before."""
         n_rows = self._n_rows
         self._add(text, is_complete=is_complete)
-        self.refresh(layout=self._n_rows != n_rows or self._made_for is None)
+        self.refresh(layout=self._n_rows != n_rows or not self._width)
 
     def _add(self, text: str, *, is_complete: bool) -> None:
         finished = self._splitter.feed(text[self._n_shown :].replace("\r", ""))
@@ -76,22 +67,21 @@ class AnswerView(Widget):
 
     def _place(self, first: int) -> None:
         """Find the rows of the parts from one on."""
-        if self._made_for is None:
+        if not self._width:
             return
-        width, look, _ = self._made_for
+        look = self._look()
         start_before = self._starts[first : first + 1]
         del self._starts[first:]
         row = self._starts[-1] + self._parts[first - 1].n_rows if first else 0
         n_same = row
         for n, part in enumerate(self._parts[first:], first):
-            part.fit(width, look)
+            part.fit(self._width, look)
             row += n > 0 and self._is_apart(n)
             self._starts.append(row)
             if n == first:
                 n_same = row + part.n_same if start_before == [row] else min(row, n_same)
             row += part.n_rows
-        for y in [y for y in self._strips if y >= n_same]:
-            del self._strips[y]
+        self.drop_from(n_same)
         self._n_rows = row + bool(self._parts)  # and a blank row below
 
     def _is_apart(self, n: int) -> bool:
@@ -100,26 +90,9 @@ class AnswerView(Widget):
         are_items = before.kind == block.kind == "item"
         return before.ends_blank if are_items else True
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:
-        return container.width
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        self._fit(width)
-        return self._n_rows
-
-    def render_line(self, y: int) -> Strip:
-        self._fit(self.content_size.width)
-        strip = self._strips.get(y)
-        if strip is None:
-            strip = self._strips[y] = self._strip(y)
-        return strip
-
-    def _fit(self, width: int) -> None:
-        made_for = (max(2, width), self._look(), (self.app.theme, self.visual_style))
-        if made_for != self._made_for:
-            self._made_for = made_for
-            self._strips.clear()
-            self._place(0)
+    def wrap(self, width: int) -> None:
+        self._width = width
+        self._place(0)
 
     def _look(self) -> CodeStyle:
         is_dark = self.app.current_theme.dark
@@ -127,41 +100,14 @@ class AnswerView(Widget):
             return ANSI_DARK if is_dark else ANSI_LIGHT
         return DARK if is_dark else LIGHT
 
-    def _row(self, y: int) -> Row:
+    @property
+    def n_rows(self) -> int:
+        return self._n_rows
+
+    def row(self, y: int) -> Row:
         n = bisect_right(self._starts, y) - 1
         y -= self._starts[n] if n >= 0 else 0
         return self._parts[n].row(y) if n >= 0 and y < self._parts[n].n_rows else Row()
-
-    def _strip(self, y: int) -> Strip:
-        content = self._row(y).content
-        width = max(1, self.content_size.width)
-        selection = self.text_selection
-        if selection is not None and (span := selection.get_span(y)) is not None:
-            start, end = span
-            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
-            content = content.stylize(style, start, len(content) if end == -1 else end)
-        [strip] = Visual.to_strips(
-            self, content, width, 1, self.visual_style, apply_selection=False, pad=True
-        )
-        return strip.apply_offsets(0, y)
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        self._strips.clear()
-        self.refresh()
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text: rows that were one line are one line again."""
-        text = ""
-        for y in range(self._n_rows):
-            if (span := selection.get_span(y)) is None:
-                continue
-            row = self._row(y)
-            start, end = span
-            end = len(row.content) if end == -1 else end
-            if text:
-                text += "\n" if row.joins is None else row.joins
-            text += row.content.plain[max(start, row.n_mark) : max(end, row.n_mark)].rstrip()
-        return text, "\n"
 
 
 class _ShownBlock(ABC):

@@ -1,18 +1,99 @@
-"""Show text that grows and is not Markdown: reasoning, arguments and results of calls.
+"""Show rows of text; a `LineBlock` has those of text that grows and is not Markdown.
 
-PERF: a line becomes rows when it is seen, and only the last line changes.
+PERF: a row is rendered when it is seen, and only changed rows are rendered again.
 """
 
+from abc import abstractmethod
+
 from textual.geometry import Size
+from textual.selection import Selection
 from textual.strip import Strip
+from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
-from tui.rows import LineRows
+from tui.rows import LineRows, Row
 
 
-class LineBlock(Widget):
-    """Lines, each wrapped to the width; the height follows.
+class RowsView(Widget):
+    """The base of widgets with one row of text below the other; the height follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._strips: dict[int, Strip] = {}
+        self._made_for: object = None  # the width and theme of the rows
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int: ...
+
+    @abstractmethod
+    def row(self, y: int) -> Row: ...
+
+    @abstractmethod
+    def wrap(self, width: int) -> None:
+        """Make the rows for a width, and for the present theme."""
+
+    def drop_from(self, y: int) -> None:
+        """Render the rows from one on again."""
+        for old in [old for old in self._strips if old >= y]:
+            del self._strips[old]
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        self._fit(width)
+        return self.n_rows
+
+    def render_line(self, y: int) -> Strip:
+        self._fit(self.content_size.width)
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._strip(y)
+        return strip
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._strips.clear()
+        self.refresh()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text: rows that were one line are one line again."""
+        text = ""
+        for y in range(self.n_rows):
+            if (span := selection.get_span(y)) is None:
+                continue
+            row = self.row(y)
+            start, end = span
+            end = len(row.content) if end == -1 else end
+            if text:
+                text += "\n" if row.joins is None else row.joins
+            text += row.content.plain[max(start, row.n_mark) : max(end, row.n_mark)].rstrip()
+        return text, "\n"
+
+    def _fit(self, width: int) -> None:
+        made_for = (width, self.app.theme, self.visual_style)
+        if made_for != self._made_for:
+            self._made_for = made_for
+            self._strips.clear()
+            self.wrap(max(2, width))
+
+    def _strip(self, y: int) -> Strip:
+        content = self.row(y).content if y < self.n_rows else Row().content
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            start, end = span
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            content = content.stylize(style, start, len(content) if end == -1 else end)
+        width = max(1, self.content_size.width)
+        [strip] = Visual.to_strips(
+            self, content, width, 1, self.visual_style, apply_selection=False, pad=True
+        )
+        return strip.apply_offsets(0, y)
+
+
+class LineBlock(RowsView):
+    """Lines, each wrapped to the width.
 
     Args:
         tail_rows: Show the last rows only; None shows all.
@@ -27,12 +108,21 @@ class LineBlock(Widget):
         self._tail_rows = tail_rows
         self._text = ""
         self._rows = LineRows()
-        self._strips: dict[int, Strip] = {}
-        self._style_key: object = None
 
     @property
     def text(self) -> str:
         return self._text
+
+    @property
+    def n_rows(self) -> int:
+        n_rows = self._rows.n_rows
+        return n_rows if self._tail_rows is None else min(n_rows, self._tail_rows)
+
+    def row(self, y: int) -> Row:
+        return self._rows.row(y + self._rows.n_rows - self.n_rows)
+
+    def wrap(self, width: int) -> None:
+        self._rows.fit(width)
 
     def show(self, text: str) -> None:
         """Show a text, which continues the one before or replaces it."""
@@ -40,39 +130,11 @@ class LineBlock(Widget):
             return
         n_rows, self._text = self._rows.n_rows, text
         self._rows.show(text)
-        for y in [y for y in self._strips if y >= self._rows.n_same]:
-            del self._strips[y]
+        self.drop_from(self._rows.n_same if self._tail_rows is None else 0)
         self.refresh(layout=self._rows.n_rows != n_rows)
 
     def set_tail(self, tail_rows: int | None) -> None:
-        self._tail_rows = tail_rows
+        if tail_rows != self._tail_rows:
+            self._tail_rows = tail_rows
+            self.drop_from(0)
         self.refresh(layout=True)
-
-    def get_content_width(self, container: Size, viewport: Size) -> int:
-        return container.width
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        self._fit(width)
-        n_rows = self._rows.n_rows
-        return n_rows if self._tail_rows is None else min(n_rows, self._tail_rows)
-
-    def render_line(self, y: int) -> Strip:
-        width = self.content_size.width
-        self._fit(width)
-        if self._tail_rows is not None:
-            y += max(0, self._rows.n_rows - self._tail_rows)
-        if y >= self._rows.n_rows:
-            return Strip.blank(width, self.visual_style.rich_style)
-        strip = self._strips.get(y)
-        if strip is None:
-            content = self._rows.row(y).content
-            [strip] = Visual.to_strips(self, content, max(1, width), 1, self.visual_style, pad=True)
-            self._strips[y] = strip
-        return strip
-
-    def _fit(self, width: int) -> None:
-        key = (width, self.app.theme, self.visual_style)
-        if key != self._style_key:
-            self._style_key = key
-            self._strips.clear()
-            self._rows.fit(width)
