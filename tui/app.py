@@ -5,7 +5,9 @@ import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,9 +25,10 @@ from gptoss_local.printable import printable
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY
+from tui.actions.choices import use_theme
+from tui.actions.help import MODES, bindings_of
 from tui.clipboard import copy_natively
 from tui.conversation import Conversation
-from tui.keys import check_keys
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
@@ -105,10 +108,8 @@ class ChatApp(App[None], inherit_bindings=False):
     ) -> None:
         super().__init__()
         guard_input()
-        if theme and theme not in self.available_themes:
-            names = ", ".join(sorted(self.available_themes))
-            raise UsageError(f"there is no theme '{theme}'", hint=f"There are {names}.")
-        self.theme = theme or self.theme
+        if theme:
+            use_theme(self, theme)
         check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
         self._chat = ChatScreen(server, history, conversation, toolbox, dict(keys or {}))
@@ -186,3 +187,22 @@ def _luminance(color: Color) -> float:
         for value in color.normalized
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def binding_names() -> list[str]:
+    """Return the names of all bindings that can be changed."""
+    owners = ChatScreen, *chain.from_iterable(MODES.values())
+    return [binding.id for binding in bindings_of(*owners) if binding.id]
+
+
+def check_keys(keys: Mapping[str, str]) -> None:
+    """Raise UsageError for a name that no binding has, and for keys spelled otherwise than ours."""
+    names = binding_names()
+    for name, spelled in keys.items():
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}."
+            raise UsageError(f"[keys]: there is nothing named '{name}'", hint=hint)
+        if any(not key.strip() or "-" in key for key in spelled.split(",")):
+            hint = "As f9, ctrl+t or alt+left; several with commas."
+            raise UsageError(f"[keys]: '{spelled}' for {name} is not a key", hint=hint)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gptoss_local.errors import UsageError
 from tui.documents import MAX_FILE_BYTES, UnreadableFile, is_pdf, read_document
-from tui.paste import BYTES_PER_TOKEN, about_tokens
+from tui.paste import BYTES_PER_TOKEN, about_tokens, counted
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -113,7 +113,7 @@ class _Folder:
         left_out = f"Left out: {counts}." if counts else ""
         if not texts:
             raise UsageError(f"{shown} has no text files to attach", hint=left_out)
-        n_files = "1 file" if len(texts) == 1 else f"{len(texts):,} files"
+        n_files = counted(len(texts), "file")
         whole = "\n".join((f"{shown}: {n_files}. {left_out}".rstrip() + "\n", *texts))
         length = f"{n_files}, {about_tokens(whole)}"
         return Attachment(

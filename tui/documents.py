@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from threading import Event
 
-from tui.paste import lines_text
+from tui.paste import counted
 
 MAX_FILE_BYTES = 1 << 20
 _MAX_PDF_BYTES = 64 << 20
@@ -103,7 +103,7 @@ def _read_text(path: Path) -> tuple[str, str]:
     if "\0" in text:
         raise UnreadableFile("is not a text file", _NO_IMAGES, "not text")
     text = text.replace("\r\n", "\n")
-    return text, lines_text(text.count("\n") + 1)
+    return text, counted(text.count("\n") + 1, "line")
 
 
 def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
@@ -116,7 +116,7 @@ def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
             if stop.is_set():
                 work.cancel()
         pdf = work.result()
-        n_pages = "1 page" if pdf.n_pages == 1 else f"{pdf.n_pages:,} pages"
+        n_pages = counted(pdf.n_pages, "page")
         is_whole = pdf.n_read == pdf.n_pages
         return pdf.text, n_pages if is_whole else f"the first {pdf.n_read} of {n_pages}"
 

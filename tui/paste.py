@@ -51,7 +51,7 @@ class FoldedTexts:
         is_short = n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS
         if is_short or not text.strip():
             return text
-        return self.fold(f"pasted: {lines_text(n_lines)}, {about_tokens(text)}", text)
+        return self.fold(f"pasted: {counted(n_lines, 'line')}, {about_tokens(text)}", text)
 
     def fold(self, label: str, text: str) -> str:
         """Return a chip of its own for a text, unless the text has one already."""
@@ -138,15 +138,16 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
     shown = "\n".join(lines[:_N_FIRST_LINES])[:_MAX_CHARACTERS]
     rest = text[len(shown) :].removeprefix("\n")
     yield "", shown
-    yield f"more: {lines_text(rest.count(chr(10)) + 1)}, {about_tokens(rest)}", rest
+    yield f"more: {counted(rest.count(chr(10)) + 1, 'line')}, {about_tokens(rest)}", rest
 
 
 def about_tokens(text: str) -> str:
     return f"~{-(-len(text.encode(errors='replace')) // BYTES_PER_TOKEN):,} tokens"
 
 
-def lines_text(n: int) -> str:
-    return "1 line" if n == 1 else f"{n:,} lines"
+def counted(n: int, noun: str) -> str:
+    """Return `1 line` or `2 lines`."""
+    return f"{n:,} {noun}{'s' if n != 1 else ''}"
 
 
 def expanded(path: str) -> Path:

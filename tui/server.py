@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.api.gptoss import Inspection, ModelFit, ModelFits, ServerStatus
@@ -16,22 +16,6 @@ from gptoss_local.api.models import (
 )
 from gptoss_local.errors import ServerUnavailableError, UnauthorizedError
 
-T = TypeVar("T")
-
-
-class AnswerSource(Protocol):
-    """The source of frames, such as `AsyncClient`."""
-
-    def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]: ...
-
-    def stream(
-        self, path: str, body: dict[str, Any], line_type: type[T]
-    ) -> AsyncGenerator[T, None]: ...
-
-    async def get(self, path: str, answer_type: type[T]) -> T: ...
-
-    async def post(self, path: str, body: dict[str, Any], answer_type: type[T]) -> T: ...
-
 
 class ChatServer:
     """The server as the chat sees it.
@@ -40,9 +24,7 @@ class ChatServer:
         start: Starts the server unless it runs, and waits for it; None: it cannot be started.
     """
 
-    def __init__(
-        self, source: AnswerSource | AsyncClient, start: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, source: AsyncClient, start: Callable[[], object] | None = None) -> None:
         self._source = source
         self._start = start
 

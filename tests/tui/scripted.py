@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from textual.highlight import highlight
 
+from gptoss_local.api.client import AsyncClient
 from tests.tui.wire import answer_of
 
 _CODE = "    value = compute(index, offset)  # row\n" * 100
@@ -16,7 +17,7 @@ _SLEEP_S = 0.005
 _WORK_S = 0.010  # for highlighting it, on the machine of the measurements
 
 
-class ScriptedServer:
+class ScriptedServer(AsyncClient):
     """Plays the same pieces of an answer to every question.
 
     Args:

@@ -7,7 +7,7 @@ import pytest
 from gptoss_local.errors import UsageError
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat
 from tui.actions import REGISTRY
-from tui.keys import binding_names, check_keys
+from tui.app import binding_names, check_keys
 
 
 async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:

@@ -122,11 +122,15 @@ async def mouse(chat: ChatParts, argument: str) -> None:
 async def theme(chat: ChatParts, argument: str) -> None:
     if not argument:
         chat.app.action_change_theme()
-    elif argument in chat.app.available_themes:
-        chat.app.theme = argument
     else:
-        names = ", ".join(sorted(chat.app.available_themes))
-        raise UsageError(f"there is no theme '{argument}'", hint=f"There are {names}.")
+        use_theme(chat.app, argument)
+
+
+def use_theme(app: App[Any], name: str) -> None:
+    if name not in app.available_themes:
+        names = ", ".join(sorted(app.available_themes))
+        raise UsageError(f"there is no theme '{name}'", hint=f"There are {names}.")
+    app.theme = name
 
 
 def set_mouse(app: App[Any], is_on: bool) -> None:

@@ -48,43 +48,49 @@ class HelpDialog(Dialog[None]):
         return Content("\n").join(lines)
 
 
-_WRITING = [
-    ("⏎", "Send; while an answer streams, the message waits"),
-    ("shift+⏎, alt+⏎, \\⏎", "New line, where the terminal sends it"),
-    ("↑, ↓", "In an empty input: what you sent before"),
-]
 _ANYWHERE = [("^p", "All commands in a palette"), ("^q", "As ^c")]
+MODES: dict[str, tuple[Any, ...]] = {
+    "In the input": (Prompt,),
+    "On a message": (TurnView, UserTurnView, AssistantTurnView),
+    "In the list of chats": (ChatsDialog,),
+    "In the list of presets": (PresetsDialog,),
+    "In a preset": (PresetForm,),
+    "While a model downloads": (DownloadDialog,),
+    "When a tool is to run": (ApprovalDialog,),
+}
+"""The widgets that have keys besides the screen, by the titles of the help."""
+_MORE = {
+    "In the input": [
+        ("⏎", "Send; while an answer streams, the message waits"),
+        ("shift+⏎, alt+⏎, \\⏎", "New line, where the terminal sends it"),
+        ("↑, ↓", "In an empty input: what you sent before"),
+    ],
+    "On a message": [("↑, ↓", "Walk")],
+}
 
 
 def show_help(chat: ChatParts, registry: Registry[Any]) -> None:
     about = getattr(chat.view.focused, "HELP", None) or ""
+    modes = [
+        (title, [*_MORE.get(title, ()), *_keys(chat, *owners)]) for title, owners in MODES.items()
+    ]
     commands = [
         (command.all_usages, command.summary + ("" if command.available_during_turn else " *"))
         for command in registry.commands
     ]
-    sections: list[Section] = [
-        ("Keys", [*_keys(chat, chat.view), *_ANYWHERE]),
-        ("In the input", [*_WRITING, *_keys(chat, Prompt)]),
-        (
-            "On a message",
-            [*_keys(chat, TurnView, UserTurnView, AssistantTurnView), ("↑, ↓", "Walk")],
-        ),
-        ("In the list of chats", _keys(chat, ChatsDialog)),
-        ("In the list of presets", _keys(chat, PresetsDialog)),
-        ("In a preset", _keys(chat, PresetForm)),
-        ("While a model downloads", _keys(chat, DownloadDialog)),
-        ("When a tool is to run", _keys(chat, ApprovalDialog)),
-        ("Commands", commands),
-    ]
-    chat.app.push_screen(HelpDialog(about, sections))
+    keys = ("Keys", [*_keys(chat, chat.view), *_ANYWHERE])
+    chat.app.push_screen(HelpDialog(about, [keys, *modes, ("Commands", commands)]))
+
+
+def bindings_of(*owners: Any) -> list[Binding]:
+    return [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
 
 
 def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
     """Return each key, as the user has it, with its description."""
-    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
     return [
         (", ".join(_display(chat, key) for key in _keys_of(chat, each)), each.description)
-        for each in bindings
+        for each in bindings_of(*owners)
         if each.description
     ]
 

@@ -13,6 +13,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
+from tui.paste import counted
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
 from tui.screens.errors import errors_shown
 
@@ -173,8 +174,9 @@ class ChatsDialog(Dialog[Place | None]):
 
 
 def _chat_line(chat: ChatSummary) -> Content:
-    messages = "message" if chat.n_turns == 1 else "messages"
-    about = f"{age(time.time() - chat.updated_s)} · {chat.n_turns} {messages} · {chat.model}"
+    about = (
+        f"{age(time.time() - chat.updated_s)} · {counted(chat.n_turns, 'message')} · {chat.model}"
+    )
     about += f" · {chat.preset}" if chat.preset else ""
     pin = "★ " if chat.is_pinned else ""
     return Content.assemble(pin, chat.title or "(no title)", "\n", (f"  {about}", "dim"))
@@ -192,6 +194,5 @@ def age(seconds: float) -> str:
     """Return how long ago something was, in its largest unit."""
     for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= unit_s:
-            n = int(seconds // unit_s)
-            return f"{n} {name}{'s' if n > 1 else ''} ago"
+            return f"{counted(int(seconds // unit_s), name)} ago"
     return "just now"

@@ -7,6 +7,7 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.widgets import Static
 
+from tui.paste import counted
 from tui.widgets.line_block import LineBlock
 
 Shown = Literal["folded", "tail", "full"]
@@ -65,8 +66,7 @@ class ReasoningView(Vertical):
             return
         self.display = True
         verb, about = ("reasoning", "~") if is_live else ("reasoned", "")
-        unit = "token" if n_tokens == 1 else "tokens"
-        self._facts = f"{verb} {about}{n_tokens} {unit} · {seconds:.1f} s"
+        self._facts = f"{verb} {about}{counted(n_tokens, 'token')} · {seconds:.1f} s"
         self._lines.show(text)
         if not is_live and not self._is_chosen:
             self._shown = "folded"

@@ -22,7 +22,7 @@ from gptoss_local.talk.conversation.what_runs import code_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
 from tui.conversation import composed_of
-from tui.paste import shown_parts
+from tui.paste import counted, shown_parts
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.line_block import LineBlock
 from tui.widgets.reasoning_view import ReasoningView
@@ -302,8 +302,11 @@ class ToolTurnView(TurnView):
 
     def compose(self) -> ComposeResult:
         turn = self.turn
-        n_lines = len(turn.content.splitlines())
-        what = "failed" if turn.stats.get("is_error") else f"{n_lines} line{'s'[: n_lines != 1]}"
+        what = (
+            "failed"
+            if turn.stats.get("is_error")
+            else counted(len(turn.content.splitlines()), "line")
+        )
         what = what if turn.content else _STATES.get(turn.state, what)
         if seconds := turn.stats.get("seconds"):  # a call that was denied took none
             what += f", {seconds:.1f} s"

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from textual.screen import Screen
 
+from gptoss_local.api.client import AsyncClient
 from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFit
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.talk.history import History
@@ -255,8 +256,11 @@ CHATS: dict[str, ChatCase] = {
 }
 
 
-class StillServer:
+class StillServer(AsyncClient):
     """A server with a model in memory and a GPU, which is sent no message."""
+
+    def __init__(self) -> None:
+        pass  # nothing to connect to
 
     def stream_chat(self, body: dict[str, Any]) -> Any:
         raise AssertionError("no message is sent")
