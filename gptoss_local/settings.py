@@ -24,7 +24,8 @@ _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spac
 HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
 """Names of tools that the server may run for requests, as the owner states them."""
 SECRETS = (
-    *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+    *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "GPTOSS_EMBEDDINGS_KEY"),
+    *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
 """Variables that only the server and its downloads need."""
@@ -125,6 +126,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The user's own SearXNG, `http://localhost:8888`."""
     search_key: str = ""
     """Key of Exa or Tavily."""
+    embeddings_url: str = ""
+    """The server that computes embeddings for clients, such as another Ollama or a llama-server."""
+    embeddings_key: str = ""
+    """Its key."""
     browser_private: bool = False
     """Let `browser` open addresses of this machine and of private networks."""
     tool_rounds: Annotated[int, msgspec.Meta(ge=0)] = 30

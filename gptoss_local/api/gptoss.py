@@ -21,6 +21,18 @@ class GpuMemory(msgspec.Struct):
         return self.total_bytes - self.free_bytes
 
 
+class ClientUse(msgspec.Struct):
+    """The prompt tokens of a program since the server's start, and those found in the cache."""
+
+    name: str
+    n_prompt: int = 0
+    n_cached: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.n_cached / self.n_prompt if self.n_prompt else 0.0
+
+
 class ServerStatus(msgspec.Struct):
     """The answer of `GET /api/gptoss/status`."""
 
@@ -30,6 +42,7 @@ class ServerStatus(msgspec.Struct):
     loading: list[LoadStatus]
     models_dir: str
     gpus: list[GpuMemory]
+    clients: list[ClientUse] = []
 
 
 class ModelFit(msgspec.Struct):

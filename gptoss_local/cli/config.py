@@ -32,6 +32,8 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "search": ("", "off"),
     "searxng_url": ("", "none"),
     "search_key": ("", "none"),
+    "embeddings_url": ("", "none"),
+    "embeddings_key": ("", "none"),
     "home": (None, "the platform's folders"),
 }
 """The value of each setting that leaves the choice to gptoss, with its meaning."""
@@ -50,7 +52,7 @@ def config(
         raise UsageError(f"There is no setting {name!r}.", hint=hint)
     names = [name] if name else Settings.__struct_fields__
     values = msgspec.to_builtins(settings, enc_hook=str)
-    for secret in ("api_key", "search_key"):  # not for a screen that others see
+    for secret in ("api_key", "search_key", "embeddings_key"):  # not for a screen that others see
         values[secret] = values[secret] and "(set)"
     rows = [(n, values[n], sources.get(n, "default")) for n in names]
     if json:

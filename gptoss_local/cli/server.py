@@ -89,6 +89,8 @@ def status(json: Json = False) -> None:
                 "models": ", ".join(model.name for model in models) or "none loaded",
             }
             found |= {load.model: load_text(load) for load in facts.loading}
+            shares = [f"{c.share:.0%} of {c.n_prompt:,} tokens of {c.name}" for c in facts.clients]
+            found |= {"read from cache": "\n".join(shares)} if shares else {}
         print_facts(found)
     if not is_running:
         raise typer.Exit(ServerUnavailableError.exit_code)

@@ -185,7 +185,9 @@ def known_names() -> list[str]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user may have meant."""
+    """Return the name that the user may have meant; one of a hub is the name of its own model."""
+    if "/" in name:
+        return None
     import difflib  # PERF: 2 ms, for a mistake only
 
     found = difflib.get_close_matches(name.lower(), list(names), n=1)

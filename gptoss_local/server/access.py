@@ -18,8 +18,10 @@ from typing import Literal, NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from gptoss_local.api.gptoss import ClientUse
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.errors import ForbiddenError, UnauthorizedError, UsageError
+from gptoss_local.printable import printable
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.server.limits import KeyLimits, KeyUse
 from gptoss_local.server.origin import is_own_origin
@@ -54,14 +56,17 @@ class Caller(NamedTuple):
         name: Of the key.
         priority: Of the key.
         tools: Those that the server runs for the key.
+        program: The first word of its `User-Agent`.
     """
 
     kind: Kind = "anonymous"
     name: str = ""
     priority: int = 0
     tools: tuple[str, ...] = ()
+    program: str = ""
 
 
+_N_CLIENTS, _N_NAME = 32, 40  # programs that are told apart, characters of a name
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
@@ -79,6 +84,7 @@ class Access:
         self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._owners = [key for key in (settings.api_key, self.secret) if key]
         self._links: dict[str, float] = {}  # when each was made
+        self._clients: dict[str, ClientUse] = {}
 
     def caller(self, headers: Headers) -> Caller:
         """Return who sent a request."""
@@ -109,15 +115,27 @@ class Access:
         is_open = not self._has_keys and level in _OPEN_WITHOUT_KEYS
         if not (is_let_in or is_open):
             raise self._refusal(caller, level)
-        _caller.set(caller)
+        _caller.set(caller._replace(program=_program(headers)))
         served_in_turn.set(_turns_of(caller, request))
         if caller.kind == "key" and self._limits and is_metered:
             self._limits.admit(caller.name)
 
     def charge(self, record: AnswerRecord) -> None:
-        """Charge an answer that is over to the key that asked for it."""
+        """Charge an answer that is over to the program and the key that asked for it."""
+        if record.usage is not None:
+            name = current_caller().program
+            if name not in self._clients and len(self._clients) >= _N_CLIENTS:
+                name = "others"
+            use = self._clients.setdefault(name, ClientUse(name))
+            use.n_prompt += record.usage.n_prompt
+            use.n_cached += record.usage.n_cached
         if self._limits and (caller := current_caller()).kind == "key":
             self._limits.charge(caller.name, record)
+
+    @property
+    def clients(self) -> list[ClientUse]:
+        """Return the use of each program, the largest first."""
+        return sorted(self._clients.values(), key=lambda use: -use.n_prompt)
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
         """Return the current caller's view of the use of keys: all of it, or its own."""
@@ -230,3 +248,8 @@ def _sent_keys(headers: Headers) -> list[str]:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return [key for key in (bearer, headers.get("x-api-key", "")) if key]
+
+
+def _program(headers: Headers) -> str:
+    word = headers.get("user-agent", "").replace("/", " ").partition(" ")[0]
+    return printable(word)[:_N_NAME] or "unnamed"

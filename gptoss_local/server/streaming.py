@@ -19,6 +19,7 @@ from gptoss_local.harmony import Started
 _log = logging.getLogger("gptoss")
 
 _LEFT_OUT, _WARNING = "X-Messages-Left-Out", "X-Gptoss-Warning"
+_HEADERS_S = 1.0  # until then, an error has its own status
 _HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
 _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}
@@ -37,7 +38,10 @@ def _encode(value: object) -> bytes:
 
 
 class SseEvent(msgspec.Struct, frozen=True):
-    """One server-sent event; `name` is empty in dialects without names of events."""
+    """One server-sent event; `name` is empty in dialects without names of events.
+
+    Without data it is a comment, which clients skip.
+    """
 
     data: Any
     name: str = ""
@@ -52,6 +56,8 @@ class Framing:
 
 
 def _encode_sse(event: SseEvent) -> bytes:
+    if event.data is None:
+        return b": keepalive\n\n"
     name = f"event: {event.name}\n".encode() if event.name else b""
     return name + b"data: " + _encode(event.data) + b"\n\n"
 
@@ -200,10 +206,12 @@ class AnswerResponse(Response, Generic[EventT]):
 
     async def _beat(self, send: Send) -> None:
         """Task: headers and a sign of life for a client that waits long, e.g. for a model."""
+        if self._stream:
+            await asyncio.sleep(min(_HEADERS_S, _HEARTBEAT_S))
+            await self._start(send)
         while self._stream:
             silent_s = time.monotonic() - self._sent_s
             if silent_s >= _HEARTBEAT_S:
-                await self._start(send)
                 await self._send_frames(self._writer.keepalive(), send)
                 silent_s = 0.0
             await asyncio.sleep(_HEARTBEAT_S - silent_s)

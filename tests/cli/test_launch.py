@@ -290,7 +290,30 @@ def test_a_link_stays_a_link(here: dict[str, str], file: Path, tmp_path: Path) -
 def test_a_new_file_is_its_owners(here: dict[str, str], file: Path) -> None:
     launched(here, "pi", "--model", "nano", "--yes")
     assert file.stat().st_mode & 0o077 == 0
+    assert [backup.read_bytes() for backup in backups(file)] == [b""]
+
+
+@pytest.mark.parametrize("before", [None, MINE])
+def test_undo_puts_back_what_was_there(
+    here: dict[str, str], file: Path, before: str | None
+) -> None:
+    if before is not None:
+        file.write_text(before)
+    launched(here, "pi", "--model", "nano", "--yes")
+    changed = file.read_text()
+    file.write_text(changed.replace("nano", "other"))  # so that the next start changes it again
+    launched(here, "pi", "--model", "nano", "--yes")
+    refused = run_cli(here, "launch", "pi", "--undo")
+    assert refused.returncode == 2
+    assert '-    "gptoss": {' in refused.stderr
+    done = run_cli(here, "launch", "pi", "--undo", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert (file.read_text() if file.exists() else None) == before
     assert not backups(file)
+    again = run_cli(here, "launch", "pi", "--undo", "--yes")
+    assert again.returncode == 2
+    assert "nothing here has changed it" in again.stderr
+    assert "gets them as it starts" in run_cli(here, "launch", "claude", "--undo").stderr
 
 
 @pytest.mark.parametrize(

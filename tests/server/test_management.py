@@ -130,7 +130,13 @@ def test_a_broken_upload_leaves_nothing(home_server: RunningServer, http: httpx.
         ("POST", "/api/pull", {"model": ""}, 400, "invalid model name"),
         ("POST", "/api/pull", {"model": "llama3", "stream": False}, 404, "pull model manifest"),
         ("POST", "/api/embed", {"model": "nano", "input": "x"}, 400, "not support embeddings"),
-        ("POST", "/api/embeddings", {"model": "nope", "prompt": "x"}, 404, "try pulling it first"),
+        (
+            "POST",
+            "/api/embeddings",
+            {"model": "nope", "prompt": "x"},
+            400,
+            "not support embeddings",
+        ),
         ("POST", "/v1/embeddings", {"model": "nano", "input": "x"}, 400, "not support embeddings"),
     ],
 )

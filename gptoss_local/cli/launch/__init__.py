@@ -24,7 +24,7 @@ from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.cli.launch.settings_file import SettingsFile
+    from gptoss_local.cli.launch.settings_file import Change, SettingsFile
 
 
 def launch(
@@ -39,6 +39,9 @@ def launch(
     config_only: Annotated[
         bool,
         typer.Option("--config-only", help="Write or print its settings, and start nothing."),
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Put its settings file back, and start nothing.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Change its settings file without asking.")
@@ -59,6 +62,9 @@ def launch(
         )
     if agent not in AGENTS:
         raise UsageError(f"'{agent}' is not one of {str([*AGENTS])[1:-1]}")
+    if undo:
+        _undo(AGENTS[agent], yes=yes)
+        return
     settings = load_settings()
     row, program = AGENTS[agent], AGENTS[agent].find()
     if program is None and not config_only:
@@ -142,19 +148,37 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
     change = read_change(file)
     if not change.is_needed:
         return
-    say(change.diff())
-    if not yes:
-        if not has_terminal():
-            raise UsageError(
-                f"{file.path} must be changed as shown, and there is no terminal to ask on",
-                hint="With --yes it is changed without a question; a backup is kept next to it.",
-            )
-        if not typer.confirm(f"\nChange {file.path} like this?", default=True, err=True):
-            say("gptoss: nothing was changed")
-            raise typer.Exit(1)
+    _confirm(change, yes=yes)
     backup = make_change(change)
-    kept = f"; backup: {backup}" if backup else ""
+    kept = f"; backup: {backup}" if change.before is not None else ""
     say(f"gptoss: wrote {file.path}{kept}")
+
+
+def _undo(agent: Agent, *, yes: bool) -> None:
+    from gptoss_local.cli.launch.settings_file import make_undo, read_undo
+
+    file = agent.setup(ServedModel("", "", 0)).file
+    if file is None:
+        raise UsageError(f"{agent.title} has no settings here: it gets them as it starts")
+    change = read_undo(file.path)
+    _confirm(change, yes=yes)
+    make_undo(change)
+    say(f"gptoss: {file.path} is as it was")
+
+
+def _confirm(change: "Change", *, yes: bool) -> None:
+    """Show a change, and ask whether to make it."""
+    say(change.diff())
+    if yes:
+        return
+    if not has_terminal():
+        raise UsageError(
+            f"{change.path} must be changed as shown, and there is no terminal to ask on",
+            hint="With --yes it is changed without a question; a backup is kept next to it.",
+        )
+    if not typer.confirm(f"\nChange {change.path} like this?", default=True, err=True):
+        say("gptoss: nothing was changed")
+        raise typer.Exit(1)
 
 
 def _print_settings(

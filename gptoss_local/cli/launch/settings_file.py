@@ -19,6 +19,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
+_NO_FILE = ".none.bak"  # the backup of a file that was not there
 _WORDS = ("null", "true", "false", "Infinity", "NaN")
 
 
@@ -261,8 +262,8 @@ def read_change(file: SettingsFile) -> Change:
     return Change(file.path, before, mark + (after.replace("\n", "\r\n") if is_crlf else after))
 
 
-def make_change(change: Change) -> Path | None:
-    """Write a file whole or not at all; returns its backup, if there was a file.
+def make_change(change: Change) -> Path:
+    """Write a file whole or not at all; returns its backup, which is empty if there was no file.
 
     A link stays a link: its target is changed. The file keeps its mode; a new one can be
     read by its owner only.
@@ -271,16 +272,55 @@ def make_change(change: Change) -> Path | None:
     now = path.read_bytes() if path.exists() else None
     if now != (None if change.before is None else change.before.encode()):
         raise UsageError(f"{path} has just been changed by another program", hint="Try again.")
-    backup = _back_up(path) if now is not None else None
+    backup = _back_up(path)
     write_whole(path, change.after, is_private=True)
     return backup
 
 
+def read_undo(path: Path) -> Change:
+    """Return the change back to a file before its first change here; `make_undo` makes it.
+
+    Raises:
+        UsageError: it was never changed here.
+    """
+    real = Path(os.path.realpath(path))
+    if not (backups := _backups(real)):
+        raise UsageError(f"there is no backup of {path}: nothing here has changed it")
+    before = real.read_text(encoding="utf-8") if real.exists() else None
+    return Change(real, before, backups[0].read_text(encoding="utf-8"))
+
+
+def make_undo(change: Change) -> None:
+    """Put a file back, or remove it if there was none, and then its backups."""
+    backups = _backups(change.path)
+    if backups[0].name.endswith(_NO_FILE):
+        change.path.unlink(missing_ok=True)
+    else:
+        write_whole(change.path, change.after, is_private=True)
+    for backup in backups:
+        backup.unlink()
+
+
+def _backups(path: Path) -> list[Path]:
+    """Return the backups of a file, the oldest first."""
+    dated = re.compile(re.escape(path.name) + r"\.\d{4}-\d\d-\d\dT[\d-]+(\.none)?\.bak")
+    found = path.parent.iterdir() if path.parent.is_dir() else ()
+    return sorted(each for each in found if dated.fullmatch(each.name))
+
+
 def _back_up(path: Path) -> Path:
-    """Copy a file to a dated name; an older backup is never overwritten."""
-    base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"
-    backup, n = path.with_name(f"{base}.bak"), 1
+    """Copy a file to a dated name, or note that there is none; no backup is overwritten."""
+    is_there = path.exists()
+    base, end = (
+        f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}",
+        ".bak" if is_there else _NO_FILE,
+    )
+    backup, n = path.with_name(base + end), 1
     while backup.exists():
-        backup, n = path.with_name(f"{base}-{n}.bak"), n + 1
-    shutil.copy2(path, backup)
+        backup, n = path.with_name(f"{base}-{n}{end}"), n + 1
+    if is_there:
+        shutil.copy2(path, backup)
+    else:
+        backup.parent.mkdir(parents=True, exist_ok=True)
+        backup.touch()
     return backup

@@ -146,14 +146,29 @@ def read_arguments(arguments: Any) -> dict[str, Any] | str:
         return arguments
 
 
+RESULTS = ("tool", "function")
+"""Roles of messages with results of tools."""
+
+
 def message_of(role: str, text: str) -> Message:
     """Return a message of a role that harmony does not have, as the user's."""
     return Message(role="user", content=f"[message of the role '{role}']\n{text}")
 
 
 def last_of_user(roles: Iterable[str]) -> int:
-    """Return the index of the user's newest message; earlier ones are history."""
-    return max((i for i, role in enumerate(roles) if role.lower() == "user"), default=0)
+    """Return the index of the newest message that the user typed; earlier ones are history.
+
+    Clients put images of tools into a message of the user after their results, which nobody typed.
+    """
+    named = [role.lower() for role in roles]
+    last = max((i for i, role in enumerate(named) if role in ("user", *RESULTS)), default=0)
+    first = last
+    while first > 0 and named[first] == "user" == named[first - 1]:
+        first -= 1
+    is_of_tool = bool(named) and (
+        named[last] in RESULTS or (first > 0 and named[first - 1] in RESULTS)
+    )
+    return len(named) if is_of_tool else last
 
 
 def _to_json(value: Any) -> str:

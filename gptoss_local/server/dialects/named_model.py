@@ -6,6 +6,7 @@ structs do not show which were sent; a model's messages are put before the reque
 Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from gptoss_local.server.request_id import request_id_of
 Body = TypeVar("Body")
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
 
+_BILLING = re.compile(r"x-anthropic-billing-header:(?:[ \t]*[\w.-]+=[^;\n]*;?)*\s*")
 _INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place of another
 
 
@@ -100,6 +102,17 @@ class NamedModel:
         return fill_in(body, self._found.defaults, self._names)
 
 
+def _lasting(message: Message) -> Message | None:
+    """Return a message without Claude Code's line of billing; None if it is nothing else.
+
+    The line is another one in each request, so nothing after it would be found in the cache.
+    """
+    if message.role != "system" or not (line := _BILLING.match(message.content)):
+        return message
+    rest = message.content[line.end() :]
+    return msgspec.structs.replace(message, content=rest) if rest else None
+
+
 def fill_in(
     body: dict[str, Any], defaults: ModelDefaults, names: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -134,7 +147,7 @@ def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
     """
     if isinstance(request, RawRequest) or request.earlier_tokens:
         return request
-    messages = list(request.messages)
+    messages = [message for each in request.messages if (message := _lasting(each))]
     n_system = 1 if messages and messages[0].role == "system" else 0
     own = (convert(message, OllamaMessage) for message in defaults.messages)
     messages[n_system:n_system] = [to_message(message, is_new=False) for message in own]

@@ -70,6 +70,8 @@ def tools() -> list[dict[str, Any]]:
         "garbage",
         "big",
         "shape",
+        "odd",
+        "batch",
         "bytes",
         "ask",
         "wait",
@@ -119,6 +121,15 @@ def call(request: dict[str, Any]) -> None:
             answer(request, content=[{"type": "text", "text": "y" * 5_000_000 + "end"}])
         case "shape":
             answer(request, content=3)
+        case "odd":
+            known = {"type": "text", "text": "words"}
+            answer(request, content=[{"type": "video", "data": "x"}, known, {"type": "image"}, 5])
+        case "batch":
+            result = {"content": [{"type": "text", "text": "in a batch"}]}
+            news = {"jsonrpc": "2.0", "method": "notifications/message"}
+            params = {"level": "info", "data": "x"}
+            reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+            print(json.dumps([news | {"params": params}, reply]), flush=True)
         case "bytes":
             sys.stdout.buffer.write(b"\xff\xfe\x00 no text\n\n[]\nnull\n")
             done(request)
@@ -177,6 +188,8 @@ def main() -> None:
         case "flood-at-start":
             while True:
                 print("Listening on port 3000", flush=True)
+        case "bom":
+            sys.stdout.buffer.write("\ufeff".encode())
         case "chatty":
             print("Listening on port 3000", flush=True)
         case "stubborn":

@@ -159,6 +159,13 @@ async def test_results_out_of_proportion(prepared: Prepare, tmp_path: Path) -> N
     assert refused.text == "Error: a must be ***"
 
 
+async def test_results_that_the_sdk_does_not_know(prepared: Prepare, tmp_path: Path) -> None:
+    toolbox, news = await prepared(bad=bad("bom", tmp_path))
+    assert news == [], "a byte order mark is skipped"
+    assert (await toolbox.run("odd", {})).text == "[video]\nwords\n[image]\n[content of no kind]"
+    assert (await toolbox.run("batch", {})).text == "in a batch"
+
+
 async def test_a_server_that_dies(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, _ = await prepared(bad=bad("", tmp_path))
     died, other = await asyncio.gather(toolbox.run("die", {}), toolbox.run("wait", {}))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -132,6 +132,95 @@ class Faulty(BaseHTTPRequestHandler):
         self.end_headers()
         with suppress(ConnectionError):
             self.wfile.write(body)
+
+
+class Forgetful(Faulty):
+    """A server that has lost its sessions, and says so in its own way: a status and words."""
+
+    sessions: ClassVar[list[str]] = []
+    n_calls = 0
+
+    def do_POST(self) -> None:
+        _, status, words = self.path.split("/")
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        known = self.headers.get("mcp-session-id", "")
+        match request.get("method"):
+            case "initialize":
+                self.sessions.append(f"s{len(self.sessions)}")
+                info = {"name": "forgetful", "version": "1"}
+                result: dict[str, Any] = {"protocolVersion": "2025-06-18", "serverInfo": info}
+                message = {"result": result | {"capabilities": {"tools": {}}}}
+                self._reply(request, message, session=self.sessions[-1])
+            case "tools/call" if known != self.sessions[-1] or words == "never":
+                words = words.replace("_", " ").replace("never", "Session not found")
+                error = {"code": -32600, "message": words}
+                self._reply(request, {"error": error}, int(status))
+            case "tools/call":
+                text = f"in {known}"
+                self._reply(request, {"result": {"content": [{"type": "text", "text": text}]}})
+            case "tools/list":
+                tools = [{"name": "f", "inputSchema": {"type": "object"}}]
+                self._reply(request, {"result": {"tools": tools}})
+            case _:
+                self._send(b"", 202 if "id" not in request else 404)
+
+    def do_DELETE(self) -> None:
+        self._send(b"", 405)
+
+    def _reply(
+        self, request: Any, message: dict[str, Any], status: int = 200, session: str = ""
+    ) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **message}).encode()
+        self.send_response(status)
+        if session:
+            self.send_header("Mcp-Session-Id", session)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def forgetful() -> Iterator[str]:
+    Forgetful.sessions.clear()
+    with Quiet(("127.0.0.1", 0), Forgetful) as http:
+        http.daemon_threads = True
+        http.block_on_close = False
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "404/Session_not_found",
+        "404/Session_terminated",
+        "400/Bad_Request:_No_valid_session_ID_provided",
+        "200/Unknown_session",
+        "400/Server_not_initialized",
+    ],
+)
+async def test_a_lost_session_is_renewed(prepared: Prepare, forgetful: str, how: str) -> None:
+    toolbox, news = await prepared(lost={"url": f"{forgetful}/{how}"})
+    assert news == []
+    first = await toolbox.run("f", {})
+    assert first.text == f"in {Forgetful.sessions[-1]}"
+    Forgetful.sessions.append("another")  # as after a restart
+    again = await toolbox.run("f", {})
+    assert not again.is_error, again.text
+    assert again.text == f"in {Forgetful.sessions[-1]}" != "in another"
+
+
+async def test_a_session_is_renewed_once(prepared: Prepare, forgetful: str) -> None:
+    toolbox, _ = await prepared(lost={"url": f"{forgetful}/404/never"})
+    n_before = len(Forgetful.sessions)
+    result = await toolbox.run("f", {})
+    assert result.is_error
+    assert "the MCP server 'lost' ended during the call" in result.text
+    assert len(Forgetful.sessions) <= n_before + 2
 
 
 class Quiet(ThreadingHTTPServer):

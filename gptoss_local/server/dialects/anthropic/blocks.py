@@ -54,6 +54,11 @@ class AnthropicMessage(msgspec.Struct):
     content: str | list[ContentBlock] = ""
 
     @property
+    def kind(self) -> str:
+        """Return the role, or `tool` for a message with results of tools."""
+        return "tool" if any(b.type == "tool_result" for b in self.blocks) else self.role
+
+    @property
     def blocks(self) -> list[ContentBlock]:
         return [ContentBlock(text=self.content)] if isinstance(self.content, str) else self.content
 

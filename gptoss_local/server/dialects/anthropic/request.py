@@ -67,7 +67,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     def to_request(self) -> ChatRequest:
         """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self._check()
-        newest = last_of_user(message.role for message in self.messages)
+        newest = last_of_user(message.kind for message in self.messages)
         messages = [
             message
             for i, wire in enumerate(self.messages)

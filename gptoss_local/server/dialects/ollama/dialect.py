@@ -9,6 +9,7 @@ from gptoss_local.api.models import (
     ShownModel,
 )
 from gptoss_local.server.dialect import Dialect, for_keys, for_owner_or_all
+from gptoss_local.server.dialects import embeddings
 from gptoss_local.server.dialects.ollama import management, routes
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.management import (
@@ -83,13 +84,24 @@ OLLAMA = Dialect(
         for_owner_or_all(
             "POST", "/api/pull", management.pull, "Download a model", JobStatus, PullBody, NDJSON
         ),
-        *(
-            for_keys("POST", path, serve, "Refused", None, ModelBody, is_refused=True)
-            for path, serve in (
-                ("/api/push", management.push),
-                ("/api/embed", management.embed),
-                ("/api/embeddings", management.embed),
-            )
+        for_keys("POST", "/api/push", management.push, "Refused", None, ModelBody, is_refused=True),
+        for_keys(
+            "POST",
+            "/api/embed",
+            embeddings.embed,
+            "Embeddings of another server",
+            embeddings.Embeddings,
+            embeddings.EmbedBody,
+            is_metered=True,
+        ),
+        for_keys(
+            "POST",
+            "/api/embeddings",
+            embeddings.embed_prompt,
+            "An embedding of another server",
+            embeddings.Embedding,
+            embeddings.PromptBody,
+            is_metered=True,
         ),
     ),
     error_body=lambda error, _request: error_frame(error),

@@ -260,21 +260,6 @@ async def push(request: Request) -> Response:
     raise UsageError("gptoss publishes no models", hint="Upload the GGUF to the Hugging Face hub.")
 
 
-async def embed(request: Request) -> Response:
-    """Refuse with a clear text: gpt-oss was not trained for it, and pooled states mislead."""
-    name = (await read_body(request, ModelBody)).model
-    if not name:
-        raise UsageError("model is required")
-    try:
-        find_model(name, _settings(request))
-    except ModelNotFoundError as error:
-        text = f'model "{name}" not found, try pulling it first'
-        raise ModelNotFoundError(text, hint=error.hint) from error
-    raise UsageError(
-        f'"{name}" does not support embeddings', hint="Use an embedding model in another server."
-    )
-
-
 def _manager(request: Request) -> ModelManager:
     manager: ModelManager = request.app.state.manager
     return manager

@@ -3,8 +3,7 @@
 from typing import Any
 
 from gptoss_local.server.dialect import Dialect, for_keys
-from gptoss_local.server.dialects.ollama.management import embed
-from gptoss_local.server.dialects.ollama.request import ModelBody
+from gptoss_local.server.dialects import embeddings
 from gptoss_local.server.dialects.openai import answers, chat, responses
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody, CompletionBody
 from gptoss_local.server.dialects.openai.parts import error_body
@@ -91,7 +90,15 @@ OPENAI = Dialect(
             answers.InputItems,
             queries=_PAGE,
         ),
-        for_keys("POST", "/v1/embeddings", embed, "Refused", None, ModelBody, is_refused=True),
+        for_keys(
+            "POST",
+            "/v1/embeddings",
+            embeddings.openai_embeddings,
+            "Embeddings of another server",
+            embeddings.OpenAIEmbeddings,
+            embeddings.OpenAIEmbedBody,
+            is_metered=True,
+        ),
     ),
     error_body=lambda error, _request: error_body(error),
     error=answers.OpenAIError,

@@ -97,7 +97,7 @@ class ResponsesWriter:
                 return []
 
     def keepalive(self) -> Iterable[SseEvent]:
-        return [*self._begin(), self._event("keepalive")]
+        return [*self._begin(), SseEvent(None)]
 
     def whole(self) -> dict[str, Any]:
         return self._response

@@ -118,7 +118,7 @@ def to_messages(
 
     Raises UsageError for an item that makes no sense, or a new one that is not text.
     """
-    newest = last_of_user(item.role for item in items)
+    newest = last_of_user("tool" if item.kind.endswith("_output") else item.role for item in items)
     turns, hosted = _Turns(), hosted or HostedHistory()
     for i, item in enumerate(items):
         name = toolbox.name_of(item.namespace, item.name)

@@ -186,11 +186,8 @@ def said_by(error: BaseException) -> str:
     if kind.__module__.startswith("httpx2"):
         return f"cannot be reached: {str(error) or kind.__name__}"
     if kind.__module__.startswith("pydantic"):
-        return f"answered something that is not MCP: {_first_line(error)}"
+        place = ".".join(map(str, kind.errors(error)[0]["loc"]))
+        return f"answered something that is not MCP{f' at {place}' if place else ''}"
     if getattr(getattr(error, "error", None), "message", "") == "Connection closed":
         return "ended before it answered"
     return f"failed: {str(error) or kind.__name__}"
-
-
-def _first_line(error: BaseException) -> str:
-    return " ".join(line.strip() for line in str(error).splitlines()[:3])

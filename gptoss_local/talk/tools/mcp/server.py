@@ -5,6 +5,7 @@ models use.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 LIST_TIMEOUT_S = 30.0
 MAX_TOOLS = 2_000
 MAX_PAGES = 200
+# Servers have a status and words of their own for a session that ended, as when they restart.
+_LOST = re.compile(
+    r"session.*(not found|terminated|expired|invalid|unknown|not exist|missing|required|closed)"
+    r"|(invalid|unknown|expired|no valid|missing|not initialized).*session|not initialized",
+    re.IGNORECASE,
+)
 _REST = 10  # a failed attempt is not repeated for this many times as long as it took
 
 
@@ -78,18 +85,23 @@ class Server:
 
         Raises:
             UsageError: the server refuses the call.
-            ToolError: it does not answer, or ends during the call, which is then not repeated.
+            ToolError: it does not answer, or ends during the call, which is then not repeated;
+                only a call that it has refused, as it has lost the session, is made once more.
         """
-        async with self._lock:
-            connection = await self._connected()
-        client = connection.client
-        try:
-            return result_of(await client.call_tool(name, dict(arguments)))
-        except Exception as error:  # MCPError, pydantic's, RuntimeError
-            if connection.is_over or _is_end(error):
+        for is_last in (False, True):
+            async with self._lock:
+                connection = await self._connected()
+            client = connection.client
+            try:
+                return result_of(await client.call_tool(name, dict(arguments)))
+            except Exception as error:  # MCPError, pydantic's, RuntimeError
+                is_lost = _LOST.search(_message(error)) is not None
+                if not (connection.is_over or _is_end(error) or is_lost):
+                    raise self._refused(error, connection) from error
                 await connection.close()  # then its log is complete
-                raise connection.end_error(" during the call") from error
-            raise self._refused(error, connection) from error
+                if is_last or not is_lost:
+                    raise connection.end_error(" during the call") from error
+        raise AssertionError
 
     async def close(self) -> None:
         self._is_closed = True
@@ -144,9 +156,12 @@ class Server:
         return connection.error(said_by(error))
 
 
+def _message(error: Exception) -> str:
+    return str(getattr(getattr(error, "error", None), "message", ""))
+
+
 def _is_end(error: Exception) -> bool:
-    message = getattr(getattr(error, "error", None), "message", "")
-    return message in ("Connection closed", "Session terminated")
+    return _message(error) in ("Connection closed", "Session terminated")
 
 
 async def _all_tools(connection: Connection) -> "Sequence[mcp_types.Tool]":

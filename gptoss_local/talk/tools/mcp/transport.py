@@ -5,7 +5,8 @@ The SDK keeps any line of a program in memory, and any JSON of an address. Here 
 
 The SDK also refuses a whole list of tools if one of them is wrong, so lists are repaired first: the
 description says which arguments cannot be declared. Schemas of results are dropped, as the model
-can read any result.
+can read any result. A block of a result that the SDK does not know becomes a note, and the messages
+of a batch are taken one by one.
 """
 
 import codecs
@@ -15,6 +16,7 @@ import math
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -93,21 +95,27 @@ class _Watched:
     def __init__(self, stream: "ReadStream[SessionMessage | Exception]", link: Link) -> None:
         self._stream, self._link = stream, link
         self._rate = _Rate(_MAX_IN_WINDOW)
+        self._batch: deque[SessionMessage] = deque()
 
     async def receive(self) -> "SessionMessage | Exception":
         import anyio
         from mcp_types import JSONRPCResponse
 
         try:
-            item = await self._stream.receive()
+            item = self._batch.popleft() if self._batch else await self._stream.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._link.on_fault("")
             raise
+        if isinstance(item, Exception) and (messages := _batch_of(item)):
+            item, *rest = messages
+            self._batch += rest
         if isinstance(item, Exception):
             self._link.log.write(f"(not a message of MCP) {_beginning_of(item)}")
         elif isinstance(item.message, JSONRPCResponse):
             for note in repair_list(item.message.result):
                 self._link.log.write(note)
+            if isinstance(blocks := item.message.result.get("content"), list):
+                item.message.result["content"] = list(map(_readable, blocks))
         if self._rate.is_too_high(1):
             self._link.on_fault("sent more messages than can be read")
         return item
@@ -155,7 +163,7 @@ class _Decoder(codecs.IncrementalDecoder):
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._on_fault = _on_bytes_fault.get()
         self._rate = _Rate(_MAX_BYTES_IN_WINDOW)
         self._n_bytes = 0  # of the last line
@@ -257,6 +265,35 @@ def _silence_sdk() -> None:
             logger.propagate = False
 
 
+def _batch_of(error: Exception) -> "list[SessionMessage]":
+    """Return the messages of a batch, which is not part of the protocol any more."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return []
+    try:
+        sent = error.errors(include_url=False)[0]["input"]
+        sent = msgspec.json.decode(sent) if isinstance(sent, str | bytes) else sent
+        if not isinstance(sent, list):
+            return []
+        return [SessionMessage(jsonrpc_message_adapter.validate_python(each)) for each in sent]
+    except (ValidationError, msgspec.DecodeError):
+        return []
+
+
+def _readable(block: Any) -> Any:
+    """Return a block of a result; one of an unknown kind, or without its fields, as a note."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    needed = _FIELDS.get(kind) if isinstance(kind, str) else None
+    if needed and all(isinstance(block.get(name), type_) for name, type_ in needed.items()):
+        return block
+    text = block.get("text") if isinstance(block, dict) else block
+    told = text if isinstance(text, str) else f"[{kind or 'content of no kind'}]"
+    return {"type": "text", "text": told}
+
+
 def _beginning_of(error: Exception) -> str:
     from pydantic import ValidationError
 
@@ -278,6 +315,13 @@ def end_survivors(mark: str) -> None:
                 process.kill()
 
 
+_FIELDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "image": {"data": str, "mimeType": str},
+    "audio": {"data": str, "mimeType": str},
+    "resource_link": {"uri": str, "name": str},
+    "resource": {"resource": dict},
+}
 _TEXTS = ("title", "description")
 MAX_SCHEMA_BYTES = 16_000  # about 4,000 tokens
 _NO_OBJECT = "[Which arguments it takes is not known: their schema is not one of an object.]"

@@ -1,0 +1,101 @@
+"""Embeddings come from the server that the settings name, which is a real one here."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+import openai
+import pytest
+
+from tests.conftest import RunningServer, run_server
+
+VECTORS = {"a": [0.5, 1.0], "b": [0.25, -1.0]}
+
+
+class Embedder(BaseHTTPRequestHandler):
+    """A server with one embedding model, which gives the texts back in another order."""
+
+    seen: ClassVar[list[tuple[str, str, dict[str, Any]]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.seen.append((self.path, self.headers.get("authorization", ""), body))
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        status = 200 if body["model"] == "nomic" else 404
+        data = [
+            {"object": "embedding", "index": n, "embedding": VECTORS[text]}
+            for n, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": 3, "total_tokens": 3}
+        found = {"object": "list", "model": "nomic", "data": data[::-1], "usage": usage}
+        reply = json.dumps(found if status == 200 else {"error": "no such model, k3y"}).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Embedder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def embedding(nano_home: Path, elsewhere: str) -> Iterator[RunningServer]:
+    with run_server(nano_home, embeddings_url=elsewhere, embeddings_key="k3y") as server:
+        yield server
+
+
+def post(server: RunningServer, path: str, **body: Any) -> httpx.Response:
+    return httpx.post(server.url + path, json=body, timeout=30, trust_env=False)
+
+
+def test_ollamas_apis(embedding: RunningServer) -> None:
+    made = post(embedding, "/api/embed", model="nomic", input=["a", "b"]).json()
+    assert made["embeddings"] == [VECTORS["a"], VECTORS["b"]]
+    assert (made["model"], made["prompt_eval_count"]) == ("nomic", 3)
+    made = post(embedding, "/api/embed", model="nomic", input="b", dimensions=2).json()
+    assert made["embeddings"] == [VECTORS["b"]]
+    path, key, body = Embedder.seen[-1]
+    assert (path, key, body["dimensions"]) == ("/v1/embeddings", "Bearer k3y", 2)
+    older = post(embedding, "/api/embeddings", model="nomic", prompt="b").json()
+    assert older == {"embedding": VECTORS["b"]}
+
+
+def test_openais_sdk(embedding: RunningServer) -> None:
+    with openai.OpenAI(base_url=f"{embedding.url}/v1", api_key="k") as client:
+        made = client.embeddings.create(model="nomic", input=["a", "b"], user="me")
+    assert [item.embedding for item in made.data] == [VECTORS["a"], VECTORS["b"]]
+    assert made.usage.prompt_tokens == 3
+    assert Embedder.seen[-1][2]["user"] == "me"  # all fields go on
+
+
+def test_a_refusal_is_told_without_the_key(embedding: RunningServer) -> None:
+    made = post(embedding, "/api/embed", model="other", input="a")
+    assert made.status_code == 400
+    assert "no such model" in made.text
+    assert "k3y" not in made.text
+
+
+def test_a_server_that_is_not_there(nano_home: Path) -> None:
+    with run_server(nano_home, embeddings_url="http://127.0.0.1:9") as server:
+        made = post(server, "/v1/embeddings", model="nomic", input="a")
+    assert made.status_code == 502
+    assert "embeddings_url" in made.text
+
+
+@pytest.mark.parametrize("path", ["/api/embed", "/api/embeddings", "/v1/embeddings"])
+def test_without_one_the_setting_is_named(server: RunningServer, path: str) -> None:
+    made = post(server, path, model="nano", input="a", prompt="a")
+    assert made.status_code == 400
+    assert "embeddings_url" in made.text
