@@ -118,8 +118,8 @@ class SentTool(Declared, kw_only=True):
         """Return `function`, `custom`, or a type of the client's API."""
         if self.custom is not None:
             return "custom"
-        if self.function is not None or self.schema is not None:
-            return "function"  # also where Anthropic calls it custom
+        if self.function is not None or (self.type == "custom" and self.schema is not None):
+            return "function"  # the second is Anthropic's way
         return self.type or "function"
 
 
