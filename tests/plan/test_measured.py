@@ -113,5 +113,7 @@ def test_steps_hold_for_their_plan_and_a_week() -> None:
     assert not steps.are_of(make_plan(SMALL, machine(gpu(16)), PlanOptions(n_ctx=8192)))
     sooner = msgspec.structs.replace(plan.speed, offload_min_batch=1)
     assert not steps.are_of(msgspec.structs.replace(plan, speed=sooner))
+    for threads in ("n_threads_prefill", "n_threads_decode"):
+        assert not steps.are_of(msgspec.structs.replace(plan, **{threads: 99}))
     old = msgspec.structs.replace(steps, measured_at_s=time.time() - 8 * 86_400)
     assert not old.are_of(plan)
