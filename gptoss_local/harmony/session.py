@@ -332,7 +332,7 @@ class _Reading:
         return self._close_analysis(finished, n_ctx)
 
     def _close_analysis(self, finished: Finished, n_ctx: int) -> bool:
-        """Close reasoning that has gone on long enough; returns whether the model is to go on.
+        """Close reasoning that has lasted long enough; returns whether the model is to continue.
 
         With tools it may call one next. If it begins to think again instead, it has to answer.
         """
@@ -392,7 +392,7 @@ class _Reading:
             reason = "stop" if reader.is_over else frame.reason
             if self._thinking.is_circling:
                 reason = "repetition"
-            elif reason == "cancelled" and self._thinking.n_closed:  # without room to go on
+            elif reason == "cancelled" and self._thinking.n_closed:  # without room to continue
                 reason = "length"
             if reason not in ("length", "repetition"):
                 _check_calls(parser)

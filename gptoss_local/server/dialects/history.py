@@ -158,7 +158,7 @@ def message_of(role: str, text: str) -> Message:
 def last_of_user(roles: Iterable[str]) -> int:
     """Return the index of the newest message that the user typed; earlier ones are history.
 
-    Clients put images of tools into a message of the user after their results, which nobody typed.
+    Clients put images of tools into a message of the user after their results.
     """
     named = [role.lower() for role in roles]
     last = max((i for i, role in enumerate(named) if role in ("user", *RESULTS)), default=0)

@@ -60,7 +60,7 @@ _OPENAI = {  # their calls are items of their own kind, so the arguments must be
 _ANTHROPIC = {  # by the beginning of their types; a request may name them otherwise
     "bash_": Tool(
         "bash",
-        "Runs a command in a shell that keeps its state; `restart` begins anew.",
+        "Runs a command in a shell that keeps its state; `restart` begins it again.",
         {"type": "object", "properties": {"command": _TEXT, "restart": {"type": "boolean"}}},
     ),
     "text_editor_": Tool(

@@ -68,7 +68,7 @@ def select_tools(
 
 
 def check_names(tools: Iterable[Tool]) -> None:
-    """Raise UsageError for different tools of one name, whose calls nobody could tell apart."""
+    """Raise UsageError for different tools of one name: their calls would look the same."""
     known: dict[str, Tool] = {}
     for tool in tools:
         if known.setdefault(tool.name, tool) != tool:
