@@ -63,6 +63,7 @@ COMMANDS = (
     Command("edit", "Edit your last message, or the n-th last", "[N]"),
     Command("attach", "Attach a file, a PDF, a folder, or *.py", "PATH", True),
     Command("continue", "Continue the last answer where it was cut"),
+    Command("now", "End the thinking, and answer now", "", True),
     Command("retry", "Answer the last message again"),
     Command("copy", "Copy the last answer, or its n-th code block", "[N]", True),
     Command("export", "Write the chat to FILE.md or FILE.json", "[FILE]", True),

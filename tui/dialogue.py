@@ -1,6 +1,6 @@
 """Sends, edits and queues the next messages of the open chat."""
 
-from gptoss_local.errors import AnsweringError, GptOssError, HistoryError
+from gptoss_local.errors import AnsweringError, GptOssError, HistoryError, UsageError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Toolbox
@@ -87,6 +87,11 @@ class Dialogue:
         """Stop the answer, and keep the partial one."""
         if self._exchange is not None and self.is_busy:
             self._exchange.stop()
+
+    async def answer_now(self) -> None:
+        """End the reasoning of the answer. Raises UsageError if there is none."""
+        if self._exchange is None or not self.is_busy or not await self._exchange.answer_now():
+            raise UsageError("the model is not thinking now")
 
     async def tick(self) -> None:
         if self._exchange is not None and self.is_busy:

@@ -99,6 +99,13 @@ class LiveExchange:
         self.answer.end("stopped")
         self._loop.stop()
 
+    async def answer_now(self) -> bool:
+        """End the reasoning of the current answer; returns False if it does not reason."""
+        if self.answer.phase != "reasoning":
+            return False
+        await self._server.answer_now()
+        return True
+
     async def tick(self) -> None:
         """Paint the new text, and store it once a second."""
         if not self.answer.is_live:

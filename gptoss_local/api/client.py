@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -179,19 +179,29 @@ class AsyncClient:
         with _translated(self._settings):
             return _decoded(await self._http.post(path, json=body), answer_type)
 
-    def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    def stream_chat(
+        self, body: dict[str, Any], on_begun: Callable[[str], None] = lambda _: None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        return self.stream("/api/chat", body, dict[str, Any])
+        return self.stream("/api/chat", body, dict[str, Any], on_begun)
 
     async def stream(
-        self, path: str, body: dict[str, Any], line_type: type[T]
+        self,
+        path: str,
+        body: dict[str, Any],
+        line_type: type[T],
+        on_begun: Callable[[str], None] = lambda _: None,
     ) -> AsyncGenerator[T, None]:
-        """Yield the frames of an endpoint; closing the iterator leaves it."""
+        """Yield the frames of an endpoint; closing the iterator leaves it.
+
+        `on_begun` gets the id of the request, by which others can name it.
+        """
         with _translated(self._settings):
             async with self._http.stream("POST", path, json=body) as response:
                 if response.is_error:
                     await response.aread()
                     _checked(response)
+                on_begun(response.headers.get("x-request-id", ""))
                 async for line in response.aiter_lines():
                     yield _frame(line, line_type)
 

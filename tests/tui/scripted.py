@@ -30,7 +30,9 @@ class ScriptedServer(AsyncClient):
         self._pieces = pieces
         self._per_s = per_s
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         yield _frame(self._at_once)
         start_s = time.monotonic()
         for n, piece in enumerate(self._pieces):

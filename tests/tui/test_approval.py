@@ -28,7 +28,9 @@ class Caller:
         self._n_asked = 0
         self.may_list = asyncio.Event()
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         await asyncio.sleep(self._after_s)
         self._n_asked += 1
         call = {"function": {"name": "sh", "arguments": {"cmd": self._cmd}}}

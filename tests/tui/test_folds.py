@@ -26,7 +26,9 @@ class Recorder(ScriptedServer):
         super().__init__("Seen. ", pieces, per_s)
         self.asked: list[str] = []
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         self.asked.append(body["messages"][-1]["content"])
         async for frame in super().stream_chat(body):
             yield frame

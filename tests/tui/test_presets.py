@@ -30,7 +30,9 @@ class Bodies(Recorder):
         super().__init__()
         self.bodies: list[dict[str, Any]] = []
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         self.bodies.append(body)
         async for frame in super().stream_chat(body):
             yield frame

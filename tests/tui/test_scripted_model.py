@@ -15,7 +15,9 @@ from tests.tui.running_chat import Chat, opener
 from tests.tui.test_answer_screen import missing
 from tests.tui.test_tools import asked, weather
 
-PROSE = "A sentence of some words, and **one more** of them, in a paragraph.\n\n" * 280  # 20 kB
+PROSE = "".join(
+    f"Sentence {n} of some words, and **one more** of them, in a paragraph.\n\n" for n in range(280)
+)  # 20 kB
 EVERYTHING = "\n\n".join(BLOCKS.values())
 MIXED = at_random(random.Random(36), 12).replace("\r", "")
 ANSWERS = {"Everything": EVERYTHING, "Prose": PROSE, "Mixed": MIXED}
@@ -27,6 +29,8 @@ def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Running
     script = Script(vocabulary)
     for question, text in ANSWERS.items():
         script.say(question, answer(text, REASONING, tok_s=1000, n_per_frame=3))
+    thought = " ".join(f"thought{n}" for n in range(300))
+    script.say("Think", answer("So.", thought, tok_s=60))
     script.say("Weather?", calls("get_current_weather", {"location": "Paris"}), answer("Sunny."))
     script.say("Fail", answer("Some words, then nothing.", fails_at=5))
     script.say("Die", answer("Some words, then nothing.", dies_at=5))
@@ -73,6 +77,24 @@ async def test_a_call_of_a_tool(
         await chat.until(lambda: not chat.app.chat.is_answering)
         assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool", "assistant"]
         assert chat.turns()[-1].content == "Sunny."
+
+
+@pytest.mark.parametrize("how", ["f6", "/now"])
+async def test_the_answer_comes_now(
+    scripted_server: RunningServer, history_path: Path, how: str
+) -> None:
+    async with opener(scripted_server, history_path)() as chat:
+        await chat.enter("Think")
+        await chat.until(lambda: "thought3" in chat.screen())
+        if how == "f6":
+            await chat.press("f6")
+        else:
+            await chat.enter(how)
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        assert chat.turns()[-1].content == "So."
+        assert "thought299" not in chat.turns()[-1].reasoning
+        await chat.press("f6")
+        await chat.until(lambda: "the model is not thinking now" in chat.notices())
 
 
 async def test_silence_and_faults(scripted_server: RunningServer, history_path: Path) -> None:

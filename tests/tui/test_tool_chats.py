@@ -30,7 +30,9 @@ class Model:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         self.asked.append(body)
         answer = self._answers.pop(0)
         if isinstance(answer, str):

@@ -188,7 +188,9 @@ class Caller(ScriptedServer):
         super().__init__("", [], 1)
         self._last_word = last_word
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         if self._last_word and body["messages"][-1]["content"] == TOO_MANY:
             yield {"message": {"role": "assistant", "content": self._last_word}, "done": False}
             yield {"message": {"role": "assistant", "content": ""}, "done": True}

@@ -182,7 +182,9 @@ class Loading(ScriptedServer):
         gpu = GpuMemory("g", 16 * 2**30, 4 * 2**30)
         return answer_of(path, gpus=[gpu], loading=[load])
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], *_: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
         await asyncio.sleep(30)
         yield {}
 

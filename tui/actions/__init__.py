@@ -52,6 +52,7 @@ REGISTRY = Registry(
         "edit": answers.edit,
         "attach": attach,
         "continue": answers.continue_,
+        "now": answers.now,
         "retry": answers.retry,
         "copy": answers.copy,
         "export": chats.export,

@@ -28,6 +28,10 @@ async def edit_turn(chat: ChatParts, turn: Turn) -> None:
         await _answer_again(chat, turn)
 
 
+async def now(chat: ChatParts, _argument: str) -> None:
+    await chat.dialogue.answer_now()
+
+
 async def retry(chat: ChatParts, _argument: str) -> None:
     """Answer the last message again; the old answer stays as another version."""
     turns = chat.conversation.turns

@@ -69,6 +69,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
         Binding("ctrl+r", "command('retry')", "Answer again", id="chat.retry"),
         Binding("f5", "command('again')", "The same prompt, other effort", id="chat.again"),
+        Binding("f6", "command('now')", "Answer now", id="chat.now", priority=True),
         Binding("f8", "command('stats')", "Speed of the answers", id="chat.stats"),
         Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
         Binding("f12", "command('preset')", "Presets", id="chat.preset"),

@@ -29,7 +29,7 @@ from tui.widgets.reasoning_view import ReasoningView
 
 Wish = Literal["edit", "continue", "copy", "previous", "next"]
 _STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
-_CUT = "✂ reached its length limit"
+_ENDS = {"length": "✂ reached its length limit", "repetition": "■ stopped: it went in circles"}
 _CONTINUE = "/continue resumes it"
 _LONGEST_CITATION = 60  # characters
 
@@ -228,7 +228,8 @@ class AssistantTurnView(TurnView):
     @property
     def meta(self) -> str:
         is_done = self._state == "done"
-        state = _CUT if is_done and self._reason == "length" else _STATES.get(self._state, "")
+        ends = _ENDS.get(self._reason, "") if is_done else ""
+        state = ends or _STATES.get(self._state, "")
         way = _CONTINUE if self._is_last and was_cut(self.turn) else ""
         return "  ".join(filter(None, (state, self._error, way, super().meta)))
 

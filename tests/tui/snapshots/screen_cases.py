@@ -262,7 +262,7 @@ class StillServer(AsyncClient):
     def __init__(self) -> None:
         pass  # nothing to connect to
 
-    def stream_chat(self, body: dict[str, Any]) -> Any:
+    def stream_chat(self, body: dict[str, Any], *_: object) -> Any:
         raise AssertionError("no message is sent")
 
     async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
