@@ -80,6 +80,16 @@ def test_two_tabs_and_a_terminal_see_what_arrives(
         expect(page.get_by_text("This chat was deleted.")).to_be_visible()
 
 
+def test_an_answer_that_failed_can_be_continued(
+    open_page: OpenPage, scripted: RunningServer, terminal: History
+) -> None:
+    made = terminal.new_chat("nano", "low")
+    question = terminal.add(made, None, "user", "Count")
+    terminal.add(made, question.id, "assistant", "1, 2", state="failed")
+    page = open_page(scripted, f"/#/chat/{made}")
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+
+
 def test_questions_of_two_tabs_at_once_are_both_kept(
     open_page: OpenPage, scripted: RunningServer, terminal: History
 ) -> None:
