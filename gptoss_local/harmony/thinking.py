@@ -19,8 +19,8 @@ _N_CLOSINGS = 3
 class Repetition:
     """Notices a text that goes in circles: a long window with few different n-grams.
 
-    Exact copies of a passage of p tokens have p different ones, however long they go on; counters
-    and names that change between the copies add some.
+    Exact copies of a passage of p tokens have p different ones, however many copies there are;
+    counters and names that change between the copies add some.
 
     Args:
         n_window: Tokens that are looked at.
