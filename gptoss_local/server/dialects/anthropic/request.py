@@ -25,7 +25,7 @@ from gptoss_local.server.dialects.tool_choice import name_in, select_tools
 from gptoss_local.types import Effort, SamplingParams
 
 
-class Thinking(msgspec.Struct):
+class ThinkingConfig(msgspec.Struct):
     type: str = "adaptive"
     display: str = "summarized"
     budget_tokens: ThinkBudget | None = None
@@ -47,7 +47,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     top_k: int = 0
     tools: list[SentTool] = []
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
-    thinking: Thinking = msgspec.field(default_factory=Thinking)
+    thinking: ThinkingConfig = msgspec.field(default_factory=ThinkingConfig)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] = {}
     think_budget: ThinkBudget | None = None
