@@ -79,7 +79,8 @@ def test_over_http_it_is_not_tried_again(
         run_server(empty_home) as server,
         httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
     ):
-        reply = http.post("/api/generate", json={"model": "nano", "prompt": "hi"})
+        body = {"model": "nano", "prompt": "hi", "stream": False}
+        reply = http.post("/api/generate", json=body)
     assert reply.status_code == 500
     assert "llama.cpp cannot be loaded" in reply.json()["error"]
     assert "does not fit" not in capfd.readouterr().err

@@ -11,7 +11,6 @@ import typer
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
 from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState, Verdict, diagnose
-from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.machine.hardware import free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
@@ -39,6 +38,8 @@ def doctor(
 
     No repair deletes a model, a chat or a file of yours.
     """
+    from gptoss_local.cli.doctor.repair import find_faults
+
     if yes and not fix:
         raise UsageError("--yes needs --fix")
     if fix and not yes and (json or not sys.stdin.isatty()):

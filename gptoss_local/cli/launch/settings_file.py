@@ -303,9 +303,14 @@ def make_undo(change: Change) -> None:
 
 def _backups(path: Path) -> list[Path]:
     """Return the backups of a file, the oldest first."""
-    dated = re.compile(re.escape(path.name) + r"\.\d{4}-\d\d-\d\dT[\d-]+(\.none)?\.bak")
-    found = path.parent.iterdir() if path.parent.is_dir() else ()
-    return sorted(each for each in found if dated.fullmatch(each.name))
+    pattern = r"\.(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?(\.none)?\.bak"
+    files = path.parent.iterdir() if path.parent.is_dir() else ()
+    found = [
+        (dated[1], int(dated[2] or 0), dated[3] is None, each)
+        for each in files
+        if (dated := re.fullmatch(re.escape(path.name) + pattern, each.name))
+    ]
+    return [each for *_, each in sorted(found)]
 
 
 def _back_up(path: Path) -> Path:
