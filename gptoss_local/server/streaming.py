@@ -19,7 +19,7 @@ from gptoss_local.harmony import Started
 _log = logging.getLogger("gptoss")
 
 _LEFT_OUT, _WARNING = "X-Messages-Left-Out", "X-Gptoss-Warning"
-_HEADERS_S = 1.0  # until then, an error has its own status
+_HEADERS_S = 4.0  # until then, an error has its own status
 _HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
 _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}

@@ -105,7 +105,7 @@ def test_what_no_client_waits_for_is_not_rendered(server: RunningServer, path: s
 
 @pytest.mark.parametrize("path", REFUSED)
 def test_a_prompt_that_cannot_fit_is_refused(http: httpx.Client, path: str) -> None:
-    reply = http.post(path, json=BODIES[path])
+    reply = http.post(path, json=BODIES[path] | {"stream": False})
     assert reply.status_code == 400
     assert "tokens > " in reply.text
 
