@@ -90,6 +90,27 @@ def test_no_key_on_the_command_line_or_in_a_file(agent: str, tmp_path: Path) -> 
     assert "s3cret" in setup.environment.values() or "GPTOSS_API_KEY" in named, variables
 
 
+TAKES_DATA = """
+if sys.argv[-2:] == ["debug", "models"]:
+    (given,) = [word for word in sys.argv if word.startswith("model_catalog_json=")]
+    (model,) = json.load(open(json.loads(given.partition("=")[2])))["models"]
+    sys.exit(model["slug"] != "nano" or model["apply_patch_tool_type"] != "freeform")
+"""
+
+
+@pytest.mark.parametrize("takes_it", [False, True])
+def test_codex_gets_a_catalogue_if_its_version_takes_it(
+    here: dict[str, str], tmp_path: Path, takes_it: bool
+) -> None:
+    if takes_it:
+        first, second, rest = REPORT.split("\n", 2)
+        program = f"{first}\n{second}\n{TAKES_DATA}\n{rest}"
+        (tmp_path / "programs" / "codex").write_text(program)
+    arguments = launched(here, "codex", "--model", "nano")["arguments"]
+    assert any(word.startswith("model_catalog_json=") for word in arguments) == takes_it
+    assert 'model_provider="gptoss"' in arguments
+
+
 def test_a_key_reaches_the_program(nano_home: Path, user: dict[str, str]) -> None:
     with run_server(nano_home, api_key="s3cret") as server:
         environment = server.environment | user | {"GPTOSS_API_KEY": "s3cret"}

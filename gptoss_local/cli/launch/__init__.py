@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
+import msgspec
 import typer
 
 from gptoss_local.cli._first_model import chosen_model
@@ -21,6 +22,7 @@ from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedMo
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.models.store import find_model
 from gptoss_local.settings import Settings, load_settings
+from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -77,7 +79,7 @@ def launch(
     if config_only:
         name = find_model(name, settings).name
         target = ServedModel(settings.url, name, n_ctx or 32_768, settings.api_key and _KEY_PLACE)
-        setup = row.setup(target)
+        setup = _with_data(row, program, target, settings)
         _change_file(setup.file, yes=yes)
         _print_settings(row, setup, arguments or [], settings, json=json)
         return
@@ -91,11 +93,14 @@ def launch(
             f"gptoss: {row.title} works best with {row.n_ctx:,} tokens of context; {name} has "
             f"{n_ctx:,} here, {why}"
         )
-    setup = row.setup(ServedModel(settings.url, name, n_ctx, settings.api_key))
+    setup = _with_data(
+        row, program, ServedModel(settings.url, name, n_ctx, settings.api_key), settings
+    )
     _change_file(setup.file, yes=yes)
     _start(program, setup, arguments or [], settings)
 
 
+_PROBE_S = 20
 _KEY_PLACE = f"${KEY_VARIABLE}"  # printed instead of the key
 
 
@@ -137,6 +142,28 @@ def _load(client: "Client", model: str, n_ctx: int) -> int:
             follow_load(client, {"model": model}, bar)
     loaded = loaded_model(client, model)
     return n_ctx if loaded is None else loaded.context_length
+
+
+def _with_data(
+    agent: Agent, program: Path | None, server: ServedModel, settings: Settings
+) -> Setup:
+    """Return how a program is started, with its file of data if this version of it takes that."""
+    setup = agent.setup(server)
+    if program is None or not setup.data:
+        return setup
+    path = settings.cache_dir / f"{agent.program}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.encode(setup.data).decode())
+    with_data = agent.setup(server, path)
+    command = [str(program), *with_data.arguments, *agent.probe]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        tried = subprocess.run(
+            command, env=_environment(program, setup, settings), capture_output=True,
+            stdin=subprocess.DEVNULL, timeout=_PROBE_S, check=False,
+        )  # fmt: skip
+        if tried.returncode == 0:
+            return with_data
+    return setup
 
 
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:

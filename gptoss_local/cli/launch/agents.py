@@ -36,7 +36,7 @@ class ServedModel(NamedTuple):
     n_ctx: int
     api_key: str = ""
 
-    def values(self) -> dict[str, str | int]:
+    def values(self) -> dict[str, Any]:
         """Return the values of the places in agents.toml.
 
         `token` is the key, or a word for programs that want one, also in place of the user's real
@@ -60,12 +60,14 @@ class Setup(NamedTuple):
     Attributes:
         alone: Arguments of a start without any of the user's.
         file: Settings that it takes from a file only.
+        data: JSON of a file of ours.
     """
 
     environment: Mapping[str, str] = {}
     arguments: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     file: SettingsFile | None = None
+    data: Mapping[str, Any] = {}
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +81,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         alone: Arguments of a start without any of the user's.
         file: Places where its settings file may be.
         wanted: Its required contents.
+        data: JSON of a file that the program may be given.
+        probe: Arguments with which it shows that it takes that file.
         is_tried: A test runs the program; else it is set up as its pages say.
     """
 
@@ -92,11 +96,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     alone: tuple[str, ...] = ()
     file: tuple[str, ...] = ()
     wanted: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    probe: tuple[str, ...] = ()
     is_tried: bool = True
 
-    def setup(self, server: ServedModel) -> Setup:
+    def setup(self, server: ServedModel, data: Path | None = None) -> Setup:
+        """Fill in the places; `data` is the file with its data, if the program takes it."""
         path = next(filter(None, map(_path, self.file)), None)
-        values = server.values() | {"file": str(path)}
+        values = server.values() | {"file": str(path), "data": data and str(data)}
 
         def filled(part: Any) -> Any:
             if isinstance(part, dict):
@@ -104,6 +111,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                     return filled(part["if_key"] if server.api_key else part.get("else"))
                 pairs = [(filled(name), filled(value)) for name, value in part.items()]
                 return dict(_marked(name, value) for name, value in pairs if value is not None)
+            if isinstance(part, list):
+                return [filled(each) for each in part]
             if not isinstance(part, str):
                 return part
             whole = _PLACE.fullmatch(part)
@@ -119,7 +128,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for name, value in filled(self.options).items():
             arguments += ["-c", f"{name}={json.dumps(value)}"]
         file = SettingsFile(path, filled(self.wanted)) if path else None
-        return Setup(environment, tuple(arguments), self.alone, file)
+        return Setup(environment, tuple(arguments), self.alone, file, filled(self.data))
 
     def find(self) -> Path | None:
         """Search PATH, then the usual places."""
