@@ -5,6 +5,8 @@ call is repaired only where one reading fits the declared functions; the rest is
 """
 
 import contextlib
+import functools
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -40,6 +42,7 @@ _ENVELOPES = (
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
 _WRAPPED = re.compile(r'\s*\{\s*"input"\s*:')
+_N_CANDIDATES = 32  # each costs about a millisecond
 _FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -215,24 +218,24 @@ def _free_text(text: str, form: FreeText, is_cut: bool) -> str | None:
     It is inside the declared object. Anything else is the input, byte for byte, but where the
     tool's grammar finds it inside another wrapper or a code block.
     """
-    wrapped = _parse(text) if text.strip() else None
-    if wrapped is None and _WRAPPED.match(text) and not is_cut:
-        with contextlib.suppress(ValueError, RecursionError):  # with line ends in its strings
-            wrapped = json.loads(text, strict=False)
-        wrapped = wrapped or _load(text)
-    is_declared = isinstance(wrapped, dict) and wrapped.keys() == {"input"}
-    given = wrapped["input"] if wrapped and is_declared else text
-    if not isinstance(given, str):
-        given = text
-    if is_cut and not is_declared:
-        return None
-    if not form.definition or guidance.matches(form.syntax, form.definition, given):
-        return given
+    value: Any = None
     with contextlib.suppress(ValueError, RecursionError):
-        wrapped = json.loads(text)
-    inside = (each for found in _texts(wrapped or text) for each in (found, *_blocks(found)))
-    matching = (each for each in inside if guidance.matches(form.syntax, form.definition, each))
-    return next(matching, given)
+        value = json.loads(text, strict=False)  # its strings may have line ends
+    if value is None and not is_cut and _WRAPPED.match(text):
+        value = _load(text)
+    match value:
+        case {"input": str(given)} if len(value) == 1:
+            pass
+        case _ if is_cut:
+            return None
+        case _:
+            given = text
+    if not form.definition:
+        return given
+    inside = (each for found in _texts(value or text) for each in (found, *_blocks(found)))
+    candidates = itertools.islice(itertools.chain((given,), inside), _N_CANDIDATES)
+    fits = functools.partial(guidance.matches, form.syntax, form.definition)
+    return next(filter(fits, candidates), given)
 
 
 def _texts(value: Any) -> Iterator[str]:

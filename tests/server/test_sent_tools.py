@@ -135,21 +135,23 @@ def test_two_tools_of_one_name_are_refused(asked: Asked, path: str) -> None:
 def test_tools_with_items_of_their_own(
     asked: Asked, kind: str, arguments: Any, fields: dict[str, Any], stream: bool
 ) -> None:
-    client = openai.OpenAI(base_url=f"{asked.url}/v1", api_key="k")
-    items: list[Any] = [{"role": "user", "content": f"Use {kind}"}]
-    tools: Any = [{"type": kind}]
-    if stream:
-        with client.responses.stream(model="nano", input=items, tools=tools) as events:
-            made = events.get_final_response()
-    else:
-        made = client.responses.create(model="nano", input=items, tools=tools)
-    call: Any = made.output[-1]
-    assert call.type == f"{kind}_call"
-    assert {k: v.to_dict(exclude_none=True) for k, v in dict(call).items() if k in fields} == fields
-    items += [item.model_dump(exclude_none=True) for item in made.output]
-    items.append({"type": f"{kind}_call_output", "call_id": call.call_id, "output": "ok"})
-    after = client.responses.create(model="nano", input=items, tools=tools)
-    assert after.output_text == "Done."
+    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="k") as client:
+        items: list[Any] = [{"role": "user", "content": f"Use {kind}"}]
+        tools: Any = [{"type": kind}]
+        if stream:
+            with client.responses.stream(model="nano", input=items, tools=tools) as events:
+                made = events.get_final_response()
+        else:
+            made = client.responses.create(model="nano", input=items, tools=tools)
+        call: Any = made.output[-1]
+        assert call.type == f"{kind}_call"
+        assert {
+            k: v.to_dict(exclude_none=True) for k, v in dict(call).items() if k in fields
+        } == fields
+        items += [item.model_dump(exclude_none=True) for item in made.output]
+        items.append({"type": f"{kind}_call_output", "call_id": call.call_id, "output": "ok"})
+        after = client.responses.create(model="nano", input=items, tools=tools)
+        assert after.output_text == "Done."
     ((recipient, text),) = [(p[1], p[2]) for p in asked.done() if p[1]]
     assert recipient == f"functions.{kind}"
     assert json.loads(text) == arguments
@@ -160,10 +162,10 @@ def test_tools_with_items_of_their_own(
     [("bash_20250124", "bash"), ("text_editor_20250728", "editor"), ("memory_20250818", "memory")],
 )
 def test_anthropics_tools_are_called_by_their_names(asked: Asked, kind: str, name: str) -> None:
-    client = anthropic.Anthropic(base_url=asked.url, api_key="k")
     tools: Any = [{"type": kind, "name": name}]
     turn: Any = {"role": "user", "content": f"Use {name}"}
-    made = client.messages.create(model="nano", max_tokens=999, messages=[turn], tools=tools)
+    with anthropic.Anthropic(base_url=asked.url, api_key="k") as client:
+        made = client.messages.create(model="nano", max_tokens=999, messages=[turn], tools=tools)
     call = made.content[-1]
     assert call.type == "tool_use"
     assert (call.name, call.input) == (name, {"command": "view"})

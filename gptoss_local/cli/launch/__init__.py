@@ -158,9 +158,13 @@ def _with_data(
     command = [str(program), *with_data.arguments, *agent.probe]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         tried = subprocess.run(
-            command, env=_environment(program, setup, settings), capture_output=True,
-            stdin=subprocess.DEVNULL, timeout=_PROBE_S, check=False,
-        )  # fmt: skip
+            command,
+            env=_environment(program, setup, settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_S,
+            check=False,
+        )
         if tried.returncode == 0:
             return with_data
     return setup

@@ -316,10 +316,8 @@ def _backups(path: Path) -> list[Path]:
 def _back_up(path: Path) -> Path:
     """Copy a file to a dated name, or note that there is none; no backup is overwritten."""
     is_there = path.exists()
-    base, end = (
-        f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}",
-        ".bak" if is_there else _NO_FILE,
-    )
+    end = ".bak" if is_there else _NO_FILE
+    base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"
     backup, n = path.with_name(base + end), 1
     while backup.exists():
         backup, n = path.with_name(f"{base}-{n}{end}"), n + 1

@@ -234,9 +234,8 @@ class Context:
             return self._save(seq_id, partial=partial)
         if end == 0 or not self.can_resume(seq_id, end):
             raise EngineError(f"sequence {seq_id} cannot be saved as of position {end}")
-        memory = self._memory_of(
-            seq_id
-        )  # NOTE: llama.cpp omits cells that the *last* position masks
+        # NOTE: llama.cpp omits cells that the *last* position masks
+        memory = self._memory_of(seq_id)
         llama_cpp.llama_memory_seq_cp(memory, seq_id, self._spare, 0, end)
         try:
             return self._save(self._spare, partial=partial)

@@ -30,8 +30,12 @@ TopCount = Annotated[
 
 def think_budget(*said: int | None) -> int | None:
     """Return the first budget that a request says; None if it says none, or that there is none."""
-    budget = next((each for each in said if each is not None), None)
-    return None if budget is None or budget < 0 else min(budget, MAX_INT)
+    return limit_tokens(next((each for each in said if each is not None), None))
+
+
+def limit_tokens(n_tokens: int | None) -> int | None:
+    """Return a limit the engine understands; negative ones mean none."""
+    return None if n_tokens is None or n_tokens < 0 else min(n_tokens, MAX_INT)
 
 
 def number_in(query: Mapping[str, str], name: str) -> int | None:

@@ -74,6 +74,24 @@ async def test_nothing_is_there(prepared: Prepare) -> None:
     assert "the MCP server 'none' cannot be reached: All connection attempts failed" in news[0]
 
 
+class Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that leave."""
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve requests by a handler at an address, until the end of the block."""
+    with Quiet(("127.0.0.1", 0), handler) as http:
+        http.daemon_threads = True
+        http.block_on_close = False
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+        thread.join()
+
+
 class Faulty(BaseHTTPRequestHandler):
     """A server with a fault, the last part of its path."""
 
@@ -183,14 +201,8 @@ class Forgetful(Faulty):
 @pytest.fixture
 def forgetful() -> Iterator[str]:
     Forgetful.sessions.clear()
-    with Quiet(("127.0.0.1", 0), Forgetful) as http:
-        http.daemon_threads = True
-        http.block_on_close = False
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
+    with served(Forgetful) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
@@ -223,21 +235,10 @@ async def test_a_session_is_renewed_once(prepared: Prepare, forgetful: str) -> N
     assert len(Forgetful.sessions) <= n_before + 2
 
 
-class Quiet(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that leave."""
-
-
 @pytest.fixture
 def faulty() -> Iterator[str]:
-    with Quiet(("127.0.0.1", 0), Faulty) as http:
-        http.daemon_threads = True
-        http.block_on_close = False
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
+    with served(Faulty) as url:
+        yield url
 
 
 @pytest.mark.parametrize("kind", ["json", "event"])

@@ -17,9 +17,15 @@ from gptoss_local.server.dialects.anthropic.blocks import (
     read_blocks,
     to_messages,
 )
-from gptoss_local.server.dialects.bounds import MAX_INT, Temperature, ThinkBudget, think_budget
+from gptoss_local.server.dialects.bounds import (
+    MAX_INT,
+    Temperature,
+    ThinkBudget,
+    limit_tokens,
+    think_budget,
+)
 from gptoss_local.server.dialects.history import last_of_user
-from gptoss_local.server.dialects.openai.parts import limit_tokens, parse_effort, parse_format
+from gptoss_local.server.dialects.openai.parts import parse_effort, parse_format
 from gptoss_local.server.dialects.sent_tools import SentTool
 from gptoss_local.server.dialects.tool_choice import name_in, select_tools
 from gptoss_local.types import Effort, SamplingParams

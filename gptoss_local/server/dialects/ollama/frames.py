@@ -28,22 +28,14 @@ from gptoss_local.harmony import (
 )
 from gptoss_local.server.dialects.logprobs import ollama_logprobs
 from gptoss_local.server.streaming import NDJSON
+from gptoss_local.talk.answer import figures_of
 
 _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
 def _metrics(done: Done) -> dict[str, Any]:
-    return {
-        "done_reason": done.end,
-        "total_duration": done.total_ns,
-        "load_duration": done.load_ns,
-        "prompt_eval_count": done.usage.n_prompt,
-        "prompt_cached_count": done.usage.n_cached,
-        "prompt_eval_duration": done.usage.prefill_ns,
-        "eval_count": done.usage.n_generated,
-        "eval_duration": done.usage.decode_ns,
-        "joules": done.joules,
-    }
+    """Return the fields of AnswerMetrics for an answer that is over."""
+    return {name: value for name, value in figures_of(done).items() if name != "tokens"}
 
 
 def chat_frame(

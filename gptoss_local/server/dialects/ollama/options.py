@@ -13,6 +13,7 @@ from gptoss_local.server.dialects.bounds import (
     Penalty,
     Temperature,
     ThinkBudget,
+    limit_tokens,
     think_budget,
 )
 from gptoss_local.types import Effort, Penalties, SamplingParams
@@ -67,7 +68,7 @@ class Options(msgspec.Struct):
         )
         return {
             "sampling": sampling,
-            "max_tokens": min(self.num_predict, MAX_INT) if self.num_predict >= 0 else None,
+            "max_tokens": limit_tokens(self.num_predict),
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             "think_budget": think_budget(self.think_budget),
         }

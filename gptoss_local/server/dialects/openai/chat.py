@@ -27,7 +27,7 @@ async def chat_completions(request: Request) -> Response:
     writer = ChatCompletionWriter(
         body.model,
         include_usage=body.stream_options.include_usage,
-        custom_names=body.custom_names,
+        custom_names=frozenset(t.name for t in asked.tools if t.free_text is not None),
     )
     return AnswerResponse(model.manager.answer(model.entry, asked), writer, stream=body.stream)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
-from gptoss_local.server.dialects.bounds import TopCount
+from gptoss_local.server.dialects.bounds import TopCount, limit_tokens
 from gptoss_local.server.dialects.history import (
     ContentPart,
     FunctionCall,
@@ -23,7 +23,6 @@ from gptoss_local.server.dialects.history import (
 from gptoss_local.server.dialects.logprobs import openai_count
 from gptoss_local.server.dialects.openai.parts import (
     SamplingFields,
-    limit_tokens,
     parse_effort,
     parse_format,
     refuse_fields,
@@ -99,11 +98,6 @@ class ChatCompletionBody(_Common, kw_only=True):
     functions: list[dict[str, Any]] = msgspec.field(default_factory=list)
     modalities: list[str] = msgspec.field(default_factory=list)
     web_search_options: dict[str, Any] | None = None
-
-    @property
-    def custom_names(self) -> frozenset[str]:
-        """Names of tools that take free text."""
-        return frozenset(tool.name for tool in read_tools(self.tools) if tool.free_text is not None)
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for demands that gpt-oss or this version cannot meet."""

@@ -136,11 +136,6 @@ def refuse_fields(body: str, fields: Mapping[str, tuple[Any, str]]) -> None:
             raise UsageError(f"{name} of {body} is not supported", hint=hint)
 
 
-def limit_tokens(n_tokens: int | None) -> int | None:
-    """Return a limit the engine understands; negative ones mean none."""
-    return None if n_tokens is None or n_tokens < 0 else min(n_tokens, MAX_INT)
-
-
 def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:
     """Return the token counts; Chat Completions and Responses only name them differently."""
     counts = done.usage

@@ -11,12 +11,11 @@ import msgspec
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.body import convert
-from gptoss_local.server.dialects.bounds import TopCount
+from gptoss_local.server.dialects.bounds import TopCount, limit_tokens
 from gptoss_local.server.dialects.logprobs import openai_count
 from gptoss_local.server.dialects.openai.parts import (
     Reasoning,
     SamplingFields,
-    limit_tokens,
     parse_effort,
     parse_format,
     refuse_fields,

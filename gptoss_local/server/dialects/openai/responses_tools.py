@@ -96,7 +96,7 @@ class ClientTools:
             self._names[origin] = name
             self._by_client.setdefault((origin.namespace, origin.name), name)
         if origin.kind == SEARCH:
-            self._tools[name] = Tool(name, wire.description, wire.parameters)
+            self._tools[name] = Tool(name, wire.description, wire.schema)
         else:
             self._tools[name] = msgspec.structs.replace(read_tool(wire, name), name=name)
 
