@@ -11,7 +11,8 @@ def box(page: Page) -> Locator:
 
 
 def ask(page: Page, question: str, *, waits: bool = True) -> None:
-    """Send a message, and wait for the end of its answer."""
+    """Send a message, and wait for the end of its answer; until the last one ends, none goes."""
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
     n_before = page.locator(".turn.user").count()
     box(page).fill(question)
     box(page).press("Enter")

@@ -119,6 +119,10 @@ def _merge_yaml(text: str, wanted: Mapping[str, Any]) -> str:
     yaml.dump(data, out)
     if before is None and text.strip():
         return f"{text.rstrip()}\n{out.getvalue()}"
+    for comment in re.findall(r"^[ \t]*#.*$", text, re.MULTILINE):
+        # ruamel.yaml drops a comment after an empty item of a list within a list
+        if comment.strip() not in out.getvalue():
+            raise UsageError(f"the comment {comment.strip()!r} would be lost")
     return out.getvalue()
 
 
