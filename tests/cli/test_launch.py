@@ -87,7 +87,8 @@ def test_no_key_on_the_command_line_or_in_a_file(agent: str, tmp_path: Path) -> 
     assert "s3cret" not in repr(setup.file)
     variables = {**setup.environment, "GPTOSS_API_KEY": "s3cret"}
     named = repr(setup.arguments) + repr(setup.file) + repr(setup.environment)
-    assert "s3cret" in setup.environment.values() or "GPTOSS_API_KEY" in named, variables
+    sent = "s3cret" in setup.environment.values() or "GPTOSS_API_KEY" in named
+    assert sent == AGENTS[agent].sends_key, variables
 
 
 TAKES_DATA = """
@@ -335,6 +336,38 @@ def test_undo_puts_back_what_was_there(
     assert again.returncode == 2
     assert "nothing here has changed it" in again.stderr
     assert "gets them as it starts" in run_cli(here, "launch", "claude", "--undo").stderr
+
+
+@pytest.mark.parametrize("agent", [name for name, agent in AGENTS.items() if agent.file])
+@pytest.mark.parametrize("has_file", [False, True])
+def test_undo_of_every_program(here: dict[str, str], agent: str, has_file: bool) -> None:
+    said = run_cli(here, "launch", agent, "--model", "nano", "--config-only", "--json", "--yes")
+    path = Path(json.loads(said.stdout)["file"])
+    mine = "[]\n" if path.read_text().startswith("[") else '{"mine": [1]}\n'
+    assert run_cli(here, "launch", agent, "--undo", "--yes").returncode == 0
+    assert not path.exists()
+    if has_file:
+        path.write_text(mine)
+    launched(here, agent, "--model", "nano", "--yes")
+    assert "nano" in path.read_text() or agent == "vscode"
+    assert '"mine"' in path.read_text() or not has_file or mine == "[]\n"
+    assert run_cli(here, "launch", agent, "--undo", "--yes").returncode == 0
+    assert (path.read_text() if path.exists() else None) == (mine if has_file else None)
+
+
+def test_the_file_of_another_system_counts_if_its_folder_exists(here: dict[str, str]) -> None:
+    mac = Path(here["HOME"], "Library", "Application Support", "Code", "User")
+    mac.mkdir(parents=True)
+    launched(here, "vscode", "--model", "nano", "--yes")
+    (entry,) = json.loads((mac / "chatLanguageModels.json").read_text())
+    assert entry["name"] == "gptoss"
+
+
+def test_a_program_that_sends_no_key(here: dict[str, str]) -> None:
+    done = run_cli(here | {"GPTOSS_API_KEY": "s3cret"}, "launch", "vscode", "--yes")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "VS Code sends no API key" in done.stderr
+    assert not os.listdir(here["HOME"])
 
 
 @pytest.mark.parametrize(

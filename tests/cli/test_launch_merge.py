@@ -142,6 +142,21 @@ def test_lines_that_are_not_meant_stay_as_they_are() -> None:
     )
 
 
+def test_a_file_that_is_a_list() -> None:
+    wanted = {"": ListEntry("name", {"name": "local", "url": "u"})}
+    text = '[\n  {"name": "work", "models": [1]}, // mine\n]\n'
+    merged = merge(text, wanted, "json")
+    assert json5.loads(merged) == [
+        {"name": "work", "models": [1]},
+        {"name": "local", "url": "u"},
+    ]
+    assert merged.startswith(text.removesuffix("\n]\n"))
+    assert merge(merged, wanted, "json") == merged
+    assert json.loads(merge("", wanted, "json")) == [{"name": "local", "url": "u"}]
+    with pytest.raises(UsageError, match="the file is not a list"):
+        merge("{}", wanted, "json")
+
+
 @pytest.mark.parametrize("tags", [["c"], []])
 def test_a_list_that_gets_shorter(tags: list[str]) -> None:
     merged = merge('{"tags": ["a", "b"], "n": 1} // mine\n', {"tags": tags}, "json")

@@ -3,7 +3,8 @@
 They are fetched once, by hand, and skipped where they are not there:
 
     npm install --prefix tests/clients
-    for p in aider gptme llm; do  # whose requirements contradict each other
+    npm install --prefix tests/clients/openclaw  # with node 24
+    for p in aider gptme hermes llm; do  # whose requirements contradict each other
         python3 -m venv tests/clients/$p/.venv
         tests/clients/$p/.venv/bin/pip install -r tests/clients/$p/requirements.txt
     done
@@ -27,7 +28,13 @@ FOLDER = Path(__file__).parent
 NPM = ROOT / "tests" / "npm"
 PAGE = ROOT / "docs" / "ide.md"
 PROGRAMS = os.pathsep.join(
-    map(str, (FOLDER / "node_modules" / ".bin", *sorted(FOLDER.glob("*/.venv/bin"))))
+    map(
+        str,
+        [
+            FOLDER / "node_modules" / ".bin",
+            *sorted([*FOLDER.glob("*/.venv/bin"), *FOLDER.glob("*/node_modules/.bin")]),
+        ],
+    )
 )
 RUN = [block for block in blocks(PAGE) if "client" in block.notes]
 WRITTEN = [block for block in blocks(PAGE) if "file" in block.notes]
@@ -112,7 +119,7 @@ def test_javascript(server: RunningServer, block: Block) -> None:
 def test_page_tells_the_versions_that_are_tried() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("## Editors")[0]
     packages = {}
-    for folder in (FOLDER, NPM):
+    for folder in (FOLDER, FOLDER / "openclaw", NPM):
         packages |= json.loads((folder / "package.json").read_text())["dependencies"]
     for file in FOLDER.glob("*/requirements.txt"):
         packages |= dict(re.findall(r"(\S+)==(\S+)", file.read_text()))

@@ -68,6 +68,8 @@ RUNS = {
         calls("shell", {"command": SHELL}),
         calls("complete", {}),  # otherwise it asks itself to continue
     ),
+    "hermes": _run(["-z", ASK], "terminal", command=SHELL),
+    "openclaw": _run(["agent", "exec", ASK], "exec", command=SHELL),
     "opencode": _run(["run", ASK], "bash", command=SHELL, description="Write it"),
     "pi": _run(["-p", "--no-session", ASK], "bash", command=SHELL),
     "qwen": _run(
@@ -97,6 +99,12 @@ def _reaching(server: RunningServer, user: dict[str, str]) -> dict[str, str]:
     return user | {n: server.environment[n] for n in names} | {"GPTOSS_API_KEY": "secret"}
 
 
+def _own_programs(agent: str, user: dict[str, str]) -> dict[str, str]:
+    """Put the folder of a program that needs a node of its own first."""
+    folder = Path(__file__).parent / agent / "node_modules" / ".bin"
+    return user | {"PATH": f"{folder}{os.pathsep}{user['PATH']}"}
+
+
 def _require(agent: str) -> None:
     if shutil.which(AGENTS[agent].program, path=PROGRAMS) is None:
         pytest.skip("not fetched: see the top of test_clients.py")
@@ -118,7 +126,7 @@ def test_program_uses_a_tool(
                 *(sys.executable, "-m", "gptoss_local", "launch", agent, "--model", "nano"),
                 *("--yes", "--", *RUNS[agent].arguments),
             ],
-            env=_reaching(server, user),
+            env=_own_programs(agent, _reaching(server, user)),
             cwd=work,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -69,6 +69,11 @@ def launch(
         return
     settings = load_settings()
     row, program = AGENTS[agent], AGENTS[agent].find()
+    if settings.api_key and not row.sends_key:
+        raise UsageError(
+            f"{row.title} sends no API key this way, and the server asks for one",
+            hint=f"Enter the address {settings.url}/v1 and the key in its own settings.",
+        )
     if program is None and not config_only:
         raise UsageError(
             f"{row.title} is not installed: there is no `{row.program}` on this machine",

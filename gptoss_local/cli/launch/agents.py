@@ -16,7 +16,7 @@ from gptoss_local.cli.launch.settings_file import Default, ListEntry, SettingsFi
 KEY_VARIABLE = "GPTOSS_API_KEY"
 """The variable that files and arguments name instead of the key."""
 _PLACE = re.compile(r"\{(\w+)\}")
-_LISTED = re.compile(r"(\w+)\[(\^?)(\w+)\]")
+_LISTED = re.compile(r"(\w*)\[(\^?)(\w+)\]")
 _FOLDERS = (
     *(".local/bin", "bin", ".npm-global/bin", ".bun/bin", ".volta/bin", ".cargo/bin", "go/bin"),
     *(".claude/local", ".opencode/bin", ".continue/bin"),
@@ -84,6 +84,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         data: JSON of a file that the program may be given.
         probe: Arguments with which it shows that it takes that file.
         is_tried: A test runs the program; else it is set up as its pages say.
+        sends_key: Servers that ask for a key answer it.
     """
 
     title: str
@@ -99,10 +100,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     data: dict[str, Any] = {}
     probe: tuple[str, ...] = ()
     is_tried: bool = True
+    sends_key: bool = True
 
     def setup(self, server: ServedModel, data: Path | None = None) -> Setup:
         """Fill in the places; `data` is the file with its data, if the program takes it."""
         path = next(filter(None, map(_path, self.file)), None)
+        if path is None and self.file:
+            path = Path(self.file[-1]).expanduser()
         values = server.values() | {"file": str(path), "data": data and str(data)}
 
         def filled(part: Any) -> Any:
@@ -142,9 +146,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def _path(place: str) -> Path | None:
-    """Expand a leading `~` or variable; None if the variable is not set."""
+    """Expand a leading `~` or variable; None without the folder or the variable."""
     start, _, rest = place.partition("/")
-    folder = Path.home() if start == "~" else os.environ.get(start)
+    if start == "~":
+        path = Path.home() / rest
+        return path if path.parent.is_dir() else None
+    folder = os.environ.get(start)
     return Path(folder, rest) if folder else None
 
 

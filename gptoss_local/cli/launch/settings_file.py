@@ -47,7 +47,7 @@ def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
     """Return the text with the wanted values in it; the same text if it has them.
 
     An empty text stands for no file. `wanted` nests mappings down to plain values, `ListEntry` or
-    `Default`.
+    `Default`; a `ListEntry` without a name is one of a file that is a list.
 
     Raises:
         UsageError: the text cannot be read, or has another kind of value where one must go.
@@ -64,7 +64,7 @@ def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str =
         elif isinstance(value, ListEntry):
             if present is None:
                 present = data[key] = []
-            _require(present, MutableSequence, f"{place} is not a list")
+            _require(present, MutableSequence, f"{place or 'the file'} is not a list")
             _put_item(present, value, place)
         elif isinstance(value, Mapping):
             if present is None:
@@ -134,13 +134,16 @@ def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
     from json5.loader import ModelLoader, loads
     from json5.utils import JSON5DecodeError
 
-    text = text if text.strip() else "{}\n"
+    text = text if text.strip() else "[]\n" if "" in wanted else "{}\n"
     try:
         root, data = loads(text, loader=ModelLoader()).value, loads(text)
     except JSON5DecodeError as error:
         raise UsageError(str(error).replace("\t", "")) from error
-    _require(data, MutableMapping, "the file has no names and values")
-    _put(data, wanted)
+    if "" in wanted:
+        _put({"": data}, wanted)
+    else:
+        _require(data, MutableMapping, "the file has no names and values")
+        _put(data, wanted)
     edits = _Edits(text)
     edits.change(root, data, 0)
     return edits.applied()
