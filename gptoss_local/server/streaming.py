@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
@@ -19,6 +20,8 @@ from gptoss_local.harmony import Started
 _log = logging.getLogger("gptoss")
 
 _LEFT_OUT, _WARNING = "X-Messages-Left-Out", "X-Gptoss-Warning"
+_UNFIT = re.compile(r"[^\x20-\x7e]")  # names in a warning are the client's
+_MAX_HEADER = 1000
 _HEADERS_S = 4.0  # until then, an error has its own status
 _HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
@@ -136,7 +139,7 @@ class AnswerResponse(Response, Generic[EventT]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if warning := scope.get("state", {}).get("warning"):
-            self.headers[_WARNING] = warning.encode("latin-1", "replace").decode("latin-1")
+            self.headers[_WARNING] = _UNFIT.sub("?", warning[:_MAX_HEADER])
         work = asyncio.create_task(self._answer(scope, receive, send))
         gone = asyncio.create_task(disconnected(receive))
         ending = asyncio.create_task(scope["app"].state.ending.wait())

@@ -129,6 +129,9 @@ def test_lengths_of_prompts(strict: openai.OpenAI, claude: anthropic.Anthropic) 
         ("/v1/responses", {"conversation": "conv_1"}, "conversation"),
         ("/v1/responses", {"background": True}, "background"),
         ("/v1/responses", {"tool_choice": "required"}, "tool_choice"),
+        ("/v1/chat/completions", {"guided_json": {"type": "object"}}, "guided_json"),
+        ("/v1/chat/completions", {"audio": {"voice": "ash"}}, "audio"),
+        ("/v1/messages", {"n": 2}, "n is not supported"),
         ("/v1/messages", {"thread": {"type": "create"}}, "threads"),
         ("/v1/messages", {"container": "c"}, "container"),
         ("/v1/messages", {"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
@@ -149,6 +152,45 @@ def test_what_must_hold_is_refused_by_name(
     refused = httpx.post(url + path, json=asked)
     assert refused.status_code == 400
     assert named in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_fields_that_are_not_read_are_named(
+    strict: openai.OpenAI, claude: anthropic.Anthropic, url: str, stream: bool
+) -> None:
+    """A misspelt one, one of another API, one within another field; none that changes nothing."""
+
+    def warned(made: Any) -> str:
+        made.http_response.read()
+        return str(made.headers.get("x-gptoss-warning", ""))
+
+    silent: dict[str, Any] = {"store": False, "user": "me", "n": 1, "mirostat": 0}
+    chat = strict.chat.completions.with_raw_response
+    named = {"temprature": 0, "think": True, "max_\ntokens": 9, "temperature": 0.5} | silent
+    named |= {"chat_template_kwargs": {"enable_thinking": False}, "verbosity": "low"}
+    made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=named)
+    inner = "chat_template_kwargs.enable_thinking"
+    assert warned(made) == f"ignored: {inner}, max_?tokens, temprature, think, verbosity"
+    made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=silent)
+    assert warned(made) == ""
+    said = strict.responses.with_raw_response.create(
+        model="nano",
+        input="Hi",
+        text={"verbosity": "low"},
+        stream=stream,
+        extra_body={"reasoning": {"enabled": False}, "tools": [{"type": "web_search"}]},
+    )
+    expected = "ignored: reasoning.enabled, text.verbosity; not offered: web_search"
+    assert warned(said) == expected
+    asked: Any = {"context_management": {"edits": [{"type": "clear_tool_uses"}]}, "seed": 7}
+    message = claude.messages.with_raw_response.create(
+        model="nano", max_tokens=99, messages=ASK, stream=stream, extra_body=asked
+    )
+    assert warned(message) == "ignored: context_management, seed"
+    options = {"mirostat": 2, "num_gpu": 99, "typical_p": 1.0, "temperature": 0}
+    body = {"model": "nano", "messages": ASK, "options": options, "stream": stream}
+    told = httpx.post(f"{url}/api/chat", json=body | {"raw": True})
+    assert told.headers["x-gptoss-warning"] == "ignored: options.mirostat, raw"
 
 
 def test_effort_may_come_as_an_argument_of_the_template(url: str) -> None:

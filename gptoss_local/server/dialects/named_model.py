@@ -22,9 +22,10 @@ from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
 from gptoss_local.server.dialects.sent_tools import is_of_server
+from gptoss_local.server.dialects.unread import unread_fields
 from gptoss_local.server.request_id import request_id_of
 
-Body = TypeVar("Body")
+Body = TypeVar("Body", bound=msgspec.Struct)
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
 
 _BILLING = re.compile(r"x-anthropic-billing-header:(?:[ \t]*[\w.-]+=[^;\n]*;?)*\s*")
@@ -55,9 +56,14 @@ class NamedModel:
     ) -> Body:
         """Read the body, changed by `prepare`, and with the model's options where it has none.
 
-        Errors as `read_body`.
+        Fields that are not read are named in the answer's headers. Errors as `read_body`.
         """
-        return await read_body(self._request, body_type, lambda sent: self._fill_in(prepare(sent)))
+
+        def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
+            self._warn("ignored", unread_fields(sent, body_type))
+            return self._fill_in(prepare(sent))
+
+        return await read_body(self._request, body_type, fill_in)
 
     @property
     def entry(self) -> ModelEntry:
@@ -69,8 +75,12 @@ class NamedModel:
 
     def warn_of(self, kinds: Iterable[str]) -> None:
         """Say in the answer's headers which kinds of tools the model is not offered."""
-        if names := ", ".join(sorted({kind for kind in kinds if is_of_server(kind)})):
-            self._request.state.warning = f"not offered: {names}"
+        self._warn("not offered", filter(is_of_server, kinds))
+
+    def _warn(self, what: str, names: Iterable[str]) -> None:
+        if named := ", ".join(sorted(set(names))):
+            earlier = getattr(self._request.state, "warning", "")
+            self._request.state.warning = f"{earlier}; {what}: {named}".removeprefix("; ")
 
     async def asked(self, make: Callable[[], RequestT]) -> RequestT:
         """Make a request of a body: with the model's messages, and with its owner.

@@ -1,7 +1,7 @@
 """Request bodies of `/v1/messages` and its `count_tokens`.
 
-Source: Anthropic's API reference (Messages) and Claude Code's requests. Fields we do not know are
-ignored; references to a conversation, and demands, are honoured or refused.
+Source: Anthropic's API reference (Messages) and Claude Code's requests. References to
+a conversation are refused.
 """
 
 from typing import Any
@@ -59,8 +59,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     think_budget: ThinkBudget | None = None
     stream: bool = False
     thread: dict[str, Any] | None = None
-    container: str | dict[str, Any] = ""
-    mcp_servers: list[dict[str, Any]] = []
     compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
@@ -111,10 +109,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
                 raise ThreadNotFoundError(f"there is no thread with the message '{known}'")
             case dict():
                 raise ThreadUnsupportedError("threads are not supported")
-        if self.container:
-            raise UsageError("container is not supported: this server runs no code")
-        if self.mcp_servers:
-            raise UsageError("mcp_servers is not supported: connect to them in the client")
         if not self.messages:
             raise UsageError("messages is required")
 

@@ -22,8 +22,6 @@ _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high",
 
 
 class Options(msgspec.Struct):
-    """`options`; names we do not know are ignored, as Ollama does."""
-
     num_ctx: int | None = None
     num_predict: int = -1
     seed: int = -1

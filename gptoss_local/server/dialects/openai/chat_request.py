@@ -1,7 +1,6 @@
 """Request bodies of `/v1/chat/completions` and `/v1/completions`.
 
-Source: OpenAI's API reference and Ollama's openai/openai.go. Fields we do not know are ignored, as
-clients send many.
+Source: OpenAI's API reference and Ollama's openai/openai.go.
 """
 
 from typing import Any
@@ -25,7 +24,6 @@ from gptoss_local.server.dialects.openai.parts import (
     SamplingFields,
     parse_effort,
     parse_format,
-    refuse_fields,
 )
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
 from gptoss_local.server.dialects.tool_choice import select_tools
@@ -63,6 +61,12 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
+class TemplateArguments(msgspec.Struct):
+    """Arguments of llama.cpp's and vLLM's templates."""
+
+    reasoning_effort: str = ""
+
+
 class _Common(SamplingFields, kw_only=True):
     model: str = ""
     stream: bool = False
@@ -92,22 +96,16 @@ class ChatCompletionBody(_Common, kw_only=True):
     parallel_tool_calls: bool = True
     logprobs: bool = False
     top_logprobs: TopCount = 0
-    chat_template_kwargs: dict[str, Any] = msgspec.field(
-        default_factory=dict
-    )  # of llama.cpp and vLLM
-    functions: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    modalities: list[str] = msgspec.field(default_factory=list)
-    web_search_options: dict[str, Any] | None = None
+    chat_template_kwargs: TemplateArguments = msgspec.field(default_factory=TemplateArguments)
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
-        self._refuse()
-        in_template = self.chat_template_kwargs.get("reasoning_effort")
+        in_template = self.chat_template_kwargs.reasoning_effort
         named = self.reasoning.effort or self.reasoning_effort
-        effort, reasoning = parse_effort(named or (str(in_template) if in_template else ""))
+        effort, reasoning = parse_effort(named or in_template)
         limits = (self.max_completion_tokens, self.max_tokens)
         newest = last_of_user(m.role for m in self.messages)
         json_schema = self.response_format.get("json_schema")
@@ -130,20 +128,6 @@ class ChatCompletionBody(_Common, kw_only=True):
             **select_tools(
                 read_tools(self.tools), self.tool_choice, one_call=not self.parallel_tool_calls
             ),
-        )
-
-    def _refuse(self) -> None:
-        other = [kind for kind in self.modalities if kind != "text"]
-        refuse_fields(
-            "Chat Completions",
-            {
-                "functions": (self.functions, "Send tools instead."),
-                "modalities": (other, "gpt-oss writes text only."),
-                "web_search_options": (
-                    self.web_search_options is not None,
-                    "Offer a search of your own as a tool.",
-                ),
-            },
         )
 
 

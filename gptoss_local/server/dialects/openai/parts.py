@@ -6,7 +6,6 @@ its clients have come to rely on.
 
 import secrets
 import time
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -119,21 +118,6 @@ def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
             raise UsageError(f"the schema of a format of type {kind} must be an object")
         case other:
             raise UsageError(f"unknown format type '{other}'; use text, json_object or json_schema")
-
-
-def refuse_fields(body: str, fields: Mapping[str, tuple[Any, str]]) -> None:
-    """Refuse demands that cannot be met, instead of ignoring them.
-
-    Args:
-        body: The kind of request, for the message.
-        fields: By name, the value as sent (empty if it asks for nothing), and what to do instead.
-
-    Raises:
-        UsageError: one of them asks for something.
-    """
-    for name, (value, hint) in fields.items():
-        if value:
-            raise UsageError(f"{name} of {body} is not supported", hint=hint)
 
 
 def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:

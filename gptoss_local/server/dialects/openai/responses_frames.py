@@ -266,7 +266,7 @@ def _response(body: ResponsesBody) -> dict[str, Any]:
         "service_tier": "default",
         "store": body.store,
         "temperature": body.temperature,
-        "text": {"format": _format(body.text.format), "verbosity": body.text.verbosity},
+        "text": {"format": _format(body.text.format), "verbosity": "medium"},
         "tool_choice": body.tool_choice,
         "tools": echo(body.tools),
         "top_logprobs": body.top_logprobs,

@@ -1,7 +1,7 @@
 """Request bodies of `/v1/responses`.
 
 Source: OpenAI's API reference (Responses). A request brings the whole conversation, or says by ids
-which items precede it. Unknown fields are ignored.
+which items precede it.
 """
 
 from typing import Annotated, Any
@@ -18,7 +18,6 @@ from gptoss_local.server.dialects.openai.parts import (
     SamplingFields,
     parse_effort,
     parse_format,
-    refuse_fields,
 )
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.responses_hosted import (
@@ -36,7 +35,6 @@ _LOGPROBS = "message.output_text.logprobs"
 
 class Text(msgspec.Struct):
     format: dict[str, Any] = msgspec.field(default_factory=dict)
-    verbosity: str = "medium"
 
 
 class ResponsesBody(SamplingFields, kw_only=True):
@@ -48,7 +46,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
     stream: bool = False
-    background: bool = False
     previous_response_id: str = ""
     store: bool = True
     conversation: str | dict[str, Any] = ""
@@ -58,7 +55,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
     max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] | None = None
     top_logprobs: TopCount = 0
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    prompt: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def items(self, remembered: ResponseStore, owner: str) -> list[InputItem]:
         """Return the conversation: the items before the request, and its own.
@@ -146,7 +142,3 @@ class ResponsesBody(SamplingFields, kw_only=True):
                 "conversations are not stored, so conversation names nothing",
                 hint="Send previous_response_id, or the whole conversation as input.",
             )
-        instead = "Send the prompt's text as instructions and input."
-        refuse_fields("Responses", {"prompt": (self.prompt, instead)})
-        if self.background:
-            raise UsageError("background answers are not supported")
