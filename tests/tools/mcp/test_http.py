@@ -152,6 +152,67 @@ class Faulty(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Old(Faulty):
+    """A server that takes one version of the protocol, and says so in a way of its own."""
+
+    versions: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        _, only, way = self.path.split("/")
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if request.get("method") == "initialize":
+            self.versions.append(version := request["params"]["protocolVersion"])
+            if version != only:
+                return self._refuse(request, way, only)
+            info = {"name": "old", "version": "1"}
+            capable = {"capabilities": {"tools": {}}, "serverInfo": info}
+            return self._answer(request, {"protocolVersion": only} | capable)
+        if request.get("method") == "tools/list":
+            tools = [{"name": "f", "inputSchema": {"type": "object"}}]
+            return self._answer(request, {"tools": tools})
+        return self._send(b"", status=404 if "id" in request else 202)
+
+    def do_DELETE(self) -> None:
+        self._send(b"", status=405)
+
+    def _refuse(self, request: Any, way: str, only: str) -> None:
+        if way == "bare":
+            return self._send(b"Bad Request", kind="text/plain", status=400)
+        data = {"supported": [only, "1999-01-01"]} if way == "offered" else None
+        error = {"code": -32602, "message": "Unsupported protocol version", "data": data}
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode()
+        return self._send(body, kind="application/json", status=400)
+
+
+@pytest.mark.parametrize(
+    ("only", "way", "n_tried"),
+    [
+        ("2025-06-18", "bare", 2),
+        ("2024-11-05", "bare", 4),
+        ("2025-03-26", "named", 3),
+        ("2024-11-05", "offered", 2),
+    ],
+)
+async def test_a_server_of_an_older_version(
+    prepared: Prepare, only: str, way: str, n_tried: int
+) -> None:
+    Old.versions.clear()
+    with served(Old) as url:
+        toolbox, news = await prepared(old={"url": f"{url}/{only}/{way}"})
+    assert news == []
+    assert "f" in toolbox.tools
+    assert len(Old.versions) == n_tried
+
+
+@pytest.mark.parametrize(("way", "n_tried"), [("named", 4), ("offered", 1)])
+async def test_a_server_of_no_known_version(prepared: Prepare, way: str, n_tried: int) -> None:
+    Old.versions.clear()
+    with served(Old) as url:
+        _, news = await prepared(old={"url": f"{url}/1998-01-01/{way}"})
+    assert "Unsupported protocol version" in news[0]
+    assert len(Old.versions) == n_tried
+
+
 class Forgetful(Faulty):
     """A server that has lost its sessions, and says so in its own way: a status and words."""
 

@@ -6,7 +6,8 @@ The SDK keeps any line of a program in memory, and any JSON of an address. Here 
 The SDK also refuses a whole list of tools if one of them is wrong, so lists are repaired first: the
 description says which arguments cannot be declared. Schemas of results are dropped, as the model
 can read any result. A block of a result that the SDK does not know becomes a note, and the messages
-of a batch are taken one by one.
+of a batch are taken one by one. The SDK begins a session with its newest version of the protocol
+alone; a server that refuses is asked again with those that it offers, or with older ones.
 """
 
 import codecs
@@ -22,7 +23,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,8 +34,9 @@ from gptoss_local.talk.tools.mcp.log import ServerLog
 if TYPE_CHECKING:
     import httpx2
     from mcp.client import Transport
-    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.client._transport import ReadStream, TransportStreams, WriteStream
     from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError
 
 MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: the SDK takes 2 s of CPU time for one of a program
 MARK = "GPTOSS_MCP_SERVER"
@@ -69,7 +71,8 @@ class Link:
     @asynccontextmanager
     async def open(self) -> AsyncGenerator["TransportStreams", None]:
         async with self._transport() as (read, write):
-            yield _Watched(read, self), write
+            beginning = _Beginning(write)
+            yield _Watched(read, self, beginning), beginning
 
     def _transport(self) -> "Transport":
         _silence_sdk()
@@ -92,14 +95,16 @@ class Link:
 class _Watched:
     """The read stream of a transport: reports its end and floods, and repairs lists of tools."""
 
-    def __init__(self, stream: "ReadStream[SessionMessage | Exception]", link: Link) -> None:
-        self._stream, self._link = stream, link
+    def __init__(
+        self, stream: "ReadStream[SessionMessage | Exception]", link: Link, beginning: "_Beginning"
+    ) -> None:
+        self._stream, self._link, self._beginning = stream, link, beginning
         self._rate = _Rate(_MAX_IN_WINDOW)
         self._batch: deque[SessionMessage] = deque()
 
     async def receive(self) -> "SessionMessage | Exception":
         import anyio
-        from mcp_types import JSONRPCResponse
+        from mcp_types import JSONRPCError, JSONRPCResponse
 
         try:
             item = self._batch.popleft() if self._batch else await self._stream.receive()
@@ -116,6 +121,10 @@ class _Watched:
                 self._link.log.write(note)
             if isinstance(blocks := item.message.result.get("content"), list):
                 item.message.result["content"] = list(map(_readable, blocks))
+        elif isinstance(item.message, JSONRPCError) and await self._beginning.is_tried_again(
+            item.message
+        ):
+            return await self.receive()
         if self._rate.is_too_high(1):
             self._link.on_fault("sent more messages than can be read")
         return item
@@ -139,6 +148,62 @@ class _Watched:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class _Beginning:
+    """The write stream of a transport, which begins a session with each version that may do."""
+
+    def __init__(self, stream: "WriteStream[SessionMessage]") -> None:
+        self._stream = stream
+        self._sent: SessionMessage | None = None
+        self._versions: list[str] | None = None  # that are left; None before the first refusal
+        self._reason: ErrorData | None = None
+
+    async def send(self, item: "SessionMessage", /) -> None:
+        if getattr(item.message, "method", "") == "initialize":
+            self._sent, self._versions = item, None
+        await self._stream.send(item)
+
+    async def is_tried_again(self, refusal: "JSONRPCError") -> bool:
+        """Try the next version; after the last one, the refusal gets the reason of the first."""
+        from mcp.shared.message import SessionMessage
+
+        if self._sent is None or refusal.id != (request := cast("Any", self._sent.message)).id:
+            return False
+        if self._versions is None:
+            self._reason, self._versions = refusal.error, _other_versions(refusal.error)
+        if not self._versions:
+            refusal.error = cast("ErrorData", self._reason)
+            return False
+        params = request.params | {"protocolVersion": self._versions.pop()}
+        again = request.model_copy(update={"params": params})
+        await self._stream.send(SessionMessage(again, self._sent.metadata))
+        return True
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> "_Beginning":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _other_versions(error: "ErrorData") -> list[str]:
+    """Return the versions to try after a refusal of the newest, the best one last.
+
+    What a server offers is in the error's data. A status of 400 has neither data nor a reason.
+    """
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+    known = HANDSHAKE_PROTOCOL_VERSIONS[:-1]
+    offered = error.data.get("supported") if isinstance(error.data, dict) else None
+    if not isinstance(offered, list):
+        return list(known)
+    if any(version in MODERN_PROTOCOL_VERSIONS for version in offered):
+        return []  # the SDK's own affair
+    return [version for version in known if version in offered]
 
 
 class _Rate:
