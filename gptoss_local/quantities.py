@@ -28,6 +28,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
 }
 _WHOLE = ("top_k", "seed", "num_predict", "num_ctx", "think_budget")
+_ON_OR_OFF = ("repeat_guard", "truncate")
 _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
@@ -95,17 +96,17 @@ def _duration_s(text: str) -> float:
 
 
 def parse_option(name: str, text: str) -> OptionValue:
-    """Return the value of an option as people write it; `truncate` is on or off.
+    """Return the value of an option as people write it.
 
     Raises:
         UsageError: there is no such option, or it cannot be that.
     """
-    if name == "truncate":
+    if name in _ON_OR_OFF:
         if text.lower() not in _SWITCHES:
-            raise UsageError("truncate is on or off")
+            raise UsageError(f"{name} is on or off")
         return _SWITCHES[text.lower()]
     if name not in _RANGES:
-        names = ", ".join((*_RANGES, "truncate"))
+        names = ", ".join((*_RANGES, *_ON_OR_OFF))
         raise UsageError(f"there is no option '{name}'", hint=f"There are {names}.")
     low, high = _RANGES[name]
     try:

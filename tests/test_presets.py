@@ -34,7 +34,7 @@ system = """
 You review code.
 Be terse."""  # two lines
 effort = "high"
-options = { temperature = 0.3, truncate = true }
+options = { temperature = 0.3, truncate = true, repeat_guard = false }
 
 ["日本語 tutor"]
 system = 'Answer in Japanese.'
@@ -49,7 +49,7 @@ def test_a_file_by_hand(config: Path) -> None:
         "reviewer": Preset(
             system="You review code.\nBe terse.",
             effort="high",
-            options={"temperature": 0.3, "truncate": True},
+            options={"temperature": 0.3, "truncate": True, "repeat_guard": False},
         ),
         "日本語 tutor": Preset(system="Answer in Japanese."),
     }
@@ -119,6 +119,7 @@ _PRESETS = st.builds(
             "temperature": st.floats(0, 2),
             "seed": st.integers(0, 2**31 - 1),
             "truncate": st.just(True),
+            "repeat_guard": st.booleans(),
         },
     ),
 )
@@ -147,6 +148,7 @@ def test_nothing_is_lost(name: str, first: Preset, second: Preset) -> None:
         ("[a]\noptions = 1", "has options that are not a table"),
         ("[a]\noptions = { temperature = 9 }", "temperature is a number from 0 to 2"),
         ("[a]\noptions = { seed = true }", "seed is a whole number"),
+        ("[a]\noptions = { repeat_guard = 0 }", "repeat_guard is on or off"),
         ("[a]\noptions = { temp = 1 }", "there is no option 'temp'"),
     ],
 )

@@ -29,6 +29,7 @@ PARAMETERS = (
     ("top_p FLOAT", "draw from the likeliest tokens, up to this probability together"),
     ("min_p FLOAT", "draw from tokens at least so likely, as a share of the likeliest"),
     ("think_budget INT", "most tokens of thinking, then it answers; -1: any number"),
+    ("repeat_guard BOOL", "false: an answer may go in circles"),
     ("num_ctx INT", "tokens of context, at least"),
     ("temperature FLOAT", "0 is the likeliest token, 1 the default"),
     ("repeat_penalty FLOAT", "makes repetitions less likely; 1 is none"),

@@ -121,6 +121,16 @@ def test_an_answer_in_circles_says_so(asked: Asked) -> None:
     assert response["incomplete_details"] == {"reason": "repetition"}
 
 
+@pytest.mark.parametrize("path", sorted({path for path, _ in BUDGETS}))
+def test_an_answer_may_go_in_circles_if_that_is_wanted(asked: Asked, path: str) -> None:
+    is_ollamas = path.startswith("/api/")
+    wish: Any = {"options": {"repeat_guard": False}} if is_ollamas else {"repeat_guard": False}
+    reply = asked.post(path, **(body_of(path, "Circle") | wish | {"max_tokens": 99_000}))
+    assert reply.status_code == 200
+    assert CIRCLE.strip() in reply.text
+    assert '"repetition"' not in reply.text
+
+
 def test_streams_say_so_too(asked: Asked) -> None:
     path = "/v1/chat/completions"
     reply = asked.post(path, **body_of(path, "Circle"), stream=True).text

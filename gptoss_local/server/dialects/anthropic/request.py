@@ -57,6 +57,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] = {}
     think_budget: ThinkBudget | None = None
+    repeat_guard: bool = True
     stream: bool = False
     thread: dict[str, Any] | None = None
     compaction: dict[str, Any] | None = None
@@ -96,6 +97,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             ),
             max_tokens=limit_tokens(self.max_tokens),
             think_budget=think_budget(self.thinking.budget_tokens, self.think_budget),
+            ends_repetition=self.repeat_guard,
             stop=tuple(self.stop_sequences),
             format=parse_format(form, form.get("schema")),
             **select_tools(tools, self.tool_choice, one_call=one_call),

@@ -35,6 +35,7 @@ class Options(msgspec.Struct):
     frequency_penalty: Penalty = 0.0
     stop: str | list[str] = []
     think_budget: ThinkBudget | None = None
+    repeat_guard: bool = True
 
     @property
     def n_ctx(self) -> int | None:
@@ -69,6 +70,7 @@ class Options(msgspec.Struct):
             "max_tokens": limit_tokens(self.num_predict),
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             "think_budget": think_budget(self.think_budget),
+            "ends_repetition": self.repeat_guard,
         }
 
 

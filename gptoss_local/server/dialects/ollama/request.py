@@ -134,6 +134,7 @@ class GenerateBody(_Common, kw_only=True):
         fields = self.options.request_fields()
         fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
         if self.raw:
+            del fields["ends_repetition"]  # raw answers may go in circles
             if fields.pop("think_budget") is not None:
                 raise UsageError("raw mode does not support think_budget")
             return RawRequest(prompt=self.prompt, **fields)

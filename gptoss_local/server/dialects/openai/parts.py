@@ -59,6 +59,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     thinking_budget_tokens: ThinkBudget | None = None  # llama.cpp's name
     reasoning_budget: ThinkBudget | None = None  # its older one
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+    repeat_guard: bool = True
 
     @property
     def most_thinking(self) -> int | None:

@@ -103,6 +103,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
             reasoning=reasoning,
             sampling=self.sampling,
             think_budget=self.most_thinking,
+            ends_repetition=self.repeat_guard,
             max_tokens=limit_tokens(self.max_output_tokens),
             truncates=self.truncation == "auto",
             format=parse_format(form, form.get("schema")),
