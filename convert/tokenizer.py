@@ -3,21 +3,25 @@
 Nothing is tokenized here.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 from gguf import GGUFWriter
 
 from convert.layout import check_link, find_weights
-from convert.tokenizer_files import Tokenizer, read_hugging_face, read_model, read_rank_file
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.o200k import (
-    NAMED_SPECIALS,
-    SPECIAL_TOKENS,
-    VOCAB_SIZE,
-    has_its_ranks,
+from convert.tokenizer_files import (
+    ID_KEYS,
+    Tokenizer,
+    read_hugging_face,
+    read_model,
+    read_rank_file,
 )
+from gptoss_local.errors import ConvertError
+from gptoss_local.formats.o200k import FIRST_SPECIAL, is_harmony_sized, vocabulary_faults
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
+_OWN_IDS = {"bos": 199998, "eos": 200002}  # without them llama.cpp takes those of GPT-2
 TOKENIZER_HINT = (
     "Name a file of gpt-oss's vocabulary with --tokenizer: a folder with tokenizer.json, "
     "an o200k_base.tiktoken, or the .gguf of any gpt-oss model."
@@ -25,7 +29,7 @@ TOKENIZER_HINT = (
 
 
 def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> Tokenizer:
-    """Read the vocabulary of a checkpoint, and check it if it must be o200k_harmony.
+    """Read the vocabulary of a checkpoint, and judge it.
 
     Args:
         folder: The checkpoint. Its own tokenizer files are used when no `source` is named.
@@ -34,10 +38,13 @@ def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> To
             (`.tiktoken`), or the `.gguf` of a gpt-oss model.
 
     Raises:
-        ConvertError: There is no tokenizer, it is broken or too large for the embedding, or it is
-            not o200k_harmony though it has 201,088 tokens.
+        ConvertError: There is no tokenizer, it is broken or too large for the embedding, or
+            `find_faults` finds one.
     """
-    place = source or _own_tokenizer(folder)
+    place = source or own_tokenizer(folder)
+    if place is None:
+        missing = find_weights(folder) / "tokenizer.json"
+        raise ConvertError(f"{missing} is missing.", hint=TOKENIZER_HINT)
     if place.suffix == ".gguf":
         tokenizer = read_model(place, n_vocab)
     elif place.suffix == ".tiktoken":
@@ -46,9 +53,25 @@ def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> To
         tokenizer = read_hugging_face(place, n_vocab)
     else:
         tokenizer = read_hugging_face(place / "tokenizer.json", n_vocab)
-    if n_vocab == VOCAB_SIZE:
-        _check_o200k(tokenizer, place)
+    if is_harmony_sized(tokenizer.tokens):
+        ids = _OWN_IDS | tokenizer.special_ids
+        tokenizer = msgspec.structs.replace(tokenizer, special_ids=ids)
+    for _, fault in find_faults(tokenizer):
+        raise ConvertError(
+            f"{place} does not hold o200k_harmony, the vocabulary of gpt-oss. {fault}",
+            hint=TOKENIZER_HINT,
+        )
     return tokenizer
+
+
+def find_faults(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+    """Yield the GGUF's key and a sentence for everything that is wrong by itself."""
+    yield from vocabulary_faults(tokenizer.tokens, tokenizer.types, tokenizer.merges)
+    least = FIRST_SPECIAL if is_harmony_sized(tokenizer.tokens) else 0
+    for kind, token_id in tokenizer.special_ids.items():
+        if not (0 if kind == "pad" else least) <= token_id < len(tokenizer.tokens):
+            key = ID_KEYS[kind]
+            yield key, f"{key} is {token_id}, which is not one of the special tokens."
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
@@ -71,21 +94,10 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_merges(tokenizer.merges)
 
 
-def _own_tokenizer(folder: Path) -> Path:
+def own_tokenizer(folder: Path) -> Path | None:
     """Find tokenizer.json next to the weights, or next to the `original/` that holds them."""
-    weights = find_weights(folder)
-    for place in (weights, folder):
+    for place in (find_weights(folder), folder):
         if (place / "tokenizer.json").is_file():
             check_link(place / "tokenizer.json")
             return place
-    raise ConvertError(f"{weights / 'tokenizer.json'} is missing.", hint=TOKENIZER_HINT)
-
-
-def _check_o200k(tokenizer: Tokenizer, place: Path) -> None:
-    wrong = next((i for i in NAMED_SPECIALS if tokenizer.tokens[i] != SPECIAL_TOKENS[i]), None)
-    if wrong is not None or not has_its_ranks(tokenizer.tokens):
-        found = "" if wrong is None else f" {wrong} is {tokenizer.tokens[wrong]!r} in it."
-        raise ConvertError(
-            f"{place} does not hold o200k_harmony, the vocabulary of gpt-oss.{found}",
-            hint=TOKENIZER_HINT,
-        )
+    return None

@@ -13,11 +13,14 @@ from gguf import TokenType
 from convert.json_file import read_json
 from convert.layout import check_link
 from gptoss_local.errors import ConvertError, ModelLoadError
-from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array, read_info
+from gptoss_local.formats.gguf_file import read_array, read_info
 from gptoss_local.formats.o200k import (
     END_OF_PROMPT,
     FIRST_SPECIAL,
+    MERGES_KEY,
     SPECIAL_TOKENS,
+    TOKENS_KEY,
+    TYPES_KEY,
     derive_merges,
     parse_ranks,
 )
@@ -118,8 +121,8 @@ def read_model(path: Path, n_vocab: int) -> Tokenizer:
     try:
         info = read_info(path)
         tokens = read_array(path, TOKENS_KEY)
-        types = read_array(path, "tokenizer.ggml.token_type")
-        merges = read_array(path, "tokenizer.ggml.merges")
+        types = read_array(path, TYPES_KEY)
+        merges = read_array(path, MERGES_KEY)
     except ModelLoadError as error:
         raise ConvertError(f"{path} gives no vocabulary: {error.message}.") from error
     is_text = {type(text) for text in (*tokens, *merges)} <= {str}

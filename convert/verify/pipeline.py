@@ -9,7 +9,7 @@ from pathlib import Path
 from convert.config import ModelConfig
 from convert.plan import SUMS_KEY, SUMS_OF_KEY, describe_tensors
 from convert.tensor_types import TENSOR_TYPES
-from convert.tokenizer import read_tokenizer
+from convert.tokenizer import own_tokenizer, read_tokenizer
 from convert.tokenizer_files import Tokenizer
 from convert.verify.blocks import Difference
 from convert.verify.comparison import Comparison
@@ -19,8 +19,8 @@ from convert.verify.scan import Scan, TensorFindings
 from convert.verify.structure import FileTensor, ModelFile, find_tensors, read_parts
 from convert.verify.vocabulary import check_vocabulary, read_tokens
 from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError
-from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
-from gptoss_local.formats.o200k import VOCAB_SIZE
+from gptoss_local.formats.gguf_file import read_array
+from gptoss_local.formats.o200k import TOKENS_KEY
 from gptoss_local.types import Progress
 
 _MAX_RELATIVE_ERROR = 0.8  # types of 1.6 bits have 0.5; another matrix of the same size has 1.4
@@ -41,8 +41,7 @@ def verify_model(
     Args:
         path: The file; of several, any.
         against: The checkpoint that it was made from, of either layout.
-        tokenizer: As for `convert_checkpoint`. Looked at only if the model does not have gpt-oss's
-            201,088 tokens, which are known.
+        tokenizer: As for `convert_checkpoint`.
         arrivals: As for `convert_checkpoint`: the safetensors files of `against` as they become
             complete.
         on_used: Called with each safetensors file that is no longer needed.
@@ -80,10 +79,11 @@ def _check_header(
         return None
     tokens = read_tokens(parts[0], report)
     expected: Tokenizer | None = None
-    if tokens and len(tokens) != VOCAB_SIZE and (against or tokenizer):
+    if tokens and (against or tokenizer):
         source = against or parts[0].path.parent
         try:
-            expected = read_tokenizer(source, len(tokens), tokenizer)
+            if tokenizer or own_tokenizer(source):  # OpenAI's layout has none
+                expected = read_tokenizer(source, len(tokens), tokenizer)
         except ConvertError as error:  # it may be the file that has too few tokens
             report.find(parts[0].path, TOKENS_KEY, error.message)
     is_compared = against is not None

@@ -1,31 +1,24 @@
-"""The vocabulary inside a GGUF: o200k_harmony, or the checkpoint's if it has another size.
+"""The vocabulary inside a GGUF: right by itself, and the checkpoint's where that is known.
 
 Token by token; nothing is tokenized here.
 """
 
-from hashlib import sha256
 from typing import Any
 
-from gguf import TokenType
-
-from convert.tokenizer import PRE_TOKENIZER
+from convert.tokenizer import PRE_TOKENIZER, find_faults
 from convert.tokenizer_files import ID_KEYS, Tokenizer
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
+from gptoss_local.formats.gguf_file import read_array
 from gptoss_local.formats.o200k import (
-    END_OF_PROMPT,
-    FIRST_SPECIAL,
-    MERGES_SHA256,
-    NAMED_SPECIALS,
-    SPECIAL_TOKENS,
-    VOCAB_SIZE,
-    has_its_ranks,
+    MERGES_KEY,
+    TOKENS_KEY,
+    TYPES_KEY,
+    is_harmony_sized,
+    renamed_tokens,
 )
 
-_TYPES_KEY = "tokenizer.ggml.token_type"
-_MERGES_KEY = "tokenizer.ggml.merges"
 _FIXED: dict[str, list[object]] = {
     "tokenizer.ggml.model": ["gpt2"],
     "tokenizer.ggml.pre": [PRE_TOKENIZER],
@@ -38,11 +31,8 @@ _HARMLESS: dict[str, list[object]] = {
     "tokenizer.ggml.add_bos_token": [True],
     "tokenizer.ggml.add_eos_token": [True],
 }
-_SPECIAL_IDS: dict[str, set[object]] = {
-    "bos": {199998},
-    "eos": {199999, 200002, 200012},
-    "pad": {None, *range(FIRST_SPECIAL, VOCAB_SIZE)},  # not used here; others differ
-}
+_UNCHECKED = "not checked without the checkpoint"
+_SPECIAL_IDS = {"bos": (199998,), "eos": (199999, 200002, 200012)}  # pad is not used here
 
 
 def read_tokens(part: ModelFile, report: Report) -> list[str]:
@@ -63,7 +53,7 @@ def check_vocabulary(
     Args:
         part: The first file.
         tokens: As `read_tokens` gave them.
-        expected: The vocabulary of a model without gpt-oss's 201,088 tokens; None if unknown.
+        expected: The vocabulary of the checkpoint; None if it is not known.
         report: Gets the findings.
         is_compared: Whether the file should equal our conversion of a checkpoint; else differences
             of no consequence here are only noted.
@@ -77,18 +67,27 @@ def check_vocabulary(
             report.note(path, f"{key} is {stated} where gpt-oss has {right[0]}")
         else:
             report.find(path, key, f"{key} is {stated} where gpt-oss needs {right[0]}.")
-    types, merges = _read(part, _TYPES_KEY, report), _read(part, _MERGES_KEY, report)
-    if len(types) != len(tokens):
-        report.find(path, _TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens.")
-    elif len(tokens) == VOCAB_SIZE:
-        _check_o200k(part, tokens, types, merges, report)
-        _check_special_ids(part, report, is_compared=is_compared)
-    elif expected is None:
-        n = f"{len(tokens):,} tokens, not {VOCAB_SIZE:,}"
-        report.find(path, TOKENS_KEY, f"The vocabulary is not o200k_harmony: it has {n}.")
-    else:
-        ids = {k: metadata[key] for k, key in ID_KEYS.items() if key in metadata}
-        _compare(part, Tokenizer(tokens, types, merges, ids, None), expected, report)
+    types, merges = _read(part, TYPES_KEY, report), _read(part, MERGES_KEY, report)
+    ids = {kind: i for kind, key in ID_KEYS.items() if type(i := metadata.get(key)) is int}
+    ours = Tokenizer(tokens, types, merges, ids, None)
+    for key, fault in find_faults(ours):
+        report.find(path, key, fault)
+    if not is_harmony_sized(tokens):
+        if expected is None:
+            report.note(path, f"its {len(tokens):,} tokens are not gpt-oss's, and are {_UNCHECKED}")
+        else:
+            _compare(part, ours, expected, report)
+        return
+    renamed = renamed_tokens(tokens)
+    theirs = renamed if expected is None else renamed_tokens(expected.tokens)
+    for i in sorted(i for i in renamed | theirs if renamed.get(i) != theirs.get(i)):
+        message = f"Token {i} is {tokens[i] if i < len(tokens) else None!r}, not the checkpoint's."
+        report.find(path, TOKENS_KEY, message)
+    if renamed and expected is None:
+        first = min(renamed)
+        names = f"{len(renamed)} tokens, such as {first}, {renamed[first]!r}"
+        report.note(path, f"the names of {names}, are {_UNCHECKED}")
+    _check_special_ids(part, ids, expected, report)
 
 
 def _read(part: ModelFile, key: str, report: Report) -> list[Any]:
@@ -99,50 +98,27 @@ def _read(part: ModelFile, key: str, report: Report) -> list[Any]:
         return []
 
 
-def _check_o200k(
-    part: ModelFile, tokens: list[str], types: list[int], merges: list[str], report: Report
+def _check_special_ids(
+    part: ModelFile, ids: dict[str, int], expected: Tokenizer | None, report: Report
 ) -> None:
-    path = part.path
-    if not has_its_ranks(tokens):
-        report.find(path, TOKENS_KEY, "The tokens are not those of o200k_harmony.")
-    if sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
-        report.find(path, _MERGES_KEY, "The merges are not those of o200k_harmony.")
-    if len(set(tokens)) != len(tokens):
-        report.find(path, TOKENS_KEY, "A token appears twice.")
-    if set(types[:FIRST_SPECIAL]) != {TokenType.NORMAL}:
-        report.find(path, _TYPES_KEY, "A token of plain text has another type than NORMAL.")
-    for i in range(FIRST_SPECIAL, VOCAB_SIZE):
-        if (tokens[i], types[i]) not in _special_tokens(i):
-            message = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
-            report.find(path, TOKENS_KEY, message)
-
-
-def _check_special_ids(part: ModelFile, report: Report, *, is_compared: bool) -> None:
-    for kind, right in _SPECIAL_IDS.items():
-        key = ID_KEYS[kind]
-        if (stated := part.info.metadata.get(key)) in right:
+    for kind, usual in _SPECIAL_IDS.items():
+        key, stated = ID_KEYS[kind], ids.get(kind)
+        right = None if expected is None else expected.special_ids.get(kind)
+        if stated in usual or stated == right:
             continue
-        if stated is None and not is_compared:
+        if expected is not None:
+            report.find(part.path, key, f"{key} is {stated}; the checkpoint has {right}.")
+        elif stated is None:
             report.note(part.path, f"{key} is missing; gptoss does not need it")
         else:
-            report.find(part.path, key, f"{key} is {stated}, which is not gpt-oss's.")
-
-
-def _special_tokens(token_id: int) -> set[tuple[str, int]]:
-    """List the possible tokens; only some programs name or drop the tokens without a use."""
-    texts = [SPECIAL_TOKENS[token_id]]
-    texts += ["<|endofprompt|>"] if token_id == END_OF_PROMPT else []
-    kinds = int(TokenType.CONTROL), int(TokenType.USER_DEFINED)
-    found = {(text, kind) for text in texts for kind in kinds}
-    is_named = token_id in NAMED_SPECIALS
-    return found if is_named else found | {(f"[PAD{token_id}]", int(TokenType.UNUSED))}
+            report.note(part.path, f"{key}, {stated}, is {_UNCHECKED}")
 
 
 def _compare(part: ModelFile, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
     pairs = {
         TOKENS_KEY: (ours.tokens, theirs.tokens),
-        _TYPES_KEY: (ours.types, theirs.types),
-        _MERGES_KEY: (ours.merges, theirs.merges),
+        TYPES_KEY: (ours.types, theirs.types),
+        MERGES_KEY: (ours.merges, theirs.merges),
         "tokenizer.ggml's special ids": (ours.special_ids, theirs.special_ids),
     }
     for key, (stated, right) in pairs.items():

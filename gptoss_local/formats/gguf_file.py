@@ -22,6 +22,7 @@ import msgspec
 
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.ggml_types import FILE_TYPES, GGML_TYPES
+from gptoss_local.formats.o200k import TOKENS_KEY
 
 T = TypeVar("T")
 
@@ -34,7 +35,6 @@ _MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for th
 _MAX_STRING_BYTES = 1 << 24  # chat templates are the longest, some 20 kB
 _MAX_ARRAY = 1 << 24  # merges are the longest, 446,189
 SPLIT_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")  # llama_split_path, llama.h
-TOKENS_KEY = "tokenizer.ggml.tokens"
 
 
 class TensorInfo(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ tokenizes nor reads files.
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gptoss_local.formats.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
 
@@ -23,6 +23,13 @@ RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d
 
 MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
 """Hash of its `derive_merges`, as "left right" lines without a last newline."""
+
+TOKENS_KEY = "tokenizer.ggml.tokens"
+TYPES_KEY = "tokenizer.ggml.token_type"
+MERGES_KEY = "tokenizer.ggml.merges"
+
+_NORMAL = 1
+_TAG_TYPES = (3, 4)  # CONTROL, USER_DEFINED
 
 NAMED_SPECIALS = {
     199998: "startoftext",
@@ -82,6 +89,52 @@ def has_its_ranks(tokens: Sequence[str]) -> bool:
         return hashlib.sha256(render_ranks(tokens)).hexdigest() == RANKS_SHA256
     except (KeyError, TypeError):  # a character that spells no byte; a value that is not text
         return False
+
+
+def vocabulary_faults(
+    tokens: Sequence[str], types: Sequence[int], merges: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Judge a vocabulary of gpt-oss: yield the GGUF's key and a sentence for each fault.
+
+    Tokens that harmony does not use may have any name, and more may follow. A vocabulary too small
+    for harmony is another one, of which only its own consistency is known.
+
+    Args:
+        tokens: In id order.
+        types: Numbers of llama.cpp's `llama_token_type`.
+        merges: As "left right".
+    """
+    if len(types) != len(tokens):
+        yield TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens."
+        return
+    if is_harmony_sized(tokens):
+        if not has_its_ranks(tokens):
+            yield TOKENS_KEY, "The tokens are not those of o200k_harmony."
+        if hashlib.sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
+            yield MERGES_KEY, "The merges are not those of o200k_harmony."
+        if set(types[:FIRST_SPECIAL]) != {_NORMAL}:
+            yield TYPES_KEY, "A token of plain text has another type than NORMAL."
+        for i in NAMED_SPECIALS:
+            if tokens[i] != SPECIAL_TOKENS[i] or types[i] not in _TAG_TYPES:
+                fault = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
+                yield TOKENS_KEY, fault
+    if len(set(tokens)) != len(tokens):
+        yield TOKENS_KEY, "A token appears twice."
+
+
+def is_harmony_sized(tokens: Sequence[str]) -> bool:
+    """Return whether a vocabulary is large enough for harmony's tags."""
+    return len(tokens) > max(NAMED_SPECIALS)
+
+
+def renamed_tokens(tokens: Sequence[str]) -> dict[int, str]:
+    """Return the tokens after the plain ones that no program calls so in o200k_harmony, by id."""
+    return {
+        i: text
+        for i, text in enumerate(tokens[FIRST_SPECIAL:], FIRST_SPECIAL)
+        if text not in (SPECIAL_TOKENS.get(i), f"[PAD{i}]")
+        and (i, text) != (END_OF_PROMPT, "<|endofprompt|>")
+    }
 
 
 def parse_ranks(rank_file: bytes) -> list[str]:

@@ -70,7 +70,7 @@ def test_special_token_exchanged(nano_checkpoint: Path, tmp_path: Path) -> None:
     named = {token["content"]: token for token in content["added_tokens"]}
     named["<|call|>"]["content"] = "<|end|>"
     write_json(tmp_path / "tokenizer.json", content)
-    with pytest.raises(ConvertError, match=r"200012 is '<\|end\|>' in it"):
+    with pytest.raises(ConvertError, match=r"Token 200012 is '<\|end\|>'"):
         read_tokenizer(tmp_path, VOCAB_SIZE, tmp_path)
 
 

@@ -270,8 +270,11 @@ def test_a_vocabulary_that_is_not_o200k(q8_0_gguf: Path, tmp_path: Path) -> None
 
 
 def test_another_vocabulary_without_its_source(model: Model) -> None:
-    found = messages(verify_model(model.path))
-    assert found == "The vocabulary is not o200k_harmony: it has 24 tokens, not 201,088."
+    report = verify_model(model.path)
+    assert report.findings == []
+    assert report.notes == [
+        "its 24 tokens are not gpt-oss's, and are not checked without the checkpoint"
+    ]
 
 
 class Split:
