@@ -11,12 +11,14 @@ from typing import Any
 from gptoss_local.errors import ConvertError
 
 ADAPTER_NAME = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 _QUANTIZED_HINT = (
     "Convert the checkpoint it was quantized from, such as openai/gpt-oss-20b or the fine-tune's "
     "own 16-bit weights."
 )
-_ADAPTER_HINT = (
+_ADAPTER_HINT = "Convert its base model with it: gptoss convert BASE OUT.gguf --adapter DIR"
+MERGE_HINT = (
     "Merge it into its base model first: with peft, PeftModel.from_pretrained(base, adapter)"
     ".merge_and_unload().save_pretrained(FOLDER). Then convert FOLDER."
 )
@@ -32,7 +34,7 @@ _METHODS = {
 _TENSORS = {
     re.compile(r"\.lora_[AB]\b|\.lora_embedding_|\.lora_magnitude_vector"): (
         "these are LoRA weights, which are not merged into the model",
-        _ADAPTER_HINT,
+        MERGE_HINT,
     ),
     re.compile(r"\.(absmax|quant_map|nested_\w+|SCB|quant_state\b.*|weight_format)$"): (
         "the checkpoint is quantized by bitsandbytes",
@@ -48,7 +50,7 @@ _TENSORS = {
     ),
     re.compile(r"\b(base_layer|original_module|modules_to_save)\."): (
         "this is a model inside a PEFT wrapper, which is not merged",
-        _ADAPTER_HINT,
+        MERGE_HINT,
     ),
 }
 _INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")

@@ -6,10 +6,11 @@ not in the middle of a conversion. This module does not know the meaning of tens
 
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from convert.json_file import DOWNLOAD_HINT, MAX_JSON_BYTES, decode_json
 from gptoss_local.errors import ConvertError
@@ -28,12 +29,24 @@ FLOAT_DTYPES = ("BF16", "F16", "F32")
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
+class Delta(Protocol):
+    """A change of a tensor, as an adapter makes it."""
+
+    def rows(self, first: int, n: int) -> NDArray[np.float32]:
+        """Compute some rows, with one output each; experts are below each other.
+
+        Shapes:
+            returns: (n, n_in)
+        """
+
+
 class SourceTensor(msgspec.Struct, frozen=True):
     """The place of one tensor.
 
     Attributes:
         dtype: As safetensors spells it: "BF16", "U8", "F32", ...
         offset: First byte, counted from the start of the file at `path`.
+        delta: Added to its values as they are read.
     """
 
     dtype: str
@@ -41,6 +54,7 @@ class SourceTensor(msgspec.Struct, frozen=True):
     path: Path
     offset: int
     n_bytes: int
+    delta: Delta | None = None
 
 
 class _HeaderEntry(msgspec.Struct, frozen=True):

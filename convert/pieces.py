@@ -16,7 +16,7 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
-from convert.header import STORAGE, SourceTensor
+from convert.header import STORAGE, Delta, SourceTensor
 from convert.io_errors import read_into, reading
 from convert.json_file import DOWNLOAD_HINT
 from convert.tensor_map import PlannedTensor
@@ -75,6 +75,7 @@ def make_pieces(
     any_tensor = chunk.tensors[0]
     n_axes, n_parts = _n_row_axes(any_tensor), len(any_tensor.sources)
     source = any_tensor.sources[chunk.part]
+    delta = sources[source].delta
     names = [source] if any_tensor.scales is None else [source, any_tensor.scales]
     with ExitStack() as files:
         readers = [_RowReader(name, sources[name], n_axes, files) for name in names]
@@ -83,6 +84,8 @@ def make_pieces(
         for start in range(0, chunk.n_rows, step):
             first, n = chunk.first_row + start, min(step, chunk.n_rows - start)
             values, *scales = [reader.read(first, n) for reader in readers]
+            if delta is not None:
+                values, scales = _merge(any_tensor, values, scales, delta, first), []
             for tensor in chunk.tensors:
                 n_part_bytes = tensor.n_bytes // n_parts
                 offset = n_part_bytes * chunk.part + n_part_bytes * first // n_all_rows
@@ -134,6 +137,29 @@ def _convert(
             yield from (_round(slab, tensor.qtype) for slab in _slabs(matrix[rows]))
     else:
         yield _round(values[rows], tensor.qtype)
+
+
+def _merge(
+    tensor: PlannedTensor,
+    values: NDArray[Any],
+    scales: list[NDArray[np.uint8]],
+    delta: Delta,
+    first: int,
+) -> NDArray[np.float32]:
+    """Add a change to rows of a source, in float32."""
+    plain = dequantize(values, *scales) if scales else _floats(values)
+    if not tensor.transposed:
+        rows = plain.reshape(-1, plain.shape[-1])
+        rows += delta.rows(first, len(rows))
+        return plain
+    n_out = plain.shape[2]
+    for i, matrix in enumerate(plain):
+        matrix += delta.rows((first + i) * n_out, n_out).T
+    return plain
+
+
+def _floats(rows: NDArray[Any]) -> NDArray[np.float32]:
+    return widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32)
 
 
 def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:

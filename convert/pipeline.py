@@ -4,6 +4,7 @@ The GGUF grows under another name and takes its own when complete, so a target i
 old file or the new one. The next run continues an interrupted one.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from convert.adapter import Adapter, check_no_adapter
 from convert.config import read_config
 from convert.header import SourceTensor
 from convert.io_errors import reading, writing
 from convert.journal import Shard, read_journal
+from convert.layout import find_weights
 from convert.plan import ConversionPlan, lay_out
 from convert.run import ConversionRun
 from convert.shards import arriving_shards, local_shards
@@ -23,6 +26,7 @@ from convert.tensor_map import (
     ExpertType,
     check_dense,
     check_sources,
+    keep_bf16,
     plan_names,
     plan_notes,
     rounding_notes,
@@ -40,13 +44,16 @@ class ConvertOptions(TypedDict, total=False):
 
     Attributes:
         dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`; "q8_0".
-        experts: Type of experts that are floats in the checkpoint; "mxfp4", which rounds them.
+        experts: Type of experts that are floats in the checkpoint, or that an adapter changes;
+            "mxfp4", which rounds them.
+        adapter: The folder of a LoRA adapter to merge.
         tokenizer: The vocabulary, if it is not in the checkpoint; see `read_tokenizer`.
         max_shard_bytes: Split the output into files no larger than this.
     """
 
     dense: DenseType
     experts: ExpertType
+    adapter: Path | None
     tokenizer: Path | None
     max_shard_bytes: int | None
 
@@ -108,7 +115,7 @@ def plan_conversion(
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
         held = _tensors_of(shards)
-        plan = _plan(source, target, held.keys(), shards, options)
+        plan = _plan(source, target, held.keys(), shards, options, _adapter(source, options))
     notes = (*plan.notes, *rounding_notes(plan.tensors, held))
     return msgspec.structs.replace(plan, notes=notes)
 
@@ -136,8 +143,18 @@ def _prepare(
         names, incoming = _tensors_of(shards).keys(), iter(shards)
     else:
         names, incoming = arriving_shards(source, arrivals, earlier)
+    adapter = _adapter(source, options)
     with reading(source):
-        return _plan(source, target, names, shards, options), shards, incoming
+        plan = _plan(source, target, names, shards, options, adapter)
+    return plan, shards, map(adapter.apply, incoming) if adapter else incoming
+
+
+def _adapter(source: Path, options: ConvertOptions) -> Adapter | None:
+    if (folder := options.get("adapter")) is not None:
+        return Adapter(folder)
+    place = find_weights(source)
+    check_no_adapter([path.name for path in place.iterdir()], str(place))
+    return None
 
 
 def _plan(
@@ -146,10 +163,13 @@ def _plan(
     names: Collection[str],
     shards: list[Shard],
     options: ConvertOptions,
+    adapter: Adapter | None,
 ) -> ConversionPlan:
     config = read_config(source)
     experts = options.get("experts", "mxfp4")
-    tensors = plan_names(config, names, options.get("dense", _DENSE), experts)
+    tensors = plan_names(config, names, options.get("dense", _DENSE))
+    tensors = adapter.match(tensors) if adapter else tensors
+    tensors = keep_bf16(tensors) if experts == "bf16" else tensors
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
     plan = lay_out(
@@ -161,7 +181,11 @@ def _plan(
         experts=experts,
         max_shard_bytes=options.get("max_shard_bytes"),
     )
-    return msgspec.structs.replace(plan, notes=(*plan.notes, *plan_notes(config, names)))
+    fingerprint = plan.fingerprint
+    if adapter:
+        fingerprint = hashlib.sha256((fingerprint + adapter.fingerprint).encode()).hexdigest()
+    notes = (*plan.notes, *plan_notes(config, names))
+    return msgspec.structs.replace(plan, notes=notes, fingerprint=fingerprint)
 
 
 def _remember(incoming: Iterator[Shard], seen: dict[str, SourceTensor]) -> Iterator[Shard]:

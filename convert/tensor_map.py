@@ -48,6 +48,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
         rows: Which rows of each expert's matrix go into it, after transposing.
         transposed: Whether the source has its last two axes exchanged.
         is_stacked: Whether each source is one expert's, without the first axis of `shape`.
+        is_merged: Whether an adapter changes a source.
     """
 
     name: str
@@ -58,6 +59,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
     rows: Rows = "all"
     transposed: bool = False
     is_stacked: bool = False
+    is_merged: bool = False
 
     @property
     def n_bytes(self) -> int:
@@ -76,25 +78,42 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 
 
 def plan_names(
-    config: ModelConfig, names: Collection[str], dense: DenseType, experts: ExpertType = "mxfp4"
+    config: ModelConfig, names: Collection[str], dense: DenseType
 ) -> list[PlannedTensor]:
     """Plan the GGUF of a checkpoint; `check_sources` checks shapes and dtypes as they arrive.
 
-    `dense` is the type of the large weights outside the experts, `experts` of experts that are not
-    MXFP4; small tensors are always F32.
+    `dense` is the type of the large weights outside the experts; small tensors are always F32.
 
     Returns:
         The GGUF's tensors in the order of the file.
 
     Raises:
-        ConvertError: A tensor is missing or not gpt-oss's; or MXFP4 experts should become bf16.
+        ConvertError: A tensor is missing or not gpt-oss's.
     """
     held = set(names)
     plan = _all_tensors(config, check_dense(dense).qtype, held)
     _check_names(expected={name for t in plan for name in source_names(t)}, held=held)
-    if experts == "bf16":
-        plan = [_kept_bf16(tensor) for tensor in plan]
     return plan
+
+
+def keep_bf16(plan: Iterable[PlannedTensor]) -> list[PlannedTensor]:
+    """Let experts that are floats, or that an adapter changes, become BF16; others stay MXFP4.
+
+    Raises:
+        ConvertError: All of them are MXFP4.
+    """
+    kept = [
+        msgspec.structs.replace(tensor, qtype=_BF16)
+        if tensor.name.endswith("_exps.weight") and (tensor.scales is None or tensor.is_merged)
+        else tensor
+        for tensor in plan
+    ]
+    if not any(tensor.name.endswith("_exps.weight") and tensor.qtype == _BF16 for tensor in kept):
+        raise ConvertError(
+            "The experts of this checkpoint are MXFP4 already and cannot be kept as bf16.",
+            hint="Convert without asking for bf16 experts; MXFP4 keeps every bit of them.",
+        )
+    return kept
 
 
 def check_dense(name: DenseType) -> type[TensorType]:
@@ -254,18 +273,6 @@ def _linears(there: str, part: str, config: ModelConfig, held: Set[str]) -> str 
         (f"{there}.{kind}" for kind in kinds for i in each if f"{there}.{kind}.{i}.weight" in held),
         None,
     )
-
-
-def _kept_bf16(tensor: PlannedTensor) -> PlannedTensor:
-    if not tensor.name.endswith("_exps.weight"):
-        return tensor
-    if tensor.scales is not None:
-        raise ConvertError(
-            f"{tensor.sources[0]} is MXFP4 already; experts of this checkpoint cannot be kept as "
-            "bf16.",
-            hint="Convert without asking for bf16 experts; MXFP4 keeps every bit of them.",
-        )
-    return msgspec.structs.replace(tensor, qtype=_BF16)
 
 
 def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[tuple[str, ...], Shape]]:

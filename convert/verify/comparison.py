@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from fractions import Fraction
 from pathlib import Path
 
+from convert.adapter import Adapter
 from convert.config import ModelConfig, read_config
 from convert.header import SourceTensor
 from convert.io_errors import reading
@@ -42,6 +43,7 @@ class Comparison:
         source: Path,
         arrivals: Iterable[Path] | None,
         on_used: Callable[[Path], None] | None,
+        adapter: Path | None,
     ) -> None:
         """Compare all; tensors of the checkpoint that the file lacks are left out.
 
@@ -52,6 +54,9 @@ class Comparison:
             compare_keys(self._part, self._config, config, self._report)
             names, incoming = _open_source(source, arrivals)
             plan = plan_names(config, names, "bf16")
+        if adapter is not None:
+            merged = Adapter(adapter)
+            plan, incoming = merged.match(plan), map(merged.apply, incoming)
         for tensor in plan:
             self._match(tensor)
         schedule = Schedule(plan)

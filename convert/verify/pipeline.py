@@ -31,6 +31,7 @@ def verify_model(
     *,
     against: Path | None = None,
     tokenizer: Path | None = None,
+    adapter: Path | None = None,
     arrivals: Iterable[Path] | None = None,
     on_used: Callable[[Path], None] | None = None,
     n_workers: int | None = None,
@@ -42,6 +43,7 @@ def verify_model(
         path: The file; of several, any.
         against: The checkpoint that it was made from, of either layout.
         tokenizer: As for `convert_checkpoint`.
+        adapter: The folder of the adapter that was merged into `against`.
         arrivals: As for `convert_checkpoint`: the safetensors files of `against` as they become
             complete.
         on_used: Called with each safetensors file that is no longer needed.
@@ -61,7 +63,7 @@ def verify_model(
     with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
         if against is not None and config is not None:
             comparison = Comparison(parts[0], config, tensors, scan, report)
-            comparison.run(against, arrivals, on_used)
+            comparison.run(against, arrivals, on_used, adapter)
         scan.scan_rest()
     report.seconds = time.monotonic() - start_s
     sums = _read_sums(parts, report)

@@ -166,7 +166,8 @@ class Scan:
 
 def as_made(planned: PlannedTensor, tensor: FileTensor) -> PlannedTensor:
     """Plan the counterpart of a tensor of the file: MXFP4 blocks, or the values as F32."""
-    is_repacked = planned.scales is not None and tensor.kind.name == MXFP4.qtype.name
+    is_kept = planned.scales is not None and not planned.is_merged
+    is_repacked = is_kept and tensor.kind.name == MXFP4.qtype.name
     made = GGMLQuantizationType.MXFP4 if is_repacked else GGMLQuantizationType.F32
     return msgspec.structs.replace(planned, qtype=made)
 

@@ -39,6 +39,9 @@ Tokenizer = Annotated[
     Path | None,
     typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
 ]
+AdapterDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of a LoRA adapter that is merged.")
+]
 KeepAlive = Annotated[
     str,
     typer.Option(

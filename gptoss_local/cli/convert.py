@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import DenseType, Json, Quiet, Tokenizer, Workers, repository
+from gptoss_local.cli._options import (
+    AdapterDir,
+    DenseType,
+    Json,
+    Quiet,
+    Tokenizer,
+    Workers,
+    repository,
+)
 from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar, say
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import load_settings
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 Experts = Annotated[
     Literal["mxfp4", "bf16"],
-    typer.Option(help="Type of a fine-tune's 16-bit experts; mxfp4 rounds them."),
+    typer.Option(help="Type of 16-bit or merged experts; mxfp4 rounds them."),
 ]
 MaxShardSize = Annotated[
     str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
@@ -48,6 +56,7 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
     dense: DenseType = "q8_0",
     experts: Experts = "mxfp4",
+    adapter: AdapterDir = None,
     tokenizer: Tokenizer = None,
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
@@ -63,6 +72,7 @@ def convert(
     options: ConvertOptions = {
         "dense": dense,
         "experts": experts,
+        "adapter": adapter,
         "tokenizer": tokenizer,
         "max_shard_bytes": max_shard_bytes,
     }

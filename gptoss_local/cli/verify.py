@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers, repository
+from gptoss_local.cli._options import AdapterDir, Json, Quiet, Tokenizer, Workers, repository
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.errors import (
     ConvertError,
@@ -57,6 +57,7 @@ def verify(
     ] = False,
     against: Against = "",
     download_dir: DownloadDir = None,
+    adapter: AdapterDir = None,
     tokenizer: Tokenizer = None,
     workers: Workers = None,
     json: Json = False,
@@ -78,7 +79,12 @@ def verify(
         if not against or Path(against).is_dir():
             source = Path(against) if against else None
             report = verify_model(
-                path, against=source, tokenizer=tokenizer, n_workers=workers, progress=progress
+                path,
+                against=source,
+                tokenizer=tokenizer,
+                adapter=adapter,
+                n_workers=workers,
+                progress=progress,
             )
         else:
             with _download(against, download_dir, progress) as (source, arrivals, on_used):
@@ -86,6 +92,7 @@ def verify(
                     path,
                     against=source,
                     tokenizer=tokenizer,
+                    adapter=adapter,
                     arrivals=arrivals,
                     on_used=on_used,
                     n_workers=workers,

@@ -293,7 +293,7 @@ def test_told_by_its_tensors(tmp_path: Path, name: str) -> None:
 
 
 FOLDERS = {
-    "adapter": (["adapter_config.json", "adapter_model.safetensors"], "is an adapter", MERGE),
+    "adapter": (["adapter_config.json", "adapter_model.safetensors"], "is an adapter", "--adapter DIR"),
     "pickles": (["config.json", "pytorch_model.bin"], "PyTorch pickles", "save_pretrained"),
     "GGUF": (["model-Q4_K_M.gguf"], "holds a GGUF already", "gptoss import"),
     "nothing": (["config.json"], "holds neither model.safetensors nor", "download from Hugging"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Unpack
 
 from convert import ConvertOptions, DenseType, convert_checkpoint, finished_shards
+from convert.adapter import check_no_adapter
 from gptoss_local.errors import DownloadError, UsageError
 from gptoss_local.models.catalog import CatalogModel, PublishedGGUF
 from gptoss_local.models.hub import HubCheckpoint, download_files, open_checkpoint
@@ -137,6 +138,8 @@ def pull_checkpoint(
     folder = folder or beside / source.partition("@")[0].rpartition("/")[2]
     delete_source = delete_source or is_ours
     with open_checkpoint(source, folder, original=original) as checkpoint:
+        if options.get("adapter") is None:
+            check_no_adapter(checkpoint.listing.files, source)
         _check_space(checkpoint, folder, target, delete_source)
         checkpoint.fetch_small_files(progress=progress)
         if original and options.get("tokenizer") is None:

@@ -1,0 +1,317 @@
+"""Merges a LoRA adapter, as PEFT saves it, into the tensors of a checkpoint while they are read.
+
+Nothing of an adapter is left out: each tensor of it has a place in the checkpoint, or it is refused
+by name. Source: `ParamWrapper.get_delta_weight` and `Linear.get_delta_weight` in PEFT's
+tuners/lora/layer.py; `get_pattern_key` in its utils/other.py.
+"""
+
+import functools
+import hashlib
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from convert.checkpoint import canonical_names
+from convert.foreign import ADAPTER_NAME, ADAPTER_WEIGHTS, MERGE_HINT
+from convert.header import FLOAT_DTYPES, STORAGE, SourceTensor, read_header
+from convert.io_errors import read_into, reading
+from convert.journal import Shard
+from convert.json_file import DOWNLOAD_HINT, read_json
+from convert.layout import check_link
+from convert.tensor_map import PlannedTensor
+from convert.tensor_types import widen_bf16
+from gptoss_local.errors import ConvertError
+
+Values = NDArray[np.float32]
+
+_FACTOR = re.compile(r"base_model\.model\.(.+)\.lora_(embedding_)?([AB])(\.default)?(\.weight)?")
+_LINEAR = re.compile(r"(.*\.experts\.(?:gate_up|down)_proj)s\.(\d+)\.weight")
+# Settings that change the computation, and that only PEFT itself can merge.
+_REFUSED = (
+    *("use_dora", "fan_in_fan_out", "lora_bias", "layer_replication", "use_qalora", "use_bdlora"),
+    *("alora_invocation_tokens", "trainable_token_indices", "arrow_config", "velora_config"),
+)
+
+
+class _Config(msgspec.Struct, frozen=True):
+    """The fields of adapter_config.json that scale a merge."""
+
+    r: int
+    lora_alpha: float
+    use_rslora: bool = False
+    rank_pattern: dict[str, int] = {}
+    alpha_pattern: dict[str, float] = {}
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    """Two factors of a change: of one matrix, or of all experts of a layer in one.
+
+    Attributes:
+        is_exchanged: Whether `a` has the outputs, as PEFT's factors of embeddings do, and in some
+            versions those of experts.
+    """
+
+    a: SourceTensor
+    b: SourceTensor
+    scale: float
+    n_experts: int = 1
+    is_exchanged: bool = False
+
+
+class LowRank(msgspec.Struct, frozen=True):
+    """The change of one tensor of a checkpoint.
+
+    Attributes:
+        pairs: One, or one for each expert; None for an expert that does not change.
+    """
+
+    pairs: tuple[_Pair | None, ...]
+    n_out: int
+    n_in: int
+
+    def rows(self, first: int, n: int) -> Values:
+        """Compute some rows; experts are below each other.
+
+        Shapes:
+            returns: (n, n_in)
+        """
+        a, b = _factors(self)
+        found = np.empty((n, self.n_in), np.float32)
+        done = 0
+        while done < n:
+            expert, row = divmod(first + done, self.n_out)
+            step = min(n - done, self.n_out - row)
+            found[done : done + step] = b[expert][row : row + step] @ a[expert]
+            done += step
+        return found
+
+
+class Adapter:
+    """An adapter in a folder.
+
+    Raises:
+        ConvertError: It is not a LoRA, or has settings that cannot be merged here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        path = folder / ADAPTER_NAME
+        check_link(path)
+        check_link(folder / ADAPTER_WEIGHTS)
+        stated: dict[str, Any] = read_json(path)
+        if (kind := stated.get("peft_type")) != "LORA":
+            raise ConvertError(f"{path} is of the kind {kind!a:.40}, not LORA.", hint=MERGE_HINT)
+        odd = [key for key in _REFUSED if stated.get(key)]
+        odd += ["bias"] if stated.get("bias", "none") != "none" else []
+        if odd:
+            raise ConvertError(
+                f"{path} states {odd[0]}: {stated[odd[0]]!a:.60}, which is not merged here.",
+                hint=MERGE_HINT,
+            )
+        self._config = read_json(path, _Config)
+        with reading(folder):
+            self._held = read_header(folder / ADAPTER_WEIGHTS)
+        self._deltas: dict[str, LowRank] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of both files."""
+        digest = hashlib.sha256()
+        with reading(self._folder):
+            for name in (ADAPTER_NAME, ADAPTER_WEIGHTS):
+                with (self._folder / name).open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def apply(self, shard: Shard) -> Shard:
+        """Add the changes that `match` found to the tensors of a shard."""
+        tensors = {
+            name: msgspec.structs.replace(tensor, delta=self._deltas.get(name))
+            for name, tensor in shard.tensors.items()
+        }
+        return msgspec.structs.replace(shard, tensors=tensors)
+
+    def match(self, plan: Sequence[PlannedTensor]) -> list[PlannedTensor]:
+        """Find the changes of a checkpoint's tensors; mark what is made of these in its plan.
+
+        Raises:
+            ConvertError: The adapter is not one of this model.
+        """
+        places = {name: tensor for tensor in plan for name in tensor.sources}
+        pairs: defaultdict[str, dict[int, _Pair]] = defaultdict(dict)
+        factors = self._factor_names()
+        swapped = self._is_swapped(factors, places)
+        for stem, (a, b) in factors.items():
+            name, expert, tensor = self._place(stem, self._held[a], self._held[b], places, swapped)
+            n_out, n_in, n_experts = _sizes(tensor)
+            is_packed = n_experts > 1 and expert is None
+            n = n_experts if is_packed else 1
+            is_embedding = ".lora_embedding_" in a
+            pair = _Pair(
+                self._held[a], self._held[b], self._scale(stem, name, a, n), n,
+                is_exchanged=is_embedding or (is_packed and swapped),
+            )  # fmt: skip
+            sizes = (n_in, n_out) if pair.is_exchanged else (n_out, n_in)
+            if (pair.b.shape[0], pair.a.shape[1]) != sizes:
+                raise self._wrong(f"{a} and {b} do not fit {name}")
+            pairs[name][expert or 0] = pair
+        for name, by_expert in pairs.items():
+            n_out, n_in, n_experts = _sizes(places[name])
+            is_packed = n_experts == 1 or by_expert[min(by_expert)].n_experts > 1
+            n = 1 if is_packed else n_experts
+            self._deltas[name] = LowRank(tuple(by_expert.get(i) for i in range(n)), n_out, n_in)
+        return [
+            msgspec.structs.replace(tensor, is_merged=not self._deltas.keys().isdisjoint(names))
+            for tensor in plan
+            for names in [tensor.sources]
+        ]
+
+    def _factor_names(self) -> dict[str, tuple[str, str]]:
+        found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for name, tensor in self._held.items():
+            match = _FACTOR.fullmatch(name)
+            if match is None or tensor.dtype not in FLOAT_DTYPES or len(tensor.shape) != 2:
+                raise self._wrong(f"the tensor {name} is not a factor of a LoRA")
+            found[match[1]][match[3]] = name
+        for stem, parts in found.items():
+            if len(parts) != 2:
+                raise self._wrong(f"{stem} has one factor and not two")
+        if not found:
+            raise self._wrong("it holds no tensors")
+        return {stem: (parts["A"], parts["B"]) for stem, parts in found.items()}
+
+    def _is_swapped(
+        self, factors: dict[str, tuple[str, str]], places: dict[str, PlannedTensor]
+    ) -> bool:
+        """Return whether packed experts have in and out exchanged: one that fits only so tells.
+
+        `down_proj` of OpenAI's models is square and fits both ways.
+        """
+        sizes = {_sizes(t)[:2] for t in places.values() if t.name.endswith("_exps.weight")}
+        held = [
+            (self._held[b].shape[0], self._held[a].shape[1])
+            for stem, (a, b) in factors.items()
+            if _module(stem).endswith(".mlp.experts")
+        ]
+        return any(each not in sizes and each[::-1] in sizes for each in held)
+
+    def _place(
+        self,
+        stem: str,
+        a: SourceTensor,
+        b: SourceTensor,
+        places: dict[str, PlannedTensor],
+        swapped: bool,
+    ) -> tuple[str, int | None, PlannedTensor]:
+        """Find the tensor that a pair changes, and the expert if it is of one in a matrix."""
+        module = _module(stem)
+        (name,) = canonical_names([f"{module}.weight"], str(self._folder)).values()
+        if name in places:
+            return name, None, places[name]
+        if linear := _LINEAR.fullmatch(name):
+            for held in _spellings(linear[1]):
+                if held in places and int(linear[2]) < _sizes(places[held])[2]:
+                    return held, int(linear[2]), places[held]
+        if module.endswith(".mlp.experts"):  # its parameters differ in their shapes
+            ends = (b.shape[0], a.shape[1])
+            for part in ("gate_up_proj", "down_proj"):
+                for held in _spellings(name.removesuffix("weight") + part):
+                    n_out, n_in, _ = _sizes(places[held]) if held in places else (0, 0, 0)
+                    if ends == ((n_in, n_out) if swapped else (n_out, n_in)):
+                        return held, None, places[held]
+        raise self._wrong(f"it changes {module}, which the checkpoint does not have")
+
+    def _scale(self, stem: str, name: str, a: str, n_experts: int) -> float:
+        config, key = self._config, _module(stem)
+        if key.endswith(".mlp.experts"):
+            key += ".gate_up_proj" if "gate_up_proj" in name else ".down_proj"
+        r = _by_pattern(config.rank_pattern, key, config.r)
+        alpha = _by_pattern(config.alpha_pattern, key, config.lora_alpha)
+        held = self._held[a].shape[0]
+        if r <= 0 or held != r * n_experts or not math.isfinite(alpha):
+            raise self._wrong(f"{a} has {held} rows where {r} times {n_experts} are stated")
+        scale: float = alpha / (math.sqrt(r) if config.use_rslora else r)
+        return scale
+
+    def _wrong(self, what: str) -> ConvertError:
+        return ConvertError(
+            f"The adapter {self._folder} cannot be merged: {what}.",
+            hint="Name the base model that it was trained on (base_model_name_or_path in "
+            f"{ADAPTER_NAME}). {MERGE_HINT}",
+        )
+
+
+def _module(stem: str) -> str:
+    """Name the module; a second parameter of it is wrapped around the first."""
+    return stem.replace(".base_layer", "")
+
+
+def _spellings(matrix: str) -> Sequence[str]:
+    return (f"{matrix}_blocks", matrix, f"{matrix}.weight")
+
+
+def _sizes(tensor: PlannedTensor) -> tuple[int, int, int]:
+    """Return outputs and inputs of a source, and its experts."""
+    shape = tensor.source_shape
+    n_out, n_in = shape[-2:] if len(shape) > 1 else (shape[0], 0)
+    if tensor.transposed:
+        n_out, n_in = n_in, n_out
+    return n_out, n_in, shape[0] if len(shape) == 3 else 1
+
+
+def _by_pattern(patterns: dict[str, Any], key: str, default: Any) -> Any:
+    for pattern, value in patterns.items():
+        if re.match(rf"(.*\.)?({pattern})$", key):
+            return value
+    return default
+
+
+@functools.lru_cache(8)
+def _factors(delta: LowRank) -> tuple[list[Values], list[Values]]:
+    """Read the factors of a change, for each expert.
+
+    Shapes:
+        returns: (rank, n_in) and (n_out, rank), scaled, for each expert
+    """
+    all_a: list[Values] = []
+    all_b: list[Values] = []
+    for pair in delta.pairs:
+        if pair is None:
+            all_a.append(np.zeros((0, delta.n_in), np.float32))
+            all_b.append(np.zeros((delta.n_out, 0), np.float32))
+            continue
+        a = _read(pair.a).reshape(pair.n_experts, -1, pair.a.shape[1])
+        b = _read(pair.b).reshape(pair.b.shape[0], -1, pair.n_experts).transpose(2, 0, 1)
+        for one_a, one_b in zip(a, b, strict=True):
+            inner, outer = (one_b.T, one_a.T) if pair.is_exchanged else (one_a, one_b)
+            all_a.append(np.ascontiguousarray(inner))
+            all_b.append(outer * np.float32(pair.scale))
+    return all_a, all_b
+
+
+def _read(tensor: SourceTensor) -> Values:
+    data = np.empty(tensor.n_bytes, np.uint8)
+    with reading(tensor.path), FileIO(tensor.path) as file:
+        if not read_into(file, tensor.offset, data.data):
+            raise ConvertError(f"{tensor.path} became shorter.", hint=DOWNLOAD_HINT)
+    values = data.view(STORAGE[tensor.dtype]).reshape(tensor.shape)
+    return widen_bf16(values) if tensor.dtype == "BF16" else values.astype(np.float32)
+
+
+def check_no_adapter(names: Collection[str], place: str) -> None:
+    """Refuse a checkpoint that has an adapter next to it, which transformers would apply."""
+    for name in (ADAPTER_WEIGHTS, ADAPTER_NAME):
+        if name in names:
+            raise ConvertError(
+                f"{place} holds a model and an adapter, {name}.",
+                hint=f"Merge it: --adapter {place}. To convert the model alone, convert a folder "
+                "without the adapter's files.",
+            )
