@@ -5,6 +5,7 @@ core's cache. Tensors made from the same source, as gate and up are, share one r
 mapped: a file that shrinks while it is read is an error and not the end of the process.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from io import FileIO
@@ -20,7 +21,7 @@ from convert.header import STORAGE, Delta, SourceTensor
 from convert.io_errors import read_into, reading
 from convert.json_file import DOWNLOAD_HINT
 from convert.tensor_map import PlannedTensor
-from convert.tensor_types import BY_QTYPE, widen_bf16
+from convert.tensor_types import BY_QTYPE, MXFP4, widen_bf16
 from convert.tensor_types.mxfp4 import dequantize, repack_blocks
 from gptoss_local.errors import ConvertError
 
@@ -45,6 +46,39 @@ class Chunk(msgspec.Struct, frozen=True):
     n_rows: int
 
 
+class Rounding:
+    """Counts the values of experts that change as they become MXFP4; from any thread."""
+
+    def __init__(self) -> None:
+        self.n_values = self.n_changed = 0
+        self._error = self._power = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, values: NDArray[np.float32], data: NDArray[np.uint8]) -> None:
+        flat = values.reshape(-1)
+        distance = MXFP4.dequantize(data).reshape(-1) - flat
+        n_changed = int(np.count_nonzero(distance))
+        error, power = float(distance @ distance), float(flat @ flat)
+        with self._lock:
+            self.n_values += flat.size
+            self.n_changed += n_changed
+            self._error += error
+            self._power += power
+
+    def note(self) -> str:
+        """Say how much was rounded; nothing if no floats became MXFP4."""
+        if not self.n_values:
+            return ""
+        n = f"{self.n_values:,} values of the experts"
+        if not self.n_changed:
+            return f"none of {n} changed as they became MXFP4"
+        size = (self._error / self._power) ** 0.5
+        return (
+            f"{self.n_changed:,} of {n} changed as they became MXFP4, by {size:.2%} of their size "
+            "(root mean square); --experts bf16 keeps them"
+        )
+
+
 def plan_chunks(
     tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]
 ) -> Iterator[Chunk]:
@@ -58,7 +92,7 @@ def plan_chunks(
 
 
 def make_pieces(
-    chunk: Chunk, sources: Mapping[str, SourceTensor]
+    chunk: Chunk, sources: Mapping[str, SourceTensor], rounding: Rounding | None = None
 ) -> Iterator[tuple[PlannedTensor, int, NDArray[np.uint8]]]:
     """Read and convert one chunk.
 
@@ -90,7 +124,7 @@ def make_pieces(
                 n_part_bytes = tensor.n_bytes // n_parts
                 offset = n_part_bytes * chunk.part + n_part_bytes * first // n_all_rows
                 try:
-                    for data in _convert(tensor, values, *scales):
+                    for data in _convert(tensor, values, *scales, rounding=rounding):
                         yield tensor, offset, data
                         offset += data.size
                 except ValueError as error:
@@ -117,7 +151,11 @@ def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
 
 
 def _convert(
-    tensor: PlannedTensor, values: NDArray[Any], scales: NDArray[np.uint8] | None = None
+    tensor: PlannedTensor,
+    values: NDArray[Any],
+    scales: NDArray[np.uint8] | None = None,
+    *,
+    rounding: Rounding | None,
 ) -> Iterator[NDArray[np.uint8]]:
     """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
 
@@ -131,12 +169,12 @@ def _convert(
         if tensor.qtype == GGMLQuantizationType.MXFP4:
             yield repack_blocks(values[rows], scales[rows]).reshape(-1)
         else:  # to compare with
-            yield _round(dequantize(values[rows], scales[rows]), tensor.qtype)
+            yield _round(dequantize(values[rows], scales[rows]), tensor.qtype, None)
     elif tensor.transposed:
         for matrix in values.swapaxes(1, 2):
-            yield from (_round(slab, tensor.qtype) for slab in _slabs(matrix[rows]))
+            yield from (_round(slab, tensor.qtype, rounding) for slab in _slabs(matrix[rows]))
     else:
-        yield _round(values[rows], tensor.qtype)
+        yield _round(values[rows], tensor.qtype, rounding)
 
 
 def _merge(
@@ -147,7 +185,7 @@ def _merge(
     first: int,
 ) -> NDArray[np.float32]:
     """Add a change to rows of a source, in float32."""
-    plain = dequantize(values, *scales) if scales else _floats(values)
+    plain = dequantize(values, *scales) if scales else _floats(values).copy()
     if not tensor.transposed:
         rows = plain.reshape(-1, plain.shape[-1])
         rows += delta.rows(first, len(rows))
@@ -159,7 +197,7 @@ def _merge(
 
 
 def _floats(rows: NDArray[Any]) -> NDArray[np.float32]:
-    return widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32)
+    return widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32, copy=False)
 
 
 def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -168,15 +206,19 @@ def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield matrix[start : start + n_rows]
 
 
-def _round(rows: NDArray[Any], qtype: GGMLQuantizationType) -> NDArray[np.uint8]:
+def _round(
+    rows: NDArray[Any], qtype: GGMLQuantizationType, rounding: Rounding | None
+) -> NDArray[np.uint8]:
     """Turn floats into a type; those that are of this type keep their bits."""
     kind = BY_QTYPE[qtype]
     rows = np.ascontiguousarray(rows)
     if rows.dtype != kind.layout:
-        return kind.quantize(
-            widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32, copy=False)
-        )
-    data: NDArray[np.uint8] = rows.reshape(-1).view(np.uint8)
+        values = _floats(rows)
+        data = kind.quantize(values)
+        if rounding is not None and kind is MXFP4:
+            rounding.add(values, data)
+        return data
+    data = rows.reshape(-1).view(np.uint8)
     if kind.first_infinite(data) is not None:
         raise ValueError("a value is not finite")
     return data

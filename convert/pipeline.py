@@ -18,6 +18,7 @@ from convert.header import SourceTensor
 from convert.io_errors import reading, writing
 from convert.journal import Shard, read_journal
 from convert.layout import find_weights
+from convert.pieces import Rounding
 from convert.plan import ConversionPlan, lay_out
 from convert.run import ConversionRun
 from convert.shards import arriving_shards, local_shards
@@ -94,16 +95,18 @@ def convert_checkpoint(
     """
     plan, shards, incoming = _prepare(source, target, arrivals, options)
     seen: dict[str, SourceTensor] = {}
+    rounding = Rounding()
     incoming = _remember(incoming, seen)
     if delete_source:
         incoming = _refuse_links(source, shards, incoming)
     with ConversionRun(plan, delete_source=delete_source) as run:
         run.begin(shards)
-        run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
+        run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress, rounding)
         run.rename()
     if on_note is not None:
-        for note in (*plan.notes, *rounding_notes(plan.tensors, seen)):
-            on_note(note)
+        for note in (*plan.notes, *rounding_notes(plan.tensors, seen), rounding.note()):
+            if note:
+                on_note(note)
     return [file.path for file in plan.files]
 
 

@@ -12,6 +12,7 @@ from typing import Self
 from convert.header import SourceTensor
 from convert.io_errors import writing
 from convert.journal import Journal, Shard
+from convert.pieces import Rounding
 from convert.plan import ConversionPlan
 from convert.schedule import Schedule, n_peak_bytes
 from convert.tensor_map import check_sources
@@ -62,12 +63,20 @@ class ConversionRun:
                 self._add_shards(shards)
             self._check_space(shards)
 
-    def write(self, incoming: Iterable[Shard], n_workers: int, progress: Progress | None) -> None:
+    def write(
+        self,
+        incoming: Iterable[Shard],
+        n_workers: int,
+        progress: Progress | None,
+        rounding: Rounding,
+    ) -> None:
         """Write the remaining tensors as shards arrive. Errors of `incoming` propagate."""
         if self._journal.state.is_complete:
             return
         with writing(self._plan.target):
-            writer = Writer(self._plan, self._journal, n_workers, progress, self._after_sync)
+            writer = Writer(
+                self._plan, self._journal, n_workers, progress, self._after_sync, rounding
+            )
         try:
             self._write_incoming(incoming, writer)
             with writing(self._plan.target):

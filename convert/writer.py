@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from convert.header import SourceTensor
 from convert.journal import Journal
-from convert.pieces import Chunk, make_pieces, plan_chunks, word_sum
+from convert.pieces import Chunk, Rounding, make_pieces, plan_chunks, word_sum
 from convert.plan import ConversionPlan
 from convert.tensor_map import PlannedTensor
 from gptoss_local.errors import ConvertError
@@ -45,11 +45,12 @@ class Writer:
         n_workers: int,
         progress: Progress | None,
         after_sync: Callable[[], None],
+        rounding: Rounding,
     ) -> None:
         done = journal.state.sums
         self.is_damaged = False
         self._plan, self._journal = plan, journal
-        self._progress, self._after_sync = progress, after_sync
+        self._progress, self._after_sync, self._rounding = progress, after_sync, rounding
         self._n_total = plan.n_data_bytes
         self._n_done = sum(t.n_bytes for t in plan.tensors if t.name in done)
         self._report(0)
@@ -113,7 +114,7 @@ class Writer:
 
     def _write_chunk(self, chunk: Chunk, sources: Mapping[str, SourceTensor]) -> None:
         try:
-            for tensor, offset, data in make_pieces(chunk, sources):
+            for tensor, offset, data in make_pieces(chunk, sources, self._rounding):
                 if self._stop.is_set():
                     return
                 out, start = self._places[tensor.name]

@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType
 
 from convert import convert_checkpoint, plan_conversion
 from convert.tensor_types import widen_bf16
+from convert.tensor_types.mxfp4 import dequantize
 from convert.verify import verify_model
 from gptoss_local.errors import ConvertError
 from tests.convert.gguf_file import GgufFile, read_gguf
@@ -81,6 +82,28 @@ def test_one_f32_tensor_among_others(tmp_path: Path) -> None:
     file, notes = convert(write_tiny(tmp_path / "tiny", tensors=tensors))
     assert file.tensors["output_norm.weight"].data.tobytes() == values.tobytes()
     assert notes == []
+
+
+def test_rounded_experts_are_counted(tmp_path: Path) -> None:
+    """None of those that were MXFP4 before change."""
+    tensors = tiny_tensors(experts="bf16")
+    published = tiny_tensors()
+    for name in ("gate_up_proj", "down_proj"):
+        experts = f"model.layers.0.mlp.experts.{name}"
+        blocks, scales = (published[f"{experts}_{part}"][1] for part in ("blocks", "scales"))
+        values = dequantize(blocks, scales).swapaxes(1, 2)
+        tensors[experts] = ("F32", np.ascontiguousarray(values))
+    _, notes = convert(write_tiny(tmp_path / "plain", tensors=tensors))
+    assert notes == ["none of 30,720 values of the experts changed as they became MXFP4"]
+    down = tensors["model.layers.0.mlp.experts.down_proj"][1]
+    down += np.float32(2**-9) * (down == down[0, 0, 0])
+    n_changed = (down == down[0, 0, 0]).sum()
+    _, (note,) = convert(write_tiny(tmp_path / "tuned", tensors=tensors))
+    assert note.startswith(f"{n_changed:,} of 30,720 values of the experts changed")
+    assert note.endswith("--experts bf16 keeps them")
+    assert convert(tmp_path / "tuned", experts="bf16")[1] == [
+        "3 tensors are F32 in the checkpoint and become BF16; values that do not fit are rounded"
+    ]
 
 
 def test_a_value_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -293,7 +316,11 @@ def test_told_by_its_tensors(tmp_path: Path, name: str) -> None:
 
 
 FOLDERS = {
-    "adapter": (["adapter_config.json", "adapter_model.safetensors"], "is an adapter", "--adapter DIR"),
+    "adapter": (
+        ["adapter_config.json", "adapter_model.safetensors"],
+        "is an adapter",
+        "--adapter DIR",
+    ),
     "pickles": (["config.json", "pytorch_model.bin"], "PyTorch pickles", "save_pretrained"),
     "GGUF": (["model-Q4_K_M.gguf"], "holds a GGUF already", "gptoss import"),
     "nothing": (["config.json"], "holds neither model.safetensors nor", "download from Hugging"),

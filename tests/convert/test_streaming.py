@@ -24,7 +24,7 @@ from tests.convert.interrupted import names, sha256
 from tests.convert.large import write_large
 from tests.convert.tiny import Layout, tiny_config, write_tiny, write_tokenizer
 
-BIG = {"vocab_size": 1 << 18, "hidden_size": 2048, "intermediate_size": 2048}
+BIG = {"vocab_size": 1 << 17, "hidden_size": 4096, "intermediate_size": 2048}
 BIG |= {"num_local_experts": 64}
 
 pytestmark = pytest.mark.usefixtures("sync_often")
