@@ -219,8 +219,22 @@ _INLINE = re.compile(
     r"|(?<![\w$\\])\$(?P<single>(?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])",
     re.DOTALL,
 )
-_DELIMITER = re.compile(r"\\[()\[\]]")
+_DELIMITER = re.compile(r"\\[()\[\]]|\\\*?\.(?=[\w.])")
 _CLOSERS = {"\\[": "\\]", "$$": "$$"}
+_WORD = r"\w\u00aa-\u0dff\u1e00-\u1fff"  # of scripts with spaces: in others, emphasis cuts words
+_OPERATOR = re.compile(  # as in server/web/markdown.js
+    "|".join(
+        (
+            "_+",
+            rf"(?<=[{_WORD})}}\]])(?:\*+(?=[{_WORD}([{{])|\*(?=[-+]\d))",  # 10**6, f(x)*(a + 1)
+            rf"(?:(?<=[\d_)}}\]])|(?<![{_WORD}][{_WORD}])(?<=[{_WORD}]))\*+(?=[-+]\d)",  # 10**-6
+            rf"\*(?=[./][{_WORD}])|(?<![{_WORD}])\*(?=/)",  # *.py, lib*/src
+            rf"(?<=/)\*(?:(?!\*)|\*(?![{_WORD}*]))|(?<=[-_])\*(?=[\s,;:)]|$)",  # src/**, test_*
+            r"(?<=[/.$^=<>|&\\])\*+(?=[/.$^=<>|&\\])",  # ^.*$
+        )
+    ),
+    re.ASCII,
+)
 
 
 def parse(text: str) -> SyntaxTreeNode:
@@ -257,6 +271,20 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _operator(state: StateInline, silent: bool) -> bool:
+    """Take `*` in arithmetic, paths and globs, and each `_`, as text.
+
+    CommonMark would read `10**6 and 10**9` and `__init__` as emphasis, and drop the signs.
+    """
+    found = _OPERATOR.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.pending += found[0]
+    state.pos = found.end()
+    return True
+
+
 def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     r"""Take lines from one that begins with `\[` or `$$` to one that ends with its partner."""
     if state.is_code_block(start_line):
@@ -285,6 +313,7 @@ def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable("reference")
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
+    parser.inline.ruler.before("emphasis", "operator", _operator)
     parser.block.ruler.before(
         "fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]}
     )

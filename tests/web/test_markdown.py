@@ -4,8 +4,11 @@ import json
 import random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
+from tests.prose import PROSE, Piece
 from tests.tui.documents import at_random, every_pair, pieces
 from tests.web.answers import RICH
 from tests.web.chatting import ask, prose, until
@@ -119,3 +122,32 @@ def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
 def test_the_language_of_code_is_shown_as_it_was_written(page: Page) -> None:
     (block,) = page.evaluate(RENDER, ["```<i>c</i>\nx\n```\n"])["whole"]
     assert "<span>&lt;i&gt;c&lt;/i&gt;</span>" in block
+
+
+TEXTS = """async (texts) => {
+  const { Growing } = await import("/web/markdown.js");
+  return texts.map((text) => {
+    const place = document.createElement("div");
+    place.append(...new Growing().update(text, true).map((block) => block.make()));
+    return place.textContent.trim();
+  });
+}"""
+
+
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(PROSE, min_size=30, max_size=60))
+def test_each_digit_letter_and_operator_is_on_the_page(page: Page, lines: list[Piece]) -> None:
+    assert page.evaluate(TEXTS, [markdown for markdown, _ in lines]) == [
+        shown for _, shown in lines
+    ]
+
+
+def test_emphasis_is_drawn(page: Page) -> None:
+    markdown = "10**6 is **big**, *it* too, **太字**です, __init__ and **kwargs"
+    (paragraph,) = page.evaluate(RENDER, [[markdown]])["whole"]
+    assert paragraph.strip() == (
+        "<p>10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, "
+        "__init__ and **kwargs</p>"
+    )

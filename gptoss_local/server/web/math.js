@@ -6,7 +6,7 @@ const katex = /** @type {any} */ (globalThis).katex;
 
 const INLINE =
   /\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$((?:\\.|[^$\\])+?)\$\$|(?<![\w$\\])\$((?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])/sy;
-const DELIMITER = /\\[()[\]]/y;
+const DELIMITER = /\\[()[\]]|\\\*?\.(?=[\w.])/y;
 const CLOSERS = /** @type {Record<string, string>} */ ({ "\\[": "\\]", $$: "$$" });
 const LONGEST = 10_000; // characters of a formula
 
