@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
 from gptoss_local.events import ChatEvent, Growing
-from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
@@ -161,7 +161,7 @@ class LiveExchange:
                         if isinstance(event, Growing) and answer.growth is None:
                             shown.notify(growth_text(event), timeout=READ_S, markup=False)
                         is_first = answer.phase == "waiting"
-                        yield with_printable_text(event)
+                        yield event
                         if is_first and answer.phase != "waiting":
                             shown.call_later(self._paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
@@ -224,7 +224,7 @@ class LiveExchange:
             async with aclosing(self._server.stream_chat(body)) as frames:
                 async for frame in frames:
                     for event in events_of(frame):
-                        answer.add(with_printable_text(event))
+                        answer.add(event)
                     self.note = f"summarising: {answer.n_frames} tokens"
             return answer.content
 

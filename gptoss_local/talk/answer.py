@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import msgspec
-
 from gptoss_local.events import (
     ChatEvent,
     ContentDelta,
@@ -18,7 +16,6 @@ from gptoss_local.events import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.printable import printable
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import Turn, TurnState
@@ -212,13 +209,6 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as an entry of `message.tool_calls` of Ollama's API."""
     function = {"index": call.index, "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "function": function}
-
-
-def with_printable_text(event: ChatEvent) -> ChatEvent:
-    """Return an event for a screen: nothing in its text drives a terminal."""
-    if isinstance(event, ReasoningDelta | ContentDelta):
-        return msgspec.structs.replace(event, text=printable(event.text))
-    return event
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:

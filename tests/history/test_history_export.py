@@ -60,7 +60,7 @@ Be brief.
 
 ## Assistant
 
-It is 42:
+It is \x1b]52;c;aGk=\x0742\x1b[0m\x9b\u202e:
 
 ```py
 print(42)

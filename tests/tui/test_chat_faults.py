@@ -54,11 +54,16 @@ async def test_palette(open_chat: OpenChat) -> None:
 
 
 async def test_an_answer_cannot_drive_the_terminal(history_path: Path) -> None:
-    server = ScriptedServer("\x1b]52;c;aGk=\x07**bold**\x1b[2J [link](http://x.test)", [], 1)
-    async with run_chat(server, history_path) as chat:
-        content = await chat.ask("go")
-        assert "\x1b" not in content
+    written = "\x1b]52;c;aGk=\x07 **bold** \x1b[2J [link](http://x.test)\r\n\r\nfrom\u202e"
+    async with run_chat(ScriptedServer("", written, 1000), history_path) as chat:
+        assert await chat.ask("go") == written  # a character at a time, and all of it stored
         assert "\x1b" not in chat.screen()
+        assert "\\u001b]52;c;aGk=\\u0007 bold \\u001b[2J" in chat.screen()
+        assert "from\\u202e" in chat.screen()
+        assert "\\u000d" not in chat.screen()
+        assert chat.app.chat.conversation.request()["messages"][-1]["content"] == written
+        await chat.enter("/copy")
+        assert chat.app.clipboard == written
         await chat.until(lambda: "bold" in chat.screen() and "**" not in chat.screen())
 
 

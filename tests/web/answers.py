@@ -62,7 +62,10 @@ RIGHT_TO_LEFT = (
     "from \u05d0\u05d1\u05d2 1 to 2 \u05d3\u05d4\u05d5, \u05d6\u05d7\u05d8 / \u05d9\u05db\u05dc"
 )
 
+CONTROLS = "red\x1b[31m and \u202eback"
+
 PLAIN = {
+    "Show me controls": CONTROLS,
     "What is the capital of France?": "The capital of France is **Paris**.",
     "What is the capital of Italy?": "The capital of Italy is **Rome**.",
     "Show me HTML": HTML,

@@ -17,7 +17,8 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
-from tests.web.chatting import ask, press, prose
+from tests.web.answers import CONTROLS
+from tests.web.chatting import ask, chat_id, press, prose
 from tests.web.conftest import IS_LET_IN, OpenPage, Watch
 
 CORPUS = [
@@ -125,7 +126,15 @@ def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
     expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
     expect(prose(page)).to_contain_text("image: pixel · https://evil.example/pixel.png")
     assert "\u202e" not in prose(page).inner_text()
+    expect(prose(page)).to_contain_text(r"\u202egnp.exe\u202c and \u001b]0;title\u0007 and")
     check(page)
+
+
+def test_what_the_model_wrote_is_stored(page: Page, scripted: RunningServer) -> None:
+    ask(page, "Show me controls")
+    expect(prose(page)).to_contain_text(r"red\u001b[31m and \u202eback")
+    url = f"{scripted.url}/api/gptoss/chats/{chat_id(page)}/export?format=markdown"
+    assert CONTROLS in httpx.get(url, headers=scripted.owner, trust_env=False).text
 
 
 def test_each_of_the_corpus_while_it_streams(page: Page) -> None:

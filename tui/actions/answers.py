@@ -1,7 +1,6 @@
 """Commands on messages and answers: edit, answer again, compare, copy, inspect."""
 
 from gptoss_local.errors import UsageError
-from gptoss_local.printable import printable
 from gptoss_local.talk.conversation import messages_of, was_cut
 from gptoss_local.talk.history import Turn
 from tui.actions.choices import next_effort
@@ -122,8 +121,7 @@ async def copy(chat: ChatParts, argument: str) -> None:
 
 
 def copy_text(chat: ChatParts, text: str) -> None:
-    """Copy a model's text, without control characters."""
-    chat.app.copy_to_clipboard(printable(text))
+    chat.app.copy_to_clipboard(text)
     chat.app.notify(f"Copied {len(text):,} characters.")
 
 

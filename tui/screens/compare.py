@@ -10,7 +10,7 @@ from textual.containers import Container, VerticalScroll
 from textual.events import Resize
 from textual.widgets import Static
 
-from gptoss_local.printable import printable
+from gptoss_local.printable import shown
 from gptoss_local.talk.history import Turn
 from tui.screens.dialog import Dialog
 from tui.widgets.answer_view import AnswerView
@@ -53,11 +53,11 @@ class CompareDialog(Dialog[None]):
                     column.border_title = escape(f"{n}: {turn.model}, {turn.effort}")
                     column.border_subtitle = _figures(turn)
                     if turn.reasoning:
-                        yield Static(printable(turn.reasoning), classes="reasoning", markup=False)
-                    yield AnswerView(printable(turn.content), is_complete=True)
+                        yield Static(shown(turn.reasoning), classes="reasoning", markup=False)
+                    yield AnswerView(turn.content, is_complete=True)
                     yield from map(call_fold, turn.tool_calls)
                     if error := turn.stats.get("error"):
-                        yield Static(printable(error), classes="error", markup=False)
+                        yield Static(shown(error), classes="error", markup=False)
 
     def opened(self) -> None:
         self.query(VerticalScroll).last().focus()

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from gptoss_local.api.gptoss import HarmonyPiece, Inspection
-from gptoss_local.printable import printable
+from gptoss_local.printable import printable, shown
 from tui.screens.dialog import Dialog
 
 _MAX_CHARS = 4000  # of a message; the ids of longer ones are cut with it
@@ -62,7 +62,7 @@ class InspectorDialog(Dialog[None]):
             view.update(self._content(piece))
 
     def _content(self, piece: HarmonyPiece) -> Content:
-        body = ids_text(piece.tokens) if self._shows_ids else cut(printable(piece.text))
+        body = ids_text(piece.tokens) if self._shows_ids else cut(shown(piece.text))
         return Content.assemble((heading(piece), "bold"), "\n", body)
 
 

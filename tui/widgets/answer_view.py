@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 
+from gptoss_local.printable import shown
 from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
 from tui.markdown_blocks import FENCE, Block, BlockSplitter
 from tui.rows import LineRows, Row
@@ -40,8 +41,9 @@ class AnswerView(RowsView):
         self.refresh(layout=self._n_rows != n_rows or not self._width)
 
     def _add(self, text: str, *, is_complete: bool) -> None:
-        finished = self._splitter.feed(text[self._n_shown :].replace("\r", ""))
-        self._n_shown = len(text)
+        n_known = len(text) - (text.endswith("\r") and not is_complete)  # half a line's end
+        finished = self._splitter.feed(shown(text[self._n_shown : n_known]))
+        self._n_shown = n_known
         if is_complete:
             finished += self._splitter.close()
         n_same = len(self._parts) - (self._open is not None)

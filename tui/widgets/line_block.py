@@ -12,6 +12,7 @@ from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
+from gptoss_local.printable import shown
 from tui.rows import LineRows, Row
 
 
@@ -129,7 +130,7 @@ class LineBlock(RowsView):
         if text == self._text:
             return
         n_rows, self._text = self._rows.n_rows, text
-        self._rows.show(text)
+        self._rows.show(shown(text))
         self.drop_from(self._rows.n_same if self._tail_rows is None else 0)
         self.refresh(layout=self._rows.n_rows != n_rows)
 

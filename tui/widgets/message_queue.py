@@ -2,7 +2,7 @@
 
 from textual.widgets import Static
 
-from gptoss_local.printable import printable
+from gptoss_local.printable import shown
 
 _MAX_SHOWN = 3
 
@@ -47,7 +47,7 @@ class MessageQueue(Static):
 
     def _hold(self, texts: list[str]) -> None:
         self._texts = texts
-        lines = [f"» {' '.join(printable(text).split())}" for text in texts]
+        lines = [f"» {' '.join(shown(text).split())}" for text in texts]
         if len(lines) > _MAX_SHOWN:
             lines[_MAX_SHOWN:] = [f"  and {len(lines) - _MAX_SHOWN} more"]
         if lines:

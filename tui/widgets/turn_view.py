@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
-from gptoss_local.printable import printable, visible
+from gptoss_local.printable import printable, shown, visible
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.conversation.what_runs import code_of
@@ -53,7 +53,7 @@ class Fold(Vertical):
         self._facts = printable(label)
         self._label = Static(markup=False)
         self._lines = LineBlock()
-        self._lines.show(printable(text))
+        self._lines.show(text)
 
     def compose(self) -> ComposeResult:
         yield self._label
@@ -163,10 +163,10 @@ class UserTurnView(TurnView):
         self._folds: list[Fold] = []
         for n, (label, text) in enumerate(shown_parts(composed_of(self.turn))):
             if not n:
-                first = mark if label else f"{mark} {printable(text)}"
+                first = mark if label else f"{mark} {shown(text)}"
                 yield Static(first, classes="text", markup=False)
             elif not label:
-                yield Static(printable(text), classes="text", markup=False)
+                yield Static(shown(text), classes="text", markup=False)
             if label:
                 self._folds.append(Fold(label, text))
                 yield self._folds[-1]
@@ -199,9 +199,9 @@ class AssistantTurnView(TurnView):
     ) -> None:
         super().__init__(turn, place)
         is_live = turn.state == "streaming"
-        self.reasoning = ReasoningView(printable(turn.reasoning))
+        self.reasoning = ReasoningView(turn.reasoning)
         self._pages = pages
-        cited = self._cited(printable(turn.content), is_complete=not is_live)
+        cited = self._cited(turn.content, is_complete=not is_live)
         self._answer = AnswerView(cited, is_complete=not is_live)
         self._calls = [call_fold(call) for call in turn.tool_calls]
         self._is_last = False
@@ -219,7 +219,7 @@ class AssistantTurnView(TurnView):
         stats = self.turn.stats
         if n_tokens := stats.get("n_reasoning_frames"):
             self.reasoning.show(
-                printable(self.turn.reasoning),
+                self.turn.reasoning,
                 n_tokens=n_tokens,
                 seconds=stats.get("reasoning_s", 0.0),
                 is_live=False,
@@ -282,8 +282,7 @@ class AssistantTurnView(TurnView):
 
     async def grow(self, turn: Turn) -> None:
         """Show text written by another process."""
-        texts = {"content": printable(turn.content), "reasoning": printable(turn.reasoning)}
-        answer = Answer(begun=msgspec.structs.replace(turn, **texts))
+        answer = Answer(begun=turn)
         answer.stats = turn.stats
         if turn.state != "streaming":
             answer.end(turn.state, str(turn.stats.get("error", "")))

@@ -26,7 +26,7 @@ from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
 from gptoss_local.server.tracing import TracedLoop
-from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import Decision, result_stats, what_runs
 from gptoss_local.talk.conversation.calls import denied
 from gptoss_local.talk.conversation.what_runs import about_text, always_text
@@ -187,7 +187,7 @@ class Exchange:
                         if isinstance(event, Done) and answer.prefill is not None:
                             own = event.tokens[answer.prefill.n_prompt :]
                             event = msgspec.structs.replace(event, tokens=own)
-                        yield with_printable_text(event)
+                        yield event
             except GptOssError as error:
                 log_error(error)
                 answer.end("failed", f"{error.message}. {error.hint}".strip())

@@ -28,10 +28,12 @@ export function codePoints(text) {
   return n;
 }
 
-/** Drop control characters, and those that make code read as what it is not. @param {string} text */
+/** Write control characters, and those of direction, as `\u001b`. @param {string} text */
 export const plain = (text) =>
   // eslint-disable-next-line no-control-regex
-  text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "");
+  text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (sign) => {
+    return `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
 
 /** Name the part of the list that a chat belongs to. @param {number} seconds since 1970 */
 export function age(seconds) {

@@ -257,7 +257,7 @@ class History:
             return search(self._database, words, limit)
 
     def export_markdown(self, chat_id: int) -> str:
-        """Return the branch that is shown, for reading; without control characters."""
+        """Return the branch that is shown, for reading."""
         chat = self.chat(chat_id)
         return export.render_markdown(chat, self.branch(chat.leaf_id))
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from gptoss_local.errors import UsageError, newer_file
-from gptoss_local.talk.history.plain import plain_text
 from gptoss_local.talk.history.turn import ChatSummary, Turn
 from gptoss_local.validation import in_words
 
@@ -92,7 +91,7 @@ def render_markdown(chat: ChatSummary, turns: list[Turn]) -> str:
             calls = msgspec.json.format(msgspec.json.encode(turn.tool_calls)).decode()
             parts += [f"```json\n{calls}\n```"]
         parts += [f"*({turn.state})*"] if turn.state != "done" else []
-    return plain_text("\n\n".join(part for part in parts if part not in ("", ">"))) + "\n"
+    return "\n\n".join(part for part in parts if part not in ("", ">")) + "\n"
 
 
 def render_json(chat: ChatSummary, turns: list[Turn]) -> str:
