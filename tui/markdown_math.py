@@ -8,6 +8,7 @@ like prose, as in `$5 or 6$`.
 import re
 import unicodedata
 from collections import Counter
+from contextlib import suppress
 
 from rich.cells import cell_len
 
@@ -37,10 +38,17 @@ _NOT_SHOWN = re.compile(
 )
 _PROSE = re.compile(r"(?:^|\s)(?:[A-Za-z]{3,}|an|as|at|if|in|is|it|of|on|or|to)(?=[\s,.;:]|$)")
 """Words that are not in `\\text`: the space between them would be lost."""
-_SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|"})
+_SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|", "∛": "3", "∜": "4"})
 
 
 def formula(tex: str) -> str | None:
+    """Return a formula on one line."""
+    if len(tex) > _LONGEST or _PROSE.search(tex):
+        return None
+    from tui.markdown_math_line import NotOnOneLineError, math_line  # PERF: it loads TeXicode
+
+    with suppress(NotOnOneLineError):
+        return line if _is_whole(tex, line := math_line(tex)) and line else None
     rows = _drawn(tex)
     return rows[0] if rows is not None and len(rows) == 1 else None
 
@@ -53,6 +61,8 @@ def formula_rows(tex: str, width: int) -> list[str] | None:
         filled = [f"│ {row}{' ' * (n - cell_len(row))} │" for row in inner]
         rows = [f"┌{'─' * (n + 2)}┐", *filled, f"└{'─' * (n + 2)}┘"]
     rows = rows or _drawn(tex)
+    if rows and len(rows) == 1:
+        rows = [formula(tex) or rows[0]]
     return rows if rows and max(map(cell_len, rows)) <= width else None
 
 
@@ -67,6 +77,8 @@ def _drawn(tex: str) -> list[str] | None:
     try:
         drawn = render_tex(source.strip(), False, False, "raw", {"fonts": "normal"})
     except Exception:  # any of them means that it cannot draw this
+        return None
+    if drawn.startswith("TeXicode: "):  # how it says that it cannot
         return None
     drawn = unicodedata.normalize("NFC", drawn)
     rows = [row.rstrip() for row in drawn.split("\n") if row.strip()]

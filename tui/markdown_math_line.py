@@ -1,0 +1,259 @@
+r"""Write LaTeX formulas on one line: `\frac{a+b}{2}` as `(a + b)/2`, `e^{i\pi}` as `e^(iπ)`.
+
+The names of symbols, and the raised and lowered letters, are TeXicode's.
+"""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from texicode.arts import font_normal, unicode_scripts
+from texicode.symbols_art import symbols
+
+_TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
+_RELATION = re.compile("[=<>∈-∋∝∣∼-⊋⊏-⊒⊢-⊫←-⇿⟂⟰-⟿⪯⪰]")
+_BINARY = set("+-±∓×÷·⋅∗*∪∩∧∨⊕⊖⊗⊘⊙∘⧵⊎⊓⊔")
+_BIG = set("∑∏∐∫∮⋃⋂")
+_MORE = {
+    "bigcup": "⋃", "bigcap": "⋂", "implies": "⇒", "iff": "⇔", "bmod": "mod",
+    "lVert": "‖", "rVert": "‖", "|": "‖", "cdot": "·", "degree": "°", "subsetneq": "⊊",
+    "varnothing": "∅", "blacksquare": "■", "leqslant": "≤", "geqslant": "≥", "colon": ":",
+    "rhd": "▷", "lfloor": "⌊", "rightleftharpoons": "⇌", "nmid": "∤",
+}  # fmt: skip
+_ACCENTS = {
+    "hat": "\u0302", "widehat": "\u0302", "bar": "\u0304", "overline": "\u0304", "vec": "\u20d7",
+    "tilde": "\u0303", "dot": "\u0307", "ddot": "\u0308",
+}  # fmt: skip
+_FONTS = {name: letters for name, letters in font_normal.items() if name != "text"}
+_TEXTS = {"text", "mathrm", "textrm", "textbf", "textit", "mbox", "operatorname", "operatorname*"}
+_NOTHING = {"left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "middle", "limits",
+            "nolimits", "displaystyle", "textstyle", "!"}  # fmt: skip
+_SPACES = {",", ";", ":", " ", "quad", "qquad", "thinspace"}
+_ROOTS = {"": "√", "3": "∛", "4": "∜"}
+_GROUP = "\0"  # stands for a group in brackets
+_TERM = re.compile(f"[A-Zfgh]?{_GROUP}[¹²³⁰-ⁿ]*")
+_PAIR = re.compile(r"[d∂Δ]\S|\w!")
+_LAST_SCRIPT = "\u3000"  # fonts lack the raised letters beyond
+
+
+class NotOnOneLineError(ValueError):
+    """The formula has a command that is not known here, or is not complete."""
+
+
+class _Atom(NamedTuple):
+    """A part of a formula.
+
+    Attributes:
+        kind: `o` an operand, `b` a binary operator, `r` a relation, `,` punctuation, `(` and `)`
+            brackets, `f` a function or a large operator, `/` a fraction, `√` a root, ` ` a space,
+            `?` a space that was typed, which counts between operands.
+    """
+
+    text: str
+    kind: str
+
+
+def math_line(tex: str) -> str:
+    """Return a formula as text.
+
+    Raises:
+        NotOnOneLineError: it cannot be written so.
+    """
+    return _joined(_Writer(tex).row())
+
+
+class _Writer:
+    def __init__(self, tex: str) -> None:
+        self._tokens = _TOKEN.findall(tex.strip())[::-1]
+
+    def _next(self) -> str:
+        if not self._tokens:
+            raise NotOnOneLineError
+        return str(self._tokens.pop())
+
+    def row(self, end: str = "") -> list[_Atom]:
+        """Read atoms up to a closing bracket."""
+        atoms: list[_Atom] = []
+        before = ""
+        while self._tokens:
+            token = self._next()
+            if token == end:
+                return atoms
+            if token in ("^", "_", "'"):
+                self._add_script(atoms, token)
+            elif not token.isspace():
+                atoms += self._atoms(token)
+            elif not before.startswith("\\") or len(before) == 2:  # the end of a name is no space
+                atoms.append(_Atom(" ", "?"))
+            before = token
+        if end:
+            raise NotOnOneLineError
+        return atoms
+
+    def _argument(self) -> list[_Atom]:
+        """Read what a command or a script is applied to: a group, or one sign."""
+        token = self._next()
+        while token.isspace():
+            token = self._next()
+        if token == "{":
+            return self.row("}")
+        if token[0].isdigit():
+            self._tokens += list(token[:0:-1])
+            token = token[0]
+        return self._atoms(token)
+
+    def _verbatim(self) -> str:
+        """Read a group that is text."""
+        if self._next() != "{":
+            raise NotOnOneLineError
+        text = ""
+        while (token := self._next()) != "}":
+            if token in ("{", "$"):
+                raise NotOnOneLineError
+            text += token.removeprefix("\\") if len(token) == 2 else token
+        return text
+
+    def _atoms(self, token: str) -> list[_Atom]:
+        if token == "{":
+            inner = self.row("}")
+            return [inner[0]._replace(kind="o")] if len(inner) == 1 else inner
+        if token.startswith("\\"):
+            return self._command(token[1:])
+        if token in "}&~$^_":
+            if token == "~":
+                return [_Atom(" ", " ")]
+            raise NotOnOneLineError
+        return [_Atom(token, _kind(token))]
+
+    def _command(self, name: str) -> list[_Atom]:
+        if name in _NOTHING:
+            if name in ("left", "right") and self._tokens and self._tokens[-1] == ".":
+                self._tokens.pop()
+            return []
+        if name in _SPACES:
+            return [_Atom(" ", " ")]
+        if name in ("frac", "dfrac", "tfrac", "cfrac"):
+            over, under = self._argument(), self._argument()
+            return [_Atom(f"{_grouped(over)}/{_grouped(under, is_under=True)}", "/")]
+        if name in ("binom", "dbinom", "tbinom"):
+            return [_Atom(f"C({_joined(self._argument())}, {_joined(self._argument())})", "o")]
+        if name == "sqrt":
+            return [_Atom(self._root(), "√")]
+        if name == "boxed":
+            return self._argument()
+        if name == "pmod":
+            return [_Atom(" ", " "), _Atom(f"(mod {_joined(self._argument())})", "o")]
+        if name in _TEXTS:
+            return [_Atom(self._verbatim(), "f" if name.startswith("operator") else "o")]
+        if name in _FONTS:
+            letters = dict(zip(font_normal["mathrm"], _FONTS[name], strict=True))
+            return [_Atom("".join(letters.get(c, c) for c in _compact(self._argument())), "o")]
+        if name in _ACCENTS:
+            letter = _compact(self._argument())
+            if len(letter) != 1:
+                raise NotOnOneLineError
+            return [_Atom(unicodedata.normalize("NFC", letter + _ACCENTS[name]), "o")]
+        text = _MORE.get(name) or "".join(symbols.get(name, ())).strip()
+        if not text:
+            raise NotOnOneLineError
+        if name == "bmod":
+            return [_Atom(text, "b")]
+        is_function = text in _BIG or (text.isalpha() and len(text) > 1)
+        return [_Atom(text, "f" if is_function else _kind(text))]
+
+    def _root(self) -> str:
+        degree = ""
+        if self._tokens and self._tokens[-1] == "[":
+            self._next()
+            degree = _compact(self.row("]"))
+        sign = _ROOTS.get(degree) or f"{_raised(degree, 0) or f'({degree})'}√"
+        return sign + _grouped(self._argument(), is_under=True)
+
+    def _add_script(self, atoms: list[_Atom], mark: str) -> None:
+        """Raise or lower what follows, at the atom before."""
+        while atoms and atoms[-1].kind == "?":
+            atoms.pop()
+        base = atoms.pop() if atoms else _Atom("", "o")
+        if mark == "'":
+            script = "′"
+        else:
+            inner = self._argument()
+            script = _compact(inner)
+            is_short = len(script) == 1 or (
+                len(inner) == 1 and script.isascii() and script.isalnum()
+            )
+            if mark == "^" and script in ("∘", "°"):
+                script = "°"
+            elif not (mark == "^" and script and set(script) <= set("′*∗†")):
+                plain = f"{mark}{script}" if is_short else f"{mark}({script})"
+                script = _raised(script, "^_".index(mark)) or plain
+        kind = "o" if base.kind in "b,r?" else base.kind
+        if kind in "/√":
+            base, kind = _Atom(f"({base.text})", "o"), "o"
+        atoms.append(_Atom(base.text + script, kind))
+
+
+def _kind(text: str) -> str:
+    if text in _BINARY:
+        return "b"
+    if _RELATION.fullmatch(text):
+        return "r"
+    kinds = {"(": "([{⟨⌊⌈", ")": ")]}⟩⌋⌉", ",": ",;:"}
+    return next((kind for kind, signs in kinds.items() if text in signs), "o")
+
+
+def _joined(atoms: list[_Atom]) -> str:
+    """Join atoms with spaces around operators and relations."""
+    text, before, is_apart = "", "(", False
+    for n, (part, kind) in enumerate(atoms):
+        if kind in " ?":
+            after = next((atom.kind for atom in atoms[n + 1 :] if atom.kind not in " ?"), "")
+            is_apart |= kind == " " or (
+                before in "o)/√"
+                and after in ("o", "f", "/", "√")
+                and not text.endswith(("∂", "∂²"))
+            )
+            continue
+        if kind == "b" and before not in "o)/√":
+            kind = "("  # a sign
+        has_space = (
+            kind in "br"
+            or before in "br,"
+            or (before in "o)" and kind in "f/")
+            or (before in "/f√" and kind in "of/√")
+        )
+        if text and before != "(" and kind not in "),":
+            text += " " * (has_space or is_apart)
+        text += part
+        before, is_apart = kind, False
+    return text.strip()
+
+
+def _compact(atoms: list[_Atom]) -> str:
+    """Join atoms as they stand in a script."""
+    return "".join(atom.text for atom in atoms if atom.kind != "?").strip()
+
+
+def _grouped(atoms: list[_Atom], *, is_under: bool = False) -> str:
+    """Join atoms, in brackets where they would not hold together next to `/` or below a root."""
+    text = bare = _joined(atoms)
+    while (shorter := re.sub(r"\([^()]*\)", _GROUP, bare)) != bare:
+        bare = shorter
+    parts = [part for part, kind in atoms if kind not in "? "]
+    if is_under and len(parts) == 1:
+        holds = "/" not in bare
+    elif is_under:
+        holds = bool(_TERM.fullmatch(bare)) or (len(parts) == 2 and bool(_PAIR.match(bare)))
+    else:
+        holds = not set(bare) & set(" /")
+    return text if holds else f"({text})"
+
+
+def _raised(text: str, row: int) -> str:
+    """Return the raised letters of a text (row 0), or the lowered; empty if some are missing."""
+    small = [unicode_scripts.get(c, "  ")[row] for c in text]
+    are_there = all(
+        s < _LAST_SCRIPT and unicodedata.normalize("NFKD", s).replace("−", "-") == c
+        for s, c in zip(small, text, strict=True)
+    )
+    return "".join(small) if are_there else ""
