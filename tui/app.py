@@ -119,7 +119,7 @@ class ChatApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: Event) -> None:
         if isinstance(event, Key | Paste) and not event.is_forwarded:
-            self._chat.typing.note()
+            self._chat.take_key(event)
         await super().on_event(event)
 
     def action_command_palette(self) -> None:

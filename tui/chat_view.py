@@ -29,8 +29,6 @@ class ChatView(Protocol):
 
     def attach(self, path: str) -> None: ...
 
-    def focus_prompt(self) -> None: ...
-
     async def show_branch(self, at: Turn | None = None) -> None:
         """Show the conversation as it is now, at its end or at a turn."""
 

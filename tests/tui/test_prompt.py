@@ -36,7 +36,6 @@ class Host(App[None]):
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
         self.sent.append(self.prompt.folded.unfold(event.text).text)
-        self.prompt.accepted()
 
 
 async def attached(pilot: Pilot[None]) -> None:

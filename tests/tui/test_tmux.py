@@ -5,7 +5,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -101,14 +101,44 @@ def terminal(size: tuple[int, int]) -> Iterator[Tmux]:
     tmux.close()
 
 
+@pytest.fixture
+def start_chat(terminal: Tmux, server: RunningServer, tmp_path: Path) -> Callable[..., None]:
+    """Starts a chat on nano, also again on the same chats."""
+
+    def start(*arguments: str) -> None:
+        environment = server.environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        environment |= {"HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
+        terminal.start([*command, *arguments], environment)
+        terminal.wait_for("Message, /command or @file")
+
+    return start
+
+
+@pytest.mark.parametrize("size", [(100, 30)])
+def test_a_click_leaves_the_keyboard_to_the_input(
+    terminal: Tmux, start_chat: Callable[..., None]
+) -> None:
+    start_chat()
+    terminal.type(FRANCE)
+    terminal.press("Enter")
+    terminal.wait_for(re.escape(PARIS))
+    rows = terminal.screen().split("\n")
+    row = next(n for n, text in enumerate(rows, 1) if PARIS in text)
+    terminal.type(f"\x1b[<0;10;{row}M\x1b[<0;10;{row}m")
+    terminal.type("Thanks! Can you give more")
+    terminal.paste("pasted")
+    terminal.wait_for("│ Thanks! Can you give morepasted")
+    terminal.press("BTab", "z", "c")  # no key of a message, so it is typed, and all that follows
+    terminal.wait_for("give morepastedzc")
+    assert terminal.screen().count(PARIS) == 1
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_a_chat_in_a_terminal(
-    size: tuple[int, int], terminal: Tmux, server: RunningServer, tmp_path: Path
+    size: tuple[int, int], terminal: Tmux, start_chat: Callable[..., None]
 ) -> None:
-    environment = server.environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    environment |= {"HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
-    terminal.start(command, environment)
+    start_chat()
     terminal.wait_for_size(size)
     terminal.wait_for(r" nano │ low .* F1 help *\n$")
     terminal.wait_for("Nothing you type leaves it.")

@@ -55,7 +55,6 @@ async def continue_turn(chat: ChatParts, turn: Turn) -> None:
     if not was_cut(turn):
         raise UsageError("this answer was not cut", hint="/retry answers again.")
     await chat.dialogue.begin(chat.conversation.continue_answer(turn), is_new=False)
-    chat.view.focus_prompt()
 
 
 async def again(chat: ChatParts, _argument: str) -> None:

@@ -36,7 +36,6 @@ async def open_chat(
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
     await chat.view.show_branch(found[0] if found else None)
     chat.view.model_changed()
-    chat.view.focus_prompt()
 
 
 async def new(chat: ChatParts, _argument: str) -> None:
@@ -77,7 +76,6 @@ async def branch(chat: ChatParts, _argument: str) -> None:
     chat.conversation.fork(turn)
     chat.dialogue.reset()
     await chat.view.show_branch()
-    chat.view.focus_prompt()
     chat.app.notify("A new chat continues from here; the old one is among your chats.")
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -127,7 +128,7 @@ class ChatScreen(Screen[None]):
         yield self._status
 
     async def on_mount(self) -> None:
-        self.prompt.focus()
+        self.set_focus(self.prompt)
         self.set_interval(TICK_S, self._tick)
         self.set_interval(_LOOK_S, self._look)
         self.set_interval(_CATCH_UP_S, self._catch_up)
@@ -154,15 +155,23 @@ class ChatScreen(Screen[None]):
 
     def attach(self, path: str) -> None:
         self.prompt.attach(path)
-        self.prompt.focus()
+        self.set_focus(self.prompt)
 
-    def focus_prompt(self) -> None:
-        self.prompt.focus()
+    def take_key(self, event: Key | Paste) -> None:
+        """Give the input every paste, and each character that is no key of a mode."""
+        self.typing.note()
+        if self.app.screen is not self or self.focused is self.prompt:
+            return
+        if isinstance(event, Paste) or (
+            event.is_printable and event.key not in self.active_bindings
+        ):
+            self.set_focus(self.prompt)
 
     async def show_branch(self, at: Turn | None = None) -> None:
         turns = self.conversation.turns
         self._hint.display = not turns
         self._hint.update(hint_text(self.conversation))
+        self.set_focus(self.prompt)  # else Textual focuses a neighbour of a removed message
         await self.transcript.open(turns, at)
         self.prompt.remember(composed_of(turn) for turn in turns if turn.role == "user")
         self._show_speed()
@@ -226,13 +235,7 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     async def submit(self, event: Prompt.Submitted) -> None:
-        try:
-            is_command = REGISTRY.parse(event.text) is not None
-        except GptOssError as error:
-            self.show_error(error)
-            return
-        self.prompt.accepted()
-        if is_command:
+        if event.is_command:
             await self.action_command(self.prompt.folded.unfold(event.text).text.removeprefix("/"))
             return
         with errors_shown(self):
@@ -289,10 +292,12 @@ class ChatScreen(Screen[None]):
             self.dialogue.refuse()
             return
         with errors_shown(self):
+            is_focused = isinstance(self.focused, TurnView)
             if (other := self.conversation.walk(turn, step)) is not None:
                 self.dialogue.reset()
                 await self.show_branch(other)
-                self.transcript.show_turn(other)
+                if is_focused and (view := self.transcript.view(other)) is not None:
+                    view.focus()
 
     @on(Prompt.Completions)
     def show_completions(self, event: Prompt.Completions) -> None:
@@ -347,7 +352,7 @@ class ChatScreen(Screen[None]):
             self.dialogue.stop()
         elif self.dialogue.editing is not None:
             self.dialogue.leave_edit()
-        self.prompt.focus()
+        self.set_focus(self.prompt)
 
     async def action_steer(self) -> None:
         if self.prompt.text.startswith("/"):

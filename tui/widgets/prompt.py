@@ -30,6 +30,7 @@ from tui.paste import (
     expanded,
     find_files,
 )
+from tui.screens.errors import errors_shown
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
 _AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
@@ -67,9 +68,10 @@ class Prompt(TextArea):
     class Submitted(Message):
         """A message or a command as it is typed, with its chips."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, *, is_command: bool) -> None:
             super().__init__()
             self.text = text
+            self.is_command = is_command
 
     class Completions(Message):
         """The completions that Tab offers now, and a note."""
@@ -128,7 +130,7 @@ class Prompt(TextArea):
     def fill(self, text: str) -> None:
         self.text = text
         self.move_cursor(self.document.end)
-        self.focus()
+        self.screen.set_focus(self)  # now: `focus` would leave the next keys to another widget
 
     def set_editing(self, is_editing: bool) -> None:
         self.set_class(is_editing, "-editing")
@@ -240,20 +242,18 @@ class Prompt(TextArea):
         elif any(placeholder in self.text for placeholder in self._reading):
             self.notify("A file is still being read.", severity="warning")
         elif self.text.strip():
-            self.post_message(self.Submitted(self.text.strip()))
+            with errors_shown(self):
+                is_command = self._registry.parse(self.text) is not None
+                self.post_message(self.Submitted(self.take(), is_command=is_command))
 
     def take(self) -> str:
-        """Clear the input and return its text."""
+        """Remember the text, clear the input before the next key, and return the text."""
         typed = self.text.strip()
-        self.accepted()
-        return typed
-
-    def accepted(self) -> None:
-        """Remember the submitted text and clear the input."""
-        if self.text.strip() and (not self._sent or self._sent[-1] != self.text):
+        if typed and (not self._sent or self._sent[-1] != self.text):
             self._sent.append(self.text)
         self._recalled = 0
         self.text = ""
+        return typed
 
     def remember(self, messages: Iterable[Composed]) -> None:
         """Let messages of an earlier run be recalled, too, after the present ones."""

@@ -72,11 +72,9 @@ class Transcript(VerticalScroll, can_focus=False):
         """Return the mounted ones in order."""
         return list(self.query_children(TurnView))
 
-    def show_turn(self, turn: Turn) -> None:
-        """Focus a turn, if it is mounted."""
-        for view in self.views():
-            if view.turn.id == turn.id:
-                view.focus()
+    def view(self, turn: Turn) -> TurnView | None:
+        """Return the view of a turn, if it is mounted."""
+        return next((view for view in self.views() if view.turn.id == turn.id), None)
 
     async def grow(self, turns: Sequence[Turn]) -> bool:
         """Show turns as they are now; False if one has changed otherwise than by growing."""
@@ -139,9 +137,8 @@ class Transcript(VerticalScroll, can_focus=False):
                 view.set_last(n == len(views) and not self._newer)
 
     def _show_at_top(self, turn: Turn) -> None:
-        for view in self.views():
-            if view.turn.id == turn.id:
-                self.scroll_to_widget(view, top=True, animate=False, immediate=True)
+        if (view := self.view(turn)) is not None:
+            self.scroll_to_widget(view, top=True, animate=False, immediate=True)
 
     def _view(self, turn: Turn) -> TurnView:
         return view_of(turn, self._place_of(turn.id), self._pages_of(turn.id))

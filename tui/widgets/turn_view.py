@@ -1,6 +1,6 @@
 """Turns of the transcript: messages of the user, answers of the model, results of tools.
 
-They can be focused; their keys send `Wanted` messages to the screen.
+Shift-Tab focuses them, a click does not; their keys send `Wanted` messages to the screen.
 """
 
 from collections.abc import Sequence
@@ -76,6 +76,7 @@ class Fold(Vertical):
 
 
 class TurnView(Vertical, can_focus=True):
+    FOCUS_ON_CLICK = False
     """The base of all kinds: focus, keys, and the marker of siblings.
 
     Args:

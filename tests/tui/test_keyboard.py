@@ -1,0 +1,81 @@
+"""The keyboard belongs to the input: no click, answer or question takes a typed character."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key, Paste
+
+from tests.tui.running_chat import Chat, run_chat
+from tests.tui.scripted import ScriptedServer
+from tui.screens.chat import ChatScreen
+
+TYPED = "ecgynaArxq1 *_é"  # keys of the messages among them
+_N_STEPS = 70
+
+
+class Talker(ScriptedServer):
+    """Answers slowly."""
+
+    def __init__(self) -> None:
+        super().__init__("One.\n\n", [f"Word {n}. " for n in range(12)], per_s=60)
+
+    async def stream_chat(
+        self, body: dict[str, Any], *arguments: object
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        async for frame in super().stream_chat(body, *arguments):
+            yield frame
+
+
+def characters(text: str) -> Counter[str]:
+    return Counter("".join(text.split()))
+
+
+async def walk(chat: Chat, chance: random.Random) -> str:
+    """Type, paste, click, select and open dialogs at random; returns all that was typed."""
+    typed, (width, _) = "", chat.app.size
+    for _ in range(_N_STEPS):
+        match chance.choice(["type", "type", "type", "paste", "click", "drag", "enter", "dialog"]):
+            case "type":
+                for letter in chance.choices(TYPED, k=chance.randint(1, 6)):
+                    typed += letter
+                    chat.app.post_message(Key("space" if letter == " " else letter, letter))
+            case "paste":
+                typed += "pasted"
+                chat.app.post_message(Paste("pasted"))
+            case "click" | "drag" as act:
+                rows = chat.app.chat.transcript.region
+                places = [
+                    (chance.randrange(width), chance.randrange(rows.y, rows.bottom))
+                    for _ in range(2)
+                ]
+                await chat.pilot.mouse_down(offset=places[0])
+                if act == "drag":
+                    await chat.pilot.hover(offset=places[1])
+                await chat.pilot.mouse_up(offset=places[act == "drag"])
+                if chat.app.chat.get_selected_text():
+                    await chat.pilot.press("ctrl+c")
+            case "enter":
+                await chat.pilot.press("enter")
+            case "dialog":
+                await chat.pilot.press(chance.choice(["f1", "ctrl+p"]))
+                await chat.until(lambda: not isinstance(chat.app.screen, ChatScreen))
+                await chat.pilot.press("escape")
+                await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        await asyncio.sleep(chance.choice([0, 0, 0.02, 0.1]))
+    await chat.pilot.pause()
+    return typed
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_character_is_in_the_draft_or_sent(tmp_path: Path, seed: int) -> None:
+    async with run_chat(Talker(), tmp_path / "c") as chat:
+        typed = await walk(chat, random.Random(seed))
+        screen = chat.app.chat
+        await chat.until(lambda: screen.queue.is_empty and not screen.is_answering, timeout_s=120)
+        sent = "".join(turn.content for turn in chat.turns() if turn.role == "user")
+        assert characters(sent + screen.prompt.text) == characters(typed)
