@@ -267,8 +267,8 @@ async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int],
         tools = {"get_current_weather": _WEATHER} if scene in (tool, approve, inspect) else {}
         enabled = "python" if scene is compute else ""
         settings = Settings(tools=tools, enabled_tools=enabled)
-        toolbox = ToolSources(settings, Path(chats)).toolbox()
-        app = ChatApp(ChatServer(client), history, conversation, toolbox, theme=theme)
+        make = ToolSources(settings, Path(chats)).toolbox
+        app = ChatApp(ChatServer(client), history, conversation, make, theme=theme)
         async with app.run_test(size=size) as pilot:
             await pilot.pause(0.5)
             await scene(Session(app, pilot))

@@ -23,6 +23,7 @@ N_LINES, N_FUNCTION_LINES, N_PARAMETERS, N_METHODS = 450, 70, 6, 14
 LARGE = {
     "Context": "llama.cpp's context as it is",
     "Conversation": "every move in a tree of turns",
+    "ChatView": "the screen, for all parts below it",
     "ChatScreen": "Textual looks for its handlers here",
     "History": "one transaction a method",
     "Slots": "counts and moves of cells belong together",

@@ -83,6 +83,7 @@ class ChatApp(App[None], inherit_bindings=False):
     Args:
         history: Closed by the caller.
         conversation: Shown first.
+        make_toolbox: Makes the tools of a chat; `close` ends them.
         theme: One of Textual's; empty for its default.
         keys: Ids of bindings, and the keys they get instead of ours.
 
@@ -101,7 +102,7 @@ class ChatApp(App[None], inherit_bindings=False):
         server: ChatServer,
         history: History,
         conversation: Conversation,
-        toolbox: Toolbox,
+        make_toolbox: Callable[[], Toolbox],
         *,
         theme: str = "",
         keys: Mapping[str, str] | None = None,
@@ -112,7 +113,12 @@ class ChatApp(App[None], inherit_bindings=False):
             use_theme(self, theme)
         check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
-        self._chat = ChatScreen(server, history, conversation, toolbox, dict(keys or {}))
+        self._chat = ChatScreen(server, history, conversation, make_toolbox, dict(keys or {}))
+
+    async def close(self) -> None:
+        """End the processes of all tools."""
+        for room in self._chat.rooms:
+            await room.toolbox.close()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _PRINTABLE]

@@ -1,6 +1,7 @@
 """The parts of the open chat, for the commands."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from tui.downloads import Downloads
 from tui.screens.dialog import Dialog
 from tui.server import ChatServer
 
+_POLL_S = 0.05
 _T = TypeVar("_T")
 
 
@@ -26,6 +28,7 @@ class ChatParts:
 
     Attributes:
         keys: Ids of bindings, and the keys that the user gave them.
+        rooms: This chat, and others with an answer under way.
     """
 
     view: ChatView
@@ -37,6 +40,7 @@ class ChatParts:
     dialogue: Dialogue
     downloads: Downloads
     keys: Mapping[str, str]
+    rooms: "Rooms"
 
     @property
     def app(self) -> App[Any]:
@@ -77,3 +81,64 @@ class ChatParts:
 
         dialog.comes_unasked = True
         self.view.run_worker(open_later(), group="dialog", exclusive=True)
+
+
+class Rooms:
+    """The chat that is shown, and those that were left while their answers stream.
+
+    Attributes:
+        shown: Its parts; another chat gets them if no answer is under way.
+    """
+
+    def __init__(
+        self, conversation: Conversation, make: Callable[["Rooms", Conversation], ChatParts]
+    ) -> None:
+        self._make = make
+        self.shown = make(self, conversation)
+        self._left: list[ChatParts] = []
+
+    def __iter__(self) -> Iterator[ChatParts]:
+        return iter([self.shown, *self._left])
+
+    async def enter(self, chat_id: int | None) -> ChatParts:
+        """Return the parts for another chat: its own ones if its answer is under way."""
+        before = self.shown
+        before.dialogue.leave_edit()
+        if chat_id is not None and chat_id == before.conversation.chat_id:
+            return before
+        found = [room for room in self._left if chat_id and room.conversation.chat_id == chat_id]
+        if found:
+            self.shown = found[0]
+            self._left.remove(found[0])
+        elif _is_under_way(before):
+            old = before.conversation
+            self.shown = self._make(self, Conversation(before.history, old.model, old.effort))
+        else:
+            return before
+        self._left.append(before)
+        if not self.shown.dialogue.is_busy and not self.shown.dialogue.queue.is_empty:
+            self.shown.dialogue.take_back_queue()  # its answer failed meanwhile
+        return self.shown
+
+    async def end_idle(self) -> None:
+        """End those that were left and have no more to do."""
+        for room in self._left[:]:
+            if not _is_under_way(room):
+                room.conversation.store()
+                self._left.remove(room)
+                await room.toolbox.close()
+                await room.dialogue.queue.remove()
+
+    async def end_answer(self, chat_id: int) -> None:
+        """Stop the answer of a chat, and wait until it is stored."""
+        for dialogue in [r.dialogue for r in self if r.conversation.chat_id == chat_id]:
+            if not dialogue.queue.is_empty:
+                dialogue.take_back_queue()
+            dialogue.stop()
+            while dialogue.is_busy:
+                await asyncio.sleep(_POLL_S)
+
+
+def _is_under_way(room: ChatParts) -> bool:
+    """Return whether a chat has an answer to finish, or messages to send or to give back."""
+    return room.dialogue.is_busy or not room.dialogue.queue.is_empty

@@ -7,14 +7,19 @@ from textual.app import App
 from textual.widget import Widget
 
 from gptoss_local.talk.history import Turn
+from tui.conversation import Conversation
 from tui.screens.dialog import Typing
-from tui.widgets.turn_view import AssistantTurnView, TurnView
+from tui.widgets.turn_view import AssistantTurnView
 
 
 class ChatView(Protocol):
     """Shows the open chat; `ChatScreen` is one."""
 
     typing: Typing
+
+    @property
+    def conversation(self) -> Conversation:
+        """The chat that is shown; answers of others may stream out of sight."""
 
     @property
     def app(self) -> App[Any]: ...
@@ -32,10 +37,14 @@ class ChatView(Protocol):
     async def show_branch(self, at: Turn | None = None) -> None:
         """Show the conversation as it is now, at its end or at a turn."""
 
-    async def add_turn(self, turn: Turn) -> TurnView: ...
+    async def add_turn(self, turn: Turn) -> None:
+        """Show a turn at the end, if it is of the chat that is shown."""
 
-    async def show_answer(self, turn: Turn, *, is_new: bool) -> AssistantTurnView:
+    async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
         """Show an answer that begins: at the end, or with its whole branch."""
+
+    def answer_view(self, turn: Turn) -> AssistantTurnView | None:
+        """Return the view of an answer; None while another chat is shown."""
 
     def show_status(self) -> None: ...
 

@@ -68,6 +68,12 @@ class Conversation:
     def summary(self) -> ChatSummary | None:
         return None if self.chat_id is None else self._history.chat(self.chat_id)
 
+    @property
+    def title(self) -> str:
+        """The title; empty until the first message, and once the chat is deleted."""
+        chat_id, history = self.chat_id, self._history
+        return history.chat(chat_id).title if chat_id and history.has(chat_id) else ""
+
     def new(self, system: str = "") -> None:
         """Begin an empty chat with a system message."""
         self.store()
@@ -135,9 +141,15 @@ class Conversation:
         stats = {"folds": [list(fold) for fold in folds]} if folds else {}
         return self._add("user", text, before=instead_of, stats=stats)
 
-    def begin_answer(self, *, instead_of: Turn | None = None) -> Turn:
-        """Add an answer that streams, at the end or as a sibling of an earlier one."""
-        made_with: Any = {"model": self.model, "effort": self.effort, "state": "streaming"}
+    def begin_answer(self, *, instead_of: Turn | None = None, after: Turn | None = None) -> Turn:
+        """Add an answer that streams, at the end or as a sibling of an earlier one.
+
+        Args:
+            instead_of: That one.
+            after: An answer with calls, which this one continues with the same model.
+        """
+        model, effort = (after.model, after.effort) if after else (self.model, self.effort)
+        made_with: Any = {"model": model, "effort": effort, "state": "streaming"}
         return self._add("assistant", "", before=instead_of, **made_with)
 
     def continue_answer(self, turn: Turn) -> Turn:
@@ -145,7 +157,8 @@ class Conversation:
         assert turn.id == self.turns[-1].id
         self.store()
         self._history.update(turn.id, state="streaming")
-        self.turns = [*self.turns[:-1], msgspec.structs.replace(turn, state="streaming")]
+        made_with: Any = {"model": self.model, "effort": self.effort, "state": "streaming"}
+        self.turns = [*self.turns[:-1], msgspec.structs.replace(turn, **made_with)]
         return self.turns[-1]
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
@@ -248,9 +261,10 @@ class Conversation:
         """Return the body of `/api/chat` for the branch, without the answer that begins now.
 
         Args:
-            begun: An answer that the model continues.
+            begun: The answer, with the model that makes it; a part of it may be there.
         """
-        model, effort, options = self.model, self.effort, self.options
+        model, effort = (begun.model, begun.effort) if begun else (self.model, self.effort)
+        options = self.options
         return request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
 
     @property

@@ -19,6 +19,7 @@ class Dialogue:
 
     Attributes:
         editing: The message that the next one replaces.
+        queue: Messages that wait; on the screen while the chat is.
     """
 
     def __init__(
@@ -27,7 +28,6 @@ class Dialogue:
         conversation: Conversation,
         server: ChatServer,
         toolbox: Toolbox,
-        queue: MessageQueue,
         folded: FoldedTexts,
     ) -> None:
         self.editing: Turn | None = None
@@ -36,7 +36,7 @@ class Dialogue:
         self._conversation = conversation
         self._server = server
         self._toolbox = toolbox
-        self._queue = queue
+        self.queue = MessageQueue()
         self._folded = folded
         self._exchange: LiveExchange | None = None
         self._is_steering = False
@@ -55,6 +55,10 @@ class Dialogue:
         """An answer streams, or a tool runs or waits for a word of the user."""
         return self._exchange is not None and self._exchange.is_live
 
+    @property
+    def _is_shown(self) -> bool:
+        return self._view.conversation is self._conversation
+
     def reset(self) -> None:
         """Forget the answer, as another chat or branch is shown."""
         self._exchange = None
@@ -64,7 +68,7 @@ class Dialogue:
         if not self.is_busy:
             await self._send(typed)
         elif self.editing is None:
-            self._queue.add(typed)
+            self.queue.add(typed)
         else:  # another version of a message cannot wait: its branch is not the one shown
             self.refuse()
             self.edit(self.editing, typed)
@@ -76,9 +80,9 @@ class Dialogue:
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
         """Stream into a turn: a new one at the end, or one of a branch that is shown now."""
         view = self._view
-        shown = await view.show_answer(turn, is_new=is_new)
+        await view.show_answer(turn, is_new=is_new)
         conversation, server, toolbox = self._conversation, self._server, self._toolbox
-        exchange = LiveExchange(view, conversation, server, toolbox, turn, shown)
+        exchange = LiveExchange(view, conversation, server, toolbox, turn)
         self._exchange = exchange
         view.run_worker(self._run(exchange), group="exchange")
         view.show_status()
@@ -99,7 +103,7 @@ class Dialogue:
 
     async def steer(self, typed: str) -> None:
         """Send a text, or the first message that waits, without waiting for the answer."""
-        queue = self._queue
+        queue = self.queue
         if typed:
             queue.add(typed, is_next=True)
         if queue.is_empty:
@@ -125,13 +129,13 @@ class Dialogue:
 
     def take_back_queue(self, *, is_last: bool = False) -> None:
         """Put all waiting messages, or the last one, back into the input."""
-        text = self._queue.take_last() if is_last else self._queue.take_all()
+        text = self.queue.take_last() if is_last else self.queue.take_all()
         self._view.fill("\n\n".join(filter(None, (text, self._view.typed))))
 
     def _take_back_question(self) -> None:
         """Put the last message back into the input, to be made shorter."""
         asked = self._conversation.last("user")
-        if asked is not None and not self._view.typed:
+        if asked is not None and self._is_shown and not self._view.typed:
             self.edit(asked)
 
     async def _send(self, typed: str) -> None:
@@ -147,8 +151,9 @@ class Dialogue:
             conversation.ask(*self._folded.unfold(typed), instead_of=editing)
         except (AnsweringError, HistoryError) as error:
             show_error(view.app, error)
-            self._queue.add(typed, is_next=True)
-            self.take_back_queue()
+            self.queue.add(typed, is_next=True)
+            if self._is_shown:
+                self.take_back_queue()
             return
         self.leave_edit(typed=view.typed)
         if editing is None:
@@ -165,11 +170,14 @@ class Dialogue:
         if exchange.is_given_up:
             self._take_back_question()
         self._view.answer_ended()
+        if not self._is_shown:
+            said = {"done": "has its answer"}.get(phase := exchange.answer.phase, phase)
+            self._view.app.notify(f"“{self._conversation.title}”: {said}.", markup=False)
         is_steered, self._is_steering = self._is_steering, False
-        if self._queue.is_empty:
+        if self.queue.is_empty:
             return
         if exchange.ended_well or is_steered:
             with errors_shown(self._view.app):
-                await self._send(self._queue.take_first())
-        else:
+                await self._send(self.queue.take_first())
+        elif self._is_shown:
             self.take_back_queue()

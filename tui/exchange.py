@@ -30,7 +30,7 @@ from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.screens.approval import ApprovalDialog
-from tui.screens.dialog import Dialog
+from tui.screens.dialog import QUIET_S, Dialog
 from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.server import ChatServer
@@ -48,6 +48,8 @@ class LiveExchange:
         answer: The newest one.
         note: The present step, for the status line, while no answer streams.
         is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
+
+    Model, effort and tools stay as they are when it begins; changes apply to the next message.
     """
 
     def __init__(
@@ -57,7 +59,6 @@ class LiveExchange:
         server: ChatServer,
         toolbox: Toolbox,
         turn: Turn,
-        shown: AssistantTurnView,
     ) -> None:
         self._view = view
         self._conversation = conversation
@@ -67,16 +68,22 @@ class LiveExchange:
         self._painting = asyncio.Lock()
         self._n_ticks = 0
         self._is_refused = False  # the disk did not take the answer the last time
-        self._begin(turn, shown)
+        self._answer_id = ""
+        self._sources_on = frozenset(toolbox.on)
+        self._begin(turn)
         self.note = ""
         self.is_live = True
         self.is_given_up = False
 
-    def _begin(self, turn: Turn, shown: AssistantTurnView) -> None:
-        self._turn, self._shown = turn, shown
+    def _begin(self, turn: Turn) -> None:
+        self._turn = turn
         self.answer = Answer(begun=turn)
         self._overflow: ContextOverflowError | None = None
-        self._n_painted = -1
+        self._painted: tuple[AssistantTurnView | None, int] = None, -1
+
+    @property
+    def _shown(self) -> AssistantTurnView | None:
+        return self._view.answer_view(self._turn)
 
     @property
     def ended_well(self) -> bool:
@@ -103,7 +110,7 @@ class LiveExchange:
         """End the reasoning of the current answer; returns False if it does not reason."""
         if self.answer.phase != "reasoning":
             return False
-        await self._server.answer_now()
+        await self._server.answer_now(self._answer_id)
         return True
 
     async def tick(self) -> None:
@@ -111,7 +118,7 @@ class LiveExchange:
         if not self.answer.is_live:
             return
         self._n_ticks += 1
-        if self.answer.n_frames != self._n_painted:
+        if (self._shown, self.answer.n_frames) != self._painted:
             await self._paint()
         if self._n_ticks % _SAVE_EVERY == 0:
             self._save()
@@ -125,8 +132,9 @@ class LiveExchange:
                 self.note = ""
                 await self._view.add_turn(self._conversation.add_result(call.name, result))
             case Continued():
-                turn = self._conversation.begin_answer()
-                self._begin(turn, await self._view.show_answer(turn, is_new=True))
+                turn = self._conversation.begin_answer(after=self._turn)
+                await self._view.show_answer(turn, is_new=True)
+                self._begin(turn)
             case LimitReached(limit):
                 self._view.app.notify(f"Stopped after {limit}.")
 
@@ -140,30 +148,32 @@ class LiveExchange:
             if self._overflow is None:
                 return
             way = await self._choose_way(self._overflow)
-            turn, shown = self._turn, self._shown
+            turn = self._turn
             if way == SUMMARISE and (summary := await self._summarise()):
                 turn = self._conversation.go_on_with(summary)
-                shown = await self._view.show_answer(turn, is_new=False)
+                await self._view.show_answer(turn, is_new=False)
             elif way is None or way == SUMMARISE:
                 self.is_given_up = True
                 return
             else:
                 self._conversation.set_option(way.option, way.value)
-            self._begin(turn, shown)
+            self._begin(turn)
 
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the server's events until the answer is over; then store and paint it."""
-        answer, shown = self.answer, self._shown
+        answer = self.answer
         try:
-            async with aclosing(self._server.stream_chat(self._body())) as frames:
+            frames_of = self._server.stream_chat(self._body(), self._note_id)
+            async with aclosing(frames_of) as frames:
                 async for frame in frames:
                     for event in events_of(frame):
                         if isinstance(event, Growing) and answer.growth is None:
-                            shown.notify(growth_text(event), timeout=READ_S, markup=False)
+                            said = growth_text(event)
+                            self._view.app.notify(said, timeout=READ_S, markup=False)
                         is_first = answer.phase == "waiting"
                         yield event
                         if is_first and answer.phase != "waiting":
-                            shown.call_later(self._paint)  # without waiting for the timer
+                            self._view.app.call_later(self._paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
         except GptOssError as error:
             if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
@@ -177,18 +187,21 @@ class LiveExchange:
 
     async def _paint(self) -> None:
         async with self._painting:  # the timer has its own task alongside the screen's
-            if self._shown.is_attached:
-                self._n_painted = self.answer.n_frames
-                await self._shown.show(self.answer)
+            shown = self._shown
+            self._painted = shown, self.answer.n_frames
+            if shown is not None:
+                await shown.show(self.answer)
 
     def _save(self) -> None:
         """Store the answer as far as it is; it continues where the disk refuses that."""
-        self._turn = self._shown.turn = self._conversation.keep(self._turn, self.answer)
+        self._turn = self._conversation.keep(self._turn, self.answer)
+        if (shown := self._shown) is not None:
+            shown.turn = self._turn
         try:
             self._conversation.store()
         except HistoryError as error:  # the next call tries it again, and need not say it again
             if not self._is_refused:
-                show_error(self._shown, error)
+                show_error(self._view.app, error)
             self._is_refused = True
         else:
             self._is_refused = False
@@ -196,6 +209,9 @@ class LiveExchange:
     def _note(self, note: str) -> None:
         self.note = note
         self._view.show_status()
+
+    def _note_id(self, answer_id: str) -> None:
+        self._answer_id = answer_id
 
     def _body(self) -> dict[str, Any]:
         tools = self._toolbox.declared()
@@ -209,7 +225,7 @@ class LiveExchange:
         dialog = OverflowDialog(
             error,
             n_ctx,
-            fits.get(conversation.model),
+            fits.get(self._turn.model),
             can_drop=conversation.can_drop,
             can_summarise=conversation.can_summarise,
         )
@@ -232,12 +248,23 @@ class LiveExchange:
 
     async def _ask(self, note: str, dialog: Dialog[_T | None]) -> _T | None:
         """Show a question once the user does not type; None if Esc ended it."""
-        await self._until_stopped(note, self._view.typing.pause())
+        await self._until_stopped(note, self._user_is_here(note))
         if self._loop.is_stopped:
             return None
         self._note(note)
         answer: _T | None = await self._view.app.push_screen_wait(dialog)
         return answer
+
+    async def _user_is_here(self, note: str) -> None:
+        """Wait until this chat is shown, and the user does not type."""
+        is_told = False
+        await self._view.typing.pause()
+        while self._view.conversation is not self._conversation:
+            if not is_told:
+                is_told, said = True, f"“{self._conversation.title}” waits for you: {note}"
+                self._view.app.notify(said, timeout=READ_S, markup=False)
+            await asyncio.sleep(QUIET_S)
+            await self._view.typing.pause()
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
         """Run a step other than an answer; None if Esc ended it."""
@@ -263,7 +290,8 @@ class LiveExchange:
         return None
 
     async def _prepare_tools(self) -> None:
-        news = await self._until_stopped("starting tools", self._toolbox.prepare())
+        work = self._toolbox.prepare(self._sources_on)
+        news = await self._until_stopped("starting tools", work)
         for problem in news or ():
             self._view.app.notify(problem, severity="warning", markup=False)
 

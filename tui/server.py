@@ -27,17 +27,22 @@ class ChatServer:
     def __init__(self, source: AsyncClient, start: Callable[[], object] | None = None) -> None:
         self._source = source
         self._start = start
-        self._answer_id = ""
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream_chat(
+        self, body: dict[str, Any], begun: Callable[[str], None] = lambda _id: None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `/api/chat`; closing the generator stops the answer.
 
         A server that was stopped since the chat began is started again.
+
+        Args:
+            body: Of the request.
+            begun: Gets the id of the answer, for `answer_now`.
         """
         body = body | {"return_progress": True, "return_tokens": True}
         n_frames = 0
         try:
-            async with aclosing(self._source.stream_chat(body, self._begun)) as frames:
+            async with aclosing(self._source.stream_chat(body, begun)) as frames:
                 async for frame in frames:
                     n_frames += 1
                     yield frame
@@ -46,16 +51,13 @@ class ChatServer:
             if self._start is None or n_frames:
                 raise
         await asyncio.to_thread(self._start)
-        async with aclosing(self._source.stream_chat(body, self._begun)) as frames:
+        async with aclosing(self._source.stream_chat(body, begun)) as frames:
             async for frame in frames:
                 yield frame
 
-    def _begun(self, answer_id: str) -> None:
-        self._answer_id = answer_id
-
-    async def answer_now(self) -> None:
-        """End the reasoning of the newest answer."""
-        body = {"id": self._answer_id}
+    async def answer_now(self, answer_id: str) -> None:
+        """End the reasoning of an answer."""
+        body = {"id": answer_id}
         await self._source.post("/api/gptoss/answer-now", body, JobStatus)
 
     async def installed_models(self) -> list[InstalledModel]:

@@ -73,7 +73,7 @@ def chat(
         if chosen is not None:
             conversation.begin_with(*chosen)
         conversation.set_model(name, effort or conversation.effort)
-        (_talk if is_linear() else _show)(settings, history, conversation)
+        conversation = (_talk if is_linear() else _show)(settings, history, conversation)
     finally:
         history.close()
     if conversation.chat_id is not None:
@@ -94,7 +94,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     return find_model(name, settings).name
 
 
-def _talk(settings: Settings, history: "History", conversation: "Conversation") -> None:
+def _talk(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
     from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
@@ -112,9 +112,11 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
         saved=conversation,
     )
     Repl(chat, settings).talk()
+    return conversation
 
 
-def _show(settings: Settings, history: "History", conversation: "Conversation") -> None:
+def _show(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
+    """Show the app, and return the chat that was open last."""
     import asyncio
 
     from gptoss_local.api.client import AsyncClient
@@ -124,18 +126,20 @@ def _show(settings: Settings, history: "History", conversation: "Conversation") 
 
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
     sources = ToolSources(settings, Path.cwd())
-    toolbox = sources.toolbox()
-    app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
+    make, theme, keys = sources.toolbox, settings.theme, settings.keys
+    app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
 
     async def run() -> None:
         try:
             await app.run_async()
         finally:  # processes of tools end with the chat
-            await toolbox.close()
+            await app.close()
             await sources.close()
 
     asyncio.run(run())
-    conversation.store()  # raises if the last answer on the screen could not be saved
+    for room in app.chat.rooms:
+        room.conversation.store()  # raises if the last answer on the screen could not be saved
+    return app.chat.conversation
 
 
 def welcome() -> None:

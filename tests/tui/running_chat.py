@@ -94,14 +94,14 @@ async def run_chat(
     if chat_id is not None:
         conversation.open(chat_id)
     sources = ToolSources(Settings(tools=tools or {}), folder or path.parent)
-    toolbox = sources.toolbox() if make_toolbox is None else make_toolbox()
-    app = ChatApp(ChatServer(source), history, conversation, toolbox, **options)
+    make = make_toolbox or sources.toolbox
+    app = ChatApp(ChatServer(source), history, conversation, make, **options)
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()
             yield Chat(app, pilot)
     finally:
-        await toolbox.close()
+        await app.close()
         await sources.close()
         history.close()
 

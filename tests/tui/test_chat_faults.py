@@ -36,7 +36,7 @@ async def test_a_server_that_ends(open_own_chat: OpenChat, own_server: RunningSe
 async def test_commands_that_wait_for_the_answer(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await begin_counting(chat)
-        await chat.enter("/new")
+        await chat.enter("/retry")
         await chat.until(lambda: "An answer streams" in chat.notices())
         assert chat.app.chat.is_answering
         await chat.press("escape")

@@ -76,7 +76,7 @@ async def test_chat(name: str, screen_file: SnapshotAssertion, history: History)
     conversation = Conversation(history, "nano", "medium")
     if has_turns:
         talk(conversation)
-    app = ChatApp(ChatServer(StillServer()), history, conversation, toolbox(), theme=THEME)
+    app = ChatApp(ChatServer(StillServer()), history, conversation, toolbox, theme=THEME)
     app.NOTIFICATION_TIMEOUT = 60
     async with app.run_test(size=size, notifications=True) as pilot:
         chat = Chat(app, pilot)

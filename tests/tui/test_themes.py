@@ -48,7 +48,7 @@ async def test_all_text_and_all_frames_are_seen(theme: str, history: History) ->
     talk(conversation)
     answer(conversation, content=_ANSWER)
     server = ChatServer(StillServer())
-    app = ChatApp(server, history, conversation, toolbox(), theme=theme)
+    app = ChatApp(server, history, conversation, toolbox, theme=theme)
     async with app.run_test(size=(100, 90), notifications=True) as pilot:
         chat = Chat(app, pilot)
         await chat.until(lambda: app.chat.loaded and "Sixth" in chat.screen())

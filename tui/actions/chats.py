@@ -23,7 +23,13 @@ async def open_chat(
     preset: tuple[str, Preset] | None = None,
 ) -> None:
     """Open a stored chat, or begin one, with a system message or a preset."""
+    chat = await chat.rooms.enter(place.chat_id if place else None)
     conversation, dialogue = chat.conversation, chat.dialogue
+    if place is not None and dialogue.is_busy:  # as it was left
+        await chat.view.show_branch()
+        chat.view.model_changed()
+        chat.view.focus_prompt()
+        return
     if place is not None:
         conversation.open(place.chat_id, place.turn_id)
     elif preset is not None:
@@ -31,7 +37,6 @@ async def open_chat(
     else:
         conversation.new(system)
     dialogue.reset()
-    dialogue.leave_edit()
     await chat.open_tools()
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
     await chat.view.show_branch(found[0] if found else None)
@@ -57,12 +62,14 @@ async def resume(chat: ChatParts, argument: str) -> None:
             with errors_shown(chat.app):
                 await open_chat(chat, place)
 
-    async def deleted(chat_id: int) -> None:
-        if chat_id == chat.conversation.chat_id:  # its next message would have no place
+    async def delete(chat_id: int) -> None:
+        await chat.rooms.end_answer(chat_id)
+        chat.history.delete(chat_id)
+        if chat_id == chat.view.conversation.chat_id:  # its next message would have no place
             await open_chat(chat, None)
 
     export, import_ = partial(write_export, chat), partial(import_chat, chat)
-    dialog = ChatsDialog(chat.history, export, import_, deleted, words=argument)
+    dialog = ChatsDialog(chat.history, export, import_, delete, words=argument)
     chat.app.push_screen(dialog, chosen)
 
 

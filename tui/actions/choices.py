@@ -103,12 +103,15 @@ async def set_option(chat: ChatParts, argument: str) -> None:
 
 
 async def tools(chat: ChatParts, argument: str) -> None:
+    is_in_use = chat.dialogue.is_busy
     if not argument:
-        chat.app.push_screen(ToolsDialog(chat.toolbox, chat.keep_tools))
+        dialog = ToolsDialog(chat.toolbox, chat.keep_tools, is_in_use=is_in_use)
+        chat.app.push_screen(dialog)
         return
     is_on = chat.toolbox.switch(argument)
     chat.keep_tools()
-    chat.app.notify(f"{argument} is {'on' if is_on else 'off'}.", markup=False)
+    since = " from your next message on" if is_in_use else ""
+    chat.app.notify(f"{argument} is {'on' if is_on else 'off'}{since}.", markup=False)
 
 
 async def mouse(chat: ChatParts, argument: str) -> None:

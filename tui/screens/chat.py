@@ -1,7 +1,7 @@
 """The chat screen: transcript, input, status line, and the answer that streams between them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY
 from tui.actions.answers import continue_turn, copy_text, edit_turn
-from tui.chat_parts import ChatParts
+from tui.chat_parts import ChatParts, Rooms
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
@@ -93,30 +93,51 @@ class ChatScreen(Screen[None]):
         server: ChatServer,
         history: History,
         conversation: Conversation,
-        toolbox: Toolbox,
+        make_toolbox: Callable[[], Toolbox],
         keys: Mapping[str, str],
     ) -> None:
         super().__init__()
+        self._server, self._history, self._keys = server, history, keys
+        self._make_toolbox = make_toolbox
         self.loaded: RunningModel | None = None
         self._machine: ServerStatus | None = None
         self._n_ticks = 0
         self._leaves_until_s = 0.0
         self._hint = Static(_HINT, id="hint", markup=False)
-        self.transcript = Transcript(conversation.place, conversation.pages_before)
+        self.transcript = Transcript(
+            lambda turn_id: self.conversation.place(turn_id),
+            lambda turn_id: self.conversation.pages_before(turn_id),
+        )
         self.prompt = Prompt(REGISTRY)
         self._completions = CompletionList()
         self._speed = SpeedPanel()
         self._status = StatusLine()
         self.typing = Typing()
-        self.conversation = conversation
-        self.queue = MessageQueue()
-        folded = self.prompt.folded
-        self.dialogue = Dialogue(self, conversation, server, toolbox, self.queue, folded)
-        downloads = Downloads(server, self._downloaded)
+        self._downloads = Downloads(server, self._downloaded)
+        self.rooms = Rooms(conversation, self._room)
+
+    def _room(self, rooms: Rooms, conversation: Conversation) -> ChatParts:
+        server, toolbox = self._server, self._make_toolbox()
+        dialogue = Dialogue(self, conversation, server, toolbox, self.prompt.folded)
         choice = ToolChoice(toolbox)
-        self.parts = ChatParts(
-            self, server, history, conversation, toolbox, choice, self.dialogue, downloads, keys
-        )
+        return ChatParts(self, server, self._history, conversation, toolbox, choice, dialogue,
+                         self._downloads, self._keys, rooms)  # fmt: skip
+
+    @property
+    def parts(self) -> ChatParts:
+        return self.rooms.shown
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.parts.conversation
+
+    @property
+    def dialogue(self) -> Dialogue:
+        return self.parts.dialogue
+
+    @property
+    def queue(self) -> MessageQueue:
+        return self.dialogue.queue
 
     def compose(self) -> ComposeResult:
         yield self._hint
@@ -168,6 +189,11 @@ class ChatScreen(Screen[None]):
             self.set_focus(self.prompt)
 
     async def show_branch(self, at: Turn | None = None) -> None:
+        for room in self.rooms:
+            queue = room.dialogue.queue
+            queue.set_class(room is not self.parts, "-away")
+            if not queue.is_attached:
+                await self.mount(queue, before=self._completions)
         turns = self.conversation.turns
         self._hint.display = not turns
         self._hint.update(hint_text(self.conversation))
@@ -177,18 +203,19 @@ class ChatScreen(Screen[None]):
         self._show_speed()
         self.show_status()
 
-    async def add_turn(self, turn: Turn) -> TurnView:
-        self._hint.display = False
-        return await self.transcript.add(turn)
+    async def add_turn(self, turn: Turn) -> None:
+        if turn.chat_id == self.conversation.chat_id:
+            self._hint.display = False
+            await self.transcript.add(turn)
 
-    async def show_answer(self, turn: Turn, *, is_new: bool) -> AssistantTurnView:
+    async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
         if is_new:
             await self.add_turn(turn)
-        else:
+        elif turn.chat_id == self.conversation.chat_id:
             await self.show_branch()
-        shown = self.transcript.last_answer()
-        assert shown is not None
-        return shown
+
+    def answer_view(self, turn: Turn) -> AssistantTurnView | None:
+        return self.transcript.answer(turn.id)
 
     def toggle_speed(self, is_on: bool | None = None) -> None:
         self._speed.display = not self._speed.display if is_on is None else is_on
@@ -215,7 +242,7 @@ class ChatScreen(Screen[None]):
         show_error(self, error)
 
     def on_unmount(self) -> None:
-        self.parts.downloads.close()
+        self._downloads.close()
 
     def _downloaded(self, download: Download) -> None:
         if download.error is not None:
@@ -242,9 +269,10 @@ class ChatScreen(Screen[None]):
             await self.dialogue.say(event.text)
 
     async def _tick(self) -> None:
+        for room in self.rooms:
+            await room.dialogue.tick()
         if not self.is_answering:
             return
-        await self.dialogue.tick()
         self._n_ticks += 1
         if self._n_ticks % _STATUS_EVERY == 0:
             self.show_status()
@@ -264,6 +292,8 @@ class ChatScreen(Screen[None]):
 
     async def _catch_up(self) -> None:
         """Show changes by other processes, between our own answers."""
+        with errors_shown(self):
+            await self.rooms.end_idle()
         if self.is_answering:
             return
         try:

@@ -33,7 +33,7 @@ class ChatsDialog(Dialog[Place | None]):
 
     Args:
         import_: Adds the chat of a file, and returns its number.
-        deleted: Called when a chat is gone.
+        delete: Deletes a chat, and ends its answer.
         words: The first search.
     """
 
@@ -55,14 +55,14 @@ class ChatsDialog(Dialog[Place | None]):
         history: History,
         export: Callable[[int], None],
         import_: Callable[[str], int],
-        deleted: Callable[[int], Awaitable[None]],
+        delete: Callable[[int], Awaitable[None]],
         *,
         words: str = "",
     ) -> None:
         super().__init__()
         self._export = export
         self._import = import_
-        self._deleted = deleted
+        self._delete = delete
         self._history = history
         self._words = words
         self._places: list[Place] = []
@@ -108,8 +108,7 @@ class ChatsDialog(Dialog[Place | None]):
             async def delete(is_sure: bool | None) -> None:
                 if is_sure:
                     with errors_shown(self):
-                        self._history.delete(place.chat_id)
-                        await self._deleted(place.chat_id)
+                        await self._delete(place.chat_id)
                     self._refill()
 
             with errors_shown(self):

@@ -22,6 +22,7 @@ class ToolsDialog(Dialog[None]):
 
     Args:
         switched: Called after each change.
+        is_in_use: An answer streams with the tools that were on before.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,8 +33,16 @@ class ToolsDialog(Dialog[None]):
     LOOK = "-question"
     KEYS = "Enter, Space on or off   Esc leave"
 
-    def __init__(self, toolbox: Toolbox, switched: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        switched: Callable[[], None] = lambda: None,
+        *,
+        is_in_use: bool = False,
+    ) -> None:
         super().__init__()
+        self.sub_title = "from your next message on" if is_in_use else ""
+        self._is_in_use = is_in_use
         self._toolbox = toolbox
         self._switched = switched
         self._is_preparing = False
@@ -62,7 +71,7 @@ class ToolsDialog(Dialog[None]):
     async def _prepare(self) -> None:
         """Start the tools that are on, and show their functions or why they do not answer."""
         self._is_stale = True
-        if self._is_preparing:
+        if self._is_preparing or self._is_in_use:
             return
         self._is_preparing = True
         try:

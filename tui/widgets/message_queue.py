@@ -12,13 +12,14 @@ class MessageQueue(Static):
 
     DEFAULT_CSS = """
     MessageQueue {
-        height: auto; display: none; color: $text-muted; padding: 0 2;
+        height: auto; color: $text-muted; padding: 0 2;
         text-wrap: nowrap; text-overflow: ellipsis;
+        &.-empty, &.-away { display: none; }
     }
     """
 
     def __init__(self) -> None:
-        super().__init__(markup=False)
+        super().__init__(markup=False, classes="-empty")
         self._texts: list[str] = []
 
     @property
@@ -53,4 +54,4 @@ class MessageQueue(Static):
         if lines:
             lines.append("  sent when the answer is complete; Ctrl-S sends now, Esc takes it back")
         self.update("\n".join(lines))
-        self.display = bool(lines)
+        self.set_class(not lines, "-empty")

@@ -107,17 +107,21 @@ class Toolbox:
         self.trusted: set[str] = set()
         """Tools that need no approval in the open chat."""
 
-    async def prepare(self) -> list[str]:
+    async def prepare(self, on: Container[str] | None = None) -> list[str]:
         """Make the tools of all sources that are on ready, starting servers.
+
+        Args:
+            on: Names of sources, in place of those that are on now.
 
         Returns:
             News for the user: which source does not answer, and why.
         """
-        on = [source for source in self._sources if source.name in self.on]
-        listed = await asyncio.gather(*map(self._tools_of, on))
+        names = self.on if on is None else on
+        on_now = [source for source in self._sources if source.name in names]
+        listed = await asyncio.gather(*map(self._tools_of, on_now))
         news = []
         before, self.tools = self.tools, {}
-        for source, (tools, problem) in zip(on, listed, strict=True):
+        for source, (tools, problem) in zip(on_now, listed, strict=True):
             if problem and self._problems.get(source.name) != problem:
                 news.append(problem)
             self._problems[source.name] = problem

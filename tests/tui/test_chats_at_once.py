@@ -1,0 +1,196 @@
+"""Other chats, models and tools while an answer streams: it goes on in its own chat."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import Arguments
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, answer, run_scripted_server
+from tests.tools.own_source import OwnSource, toolbox_of
+from tests.tui.running_chat import Chat, OpenChat, opener, run_chat
+from tests.tui.test_tool_chats import Model, call, finds
+from tests.tui.wire import answer_of, installed
+from tui.screens.approval import ApprovalDialog
+
+SLOW, QUICK = "Count slowly", "Be quick"
+NUMBERS = ", ".join(map(str, range(1, 61)))
+
+
+@pytest.fixture(scope="module")
+def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[RunningServer]:
+    script = Script(vocabulary)
+    script.say(SLOW, answer(NUMBERS, tok_s=40))
+    script.say("Fail", answer(NUMBERS, tok_s=40, fails_at=60))
+    script.say(QUICK, answer("Here I am."))
+    with run_scripted_server(nano_home, script) as server:
+        yield server
+
+
+@pytest.fixture
+def open_scripted(scripted_server: RunningServer, history_path: Path) -> OpenChat:
+    return opener(scripted_server, history_path)
+
+
+def stored(path: Path, chat_id: int) -> Any:
+    """The last turn of a chat, as another process sees it."""
+    history = History(path)
+    turn = history.branch(history.chat(chat_id).leaf_id)[-1]
+    history.close()
+    return turn
+
+
+async def open_other(chat: Chat, title: str) -> None:
+    """Open a chat from the list of chats."""
+    await chat.press("f2", *title)
+    await chat.pilot.pause(0.3)
+    await chat.press("enter")
+    await chat.until(lambda: f"❯ {title}" in chat.screen())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_an_answer_goes_on_in_its_own_chat(
+    open_scripted: OpenChat, history_path: Path, size: tuple[int, int]
+) -> None:
+    async with open_scripted(size=size) as chat:
+        await chat.enter(SLOW)
+        await chat.until(lambda: "5, 6, 7" in chat.screen())
+        await chat.press("ctrl+n")
+        assert "5, 6, 7" not in chat.screen()
+        assert await chat.ask(QUICK) == "Here I am."
+        assert stored(history_path, 1).state == "streaming"
+        await open_other(chat, SLOW)
+        assert chat.app.chat.is_answering
+        shown = chat.screen()
+        await chat.until(lambda: chat.screen() != shown)
+        assert "Here I am." not in chat.screen()
+        assert await chat.answered() == NUMBERS
+        await chat.until(lambda: "58, 59," in chat.screen())
+        assert await chat.ask(QUICK) == "Here I am."
+        assert [turn.content for turn in chat.turns()] == [SLOW, NUMBERS, QUICK, "Here I am."]
+        assert [turn.chat_id for turn in chat.turns()] == [1] * 4
+
+
+async def test_out_of_sight_it_is_saved_and_the_next_message_sent(
+    open_scripted: OpenChat, history_path: Path
+) -> None:
+    async with open_scripted() as chat:
+        await chat.enter(SLOW)
+        await chat.until(lambda: "5, 6" in chat.screen())
+        await chat.enter(QUICK)
+        await chat.enter("/new")
+        assert f"» {QUICK}" not in chat.screen()
+        await chat.type("a draft")
+        await chat.until(lambda: stored(history_path, 1).content == "Here I am.")
+        await chat.until(lambda: chat.notices().count(f"“{SLOW}”: has its answer.") == 2)
+        assert chat.turns() == []
+        assert "a draft" in chat.app.chat.typed
+        await chat.until(lambda: len(list(chat.app.chat.rooms)) == 1)
+    history = History(history_path)
+    turns = history.branch(history.chat(1).leaf_id)
+    assert [turn.content for turn in turns] == [SLOW, NUMBERS, QUICK, "Here I am."]
+    history.close()
+
+
+async def test_a_message_that_waited_for_a_failed_answer_comes_back_with_its_chat(
+    open_scripted: OpenChat,
+) -> None:
+    async with open_scripted() as chat:
+        await chat.enter("Fail")
+        await chat.until(lambda: "5, 6" in chat.screen())
+        await chat.enter(QUICK)
+        await chat.press("ctrl+n")
+        await chat.until(lambda: "“Fail”: failed" in chat.notices())
+        assert chat.app.chat.typed == ""
+        await open_other(chat, "Fail")
+        assert chat.app.chat.typed == QUICK
+
+
+async def test_quitting_and_deleting_while_two_answers_stream(
+    open_scripted: OpenChat, history_path: Path
+) -> None:
+    async with open_scripted() as chat:
+        for n in (1, 2, 3):
+            await chat.enter(SLOW)
+            await chat.until(lambda: "3, 4" in chat.screen())
+            assert chat.app.chat.conversation.chat_id == n
+            await chat.press("ctrl+n")
+        await chat.press("f2", "f8", "y")
+        await chat.until(lambda: len(chat.app.chat.parts.history.chats()) == 2)
+        await chat.press("escape")
+        await chat.enter("/quit")
+    for n in (1, 2):
+        assert stored(history_path, n).state == "stopped"
+        assert "1, 2, 3" in stored(history_path, n).content
+    assert "internal" not in chat.notices()
+
+
+class Two(Model):
+    """Has two models."""
+
+    async def get(self, path: str, _answer_type: object) -> Any:
+        return answer_of(path, tags=[installed("nano"), installed("other")])
+
+
+async def test_model_effort_and_tools_apply_from_the_next_message(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    async def waits(_arguments: Arguments) -> str:
+        await may_end.wait()
+        return "done"
+
+    slow = OwnSource("slow", "waits", {"slow": waits})
+    web = OwnSource("web", "searches", {"web.search": finds}, is_on=False)
+    box = toolbox_of(slow, web)
+    model = Two([call("slow")], "One.", "Two.")
+    async with run_chat(model, tmp_path / "c", make_toolbox=lambda: box) as chat:
+        box.trusted.add("slow")
+        await chat.enter("go")
+        await chat.until(lambda: "running slow" in chat.screen())
+        await chat.enter("/model other")
+        await chat.enter("/effort high")
+        await chat.enter("/tools web")
+        await chat.enter("/tools slow")
+        assert "slow is off from your next message on." in chat.notices()
+        await chat.enter("/tools")
+        await chat.until(lambda: "on    web" in chat.screen())
+        await chat.press("escape")
+        may_end.set()
+        assert await chat.answered() == "One."
+        assert (chat.turns()[-1].model, chat.turns()[-1].effort) == ("nano", "medium")
+        assert await chat.ask("again") == "Two."
+        assert (chat.turns()[-1].model, chat.turns()[-1].effort) == ("other", "high")
+    made_with = [
+        (body["model"], body["think"], [tool["function"]["name"] for tool in body["tools"]])
+        for body in model.asked
+    ]
+    before = ("nano", "medium", ["slow"])
+    assert made_with == [before, before, ("other", "high", ["web.search"])]
+
+
+async def test_a_question_waits_for_its_chat(tmp_path: Path) -> None:
+    model = Model([call("python", code="1")], "Done.")
+
+    async def runs(_arguments: Arguments) -> str:
+        return "ran"
+
+    def box() -> Any:
+        return toolbox_of(OwnSource("python", "runs code", {"python": runs}))
+
+    async with run_chat(model, tmp_path / "c", make_toolbox=box) as chat:
+        chat.app.chat.typing.note()  # so that the question waits
+        await chat.enter("go")
+        await chat.press("ctrl+n")
+        await chat.until(lambda: "“go” waits for you: may it run python?" in chat.notices())
+        await chat.pilot.pause(1)
+        assert not isinstance(chat.app.screen, ApprovalDialog)
+        await open_other(chat, "go")
+        await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+        await chat.pilot.pause(0.6)
+        await chat.press("y")
+        assert await chat.answered() == "Done."
