@@ -29,6 +29,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _WHOLE = ("top_k", "seed", "num_predict", "num_ctx", "think_budget")
 _ON_OR_OFF = ("repeat_guard", "truncate")
+OPTIONS = (*_RANGES, *_ON_OR_OFF)
 _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
@@ -106,8 +107,7 @@ def parse_option(name: str, text: str) -> OptionValue:
             raise UsageError(f"{name} is on or off")
         return _SWITCHES[text.lower()]
     if name not in _RANGES:
-        names = ", ".join((*_RANGES, *_ON_OR_OFF))
-        raise UsageError(f"there is no option '{name}'", hint=f"There are {names}.")
+        raise UsageError(f"there is no option '{name}'", hint=f"There are {', '.join(OPTIONS)}.")
     low, high = _RANGES[name]
     try:
         value = int(text) if name in _WHOLE else float(text)

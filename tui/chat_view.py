@@ -16,6 +16,8 @@ class ChatView(Protocol):
     """Shows the open chat; `ChatScreen` is one."""
 
     typing: Typing
+    model_names: list[str]
+    """Models on this machine, as far as they are known."""
 
     @property
     def conversation(self) -> Conversation:

@@ -1,8 +1,9 @@
 """The slash commands of the terminal chat and of the line-by-line chat.
 
-Each chat offers those that it has an action for. Pure.
+Each chat offers those that it has an action for.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -106,6 +107,8 @@ class Registry(Generic[_Action]):
         if found is None:
             return None
         command = self.by_name.get(found[1].lower())
+        if command is None and found[1] and os.path.lexists(f"/{found[1]}"):
+            return None
         if command is None:
             near = self.complete(f"/{found[1]}") if found[1] else []
             hint = f"Did you mean /{near[0].name}?" if near else "/help lists all commands."

@@ -32,6 +32,7 @@ class Host(App[None]):
         self.prompt = Prompt(REGISTRY)
 
     def compose(self) -> ComposeResult:
+        yield self.prompt.menu
         yield self.prompt
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
@@ -87,7 +88,7 @@ async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         host = pilot.app
         assert isinstance(host, Host)
         host.prompt.fill("Read @no")
-        assert host.prompt.completions() == ["@notes.md"]
+        assert [each.text for each in host.prompt.completions()] == ["@notes.md"]
         await pilot.press("tab")
         await attached(pilot)
         chip = r"\[file #1: notes\.md, 4 lines, ~\d+ tokens\]"  # its path counts
@@ -111,7 +112,7 @@ async def test_paths_with_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await pilot.press("tab")
         assert host.prompt.text == "ask @bob, read @my notes/"
         await pilot.press(*"of", "space")
-        assert host.prompt.completions() == ["@my notes/of may.md"]
+        assert [each.text for each in host.prompt.completions()] == ["@my notes/of may.md"]
         await pilot.press("tab")
         await attached(pilot)
         assert host.prompt.text.startswith("ask @bob, read [file #1: of may.md, 1 line,")
@@ -199,7 +200,10 @@ def test_commands(text: str, name: str, argument: str) -> None:
     assert (parsed[0].name, parsed[1]) == (name, argument)
 
 
-@pytest.mark.parametrize("text", ["hello", "/etc/hosts is what?", "a /new", "/2 = ?", "/new\nidea"])
+@pytest.mark.parametrize(
+    "text",
+    ["hello", "/etc/hosts is what?", "a /new", "/2 = ?", "/new\nidea", "/etc is a folder", "/usr"],
+)
 def test_messages_are_no_commands(text: str) -> None:
     assert REGISTRY.parse(text) is None
 

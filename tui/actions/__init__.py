@@ -4,16 +4,19 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import OPTIONS
+from gptoss_local.talk.presets import read_presets
 from tui.actions import answers, chats, choices
 from tui.actions.help import show_help
 from tui.chat_parts import ChatParts
 from tui.commands import Registry
-from tui.paste import expanded
+from tui.paste import current_folder, expanded, find_files
 
 
 async def attach(chat: ChatParts, argument: str) -> None:
@@ -35,6 +38,32 @@ async def editor(chat: ChatParts, _argument: str) -> None:
         except OSError as error:
             raise UsageError(f"'{command}' does not start", hint="Set EDITOR.") from error
         chat.view.fill(path.read_text(encoding="utf-8").rstrip("\n"))
+
+
+def values_of(chat: ChatParts, name: str, typed: str) -> Iterable[tuple[str, str]]:
+    """Return the arguments that a command may get, each with a description."""
+    match name:
+        case "model":
+            current = chat.conversation.model
+            return [(each, "in use" * (each == current)) for each in chat.view.model_names]
+        case "effort":
+            return [(each, "") for each in choices.EFFORTS]
+        case "tools":
+            groups = chat.toolbox.groups()
+            return [(group.name, "on" if group.is_on else "off") for group in groups]
+        case "preset":
+            return [(each, preset.system) for each, preset in read_presets().items()]
+        case "set":
+            options = chat.conversation.options
+            return [(each, str(options.get(each, ""))) for each in OPTIONS]
+        case "theme":
+            return [(each, "") for each in sorted(chat.app.available_themes)]
+        case "stats" | "mouse":
+            return [("on", ""), ("off", "")]
+        case "attach" | "import":
+            return [(path, "") for path in find_files(typed, current_folder())]
+        case _:
+            return ()
 
 
 async def help_(chat: ChatParts, _argument: str) -> None:

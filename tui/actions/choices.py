@@ -18,7 +18,7 @@ from tui.screens.errors import errors_shown
 from tui.screens.models import ModelsDialog
 from tui.screens.tools import ToolsDialog
 
-_EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
+EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
 async def model(chat: ChatParts, argument: str) -> None:
@@ -76,7 +76,7 @@ async def effort(chat: ChatParts, argument: str) -> None:
     conversation = chat.conversation
     if argument in ("", "next"):
         level = next_effort(conversation.effort)
-    elif argument in _EFFORTS:
+    elif argument in EFFORTS:
         level = argument
     else:
         raise UsageError(
@@ -87,7 +87,7 @@ async def effort(chat: ChatParts, argument: str) -> None:
 
 
 def next_effort(effort: Effort) -> Effort:
-    return _EFFORTS[(_EFFORTS.index(effort) + 1) % len(_EFFORTS)]
+    return EFFORTS[(EFFORTS.index(effort) + 1) % len(EFFORTS)]
 
 
 async def set_option(chat: ChatParts, argument: str) -> None:

@@ -20,7 +20,7 @@ from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.tools import Toolbox
-from tui.actions import REGISTRY
+from tui.actions import REGISTRY, values_of
 from tui.actions.answers import continue_turn, copy_text, edit_turn
 from tui.chat_parts import ChatParts, Rooms
 from tui.conversation import Conversation, composed_of
@@ -31,7 +31,7 @@ from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
 from tui.widgets.message_queue import MessageQueue
-from tui.widgets.prompt import CompletionList, Prompt
+from tui.widgets.prompt import Prompt
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -100,6 +100,7 @@ class ChatScreen(Screen[None]):
         self._server, self._history, self._keys = server, history, keys
         self._make_toolbox = make_toolbox
         self.loaded: RunningModel | None = None
+        self.model_names: list[str] = []
         self._machine: ServerStatus | None = None
         self._n_ticks = 0
         self._leaves_until_s = 0.0
@@ -108,8 +109,7 @@ class ChatScreen(Screen[None]):
             lambda turn_id: self.conversation.place(turn_id),
             lambda turn_id: self.conversation.pages_before(turn_id),
         )
-        self.prompt = Prompt(REGISTRY)
-        self._completions = CompletionList()
+        self.prompt = Prompt(REGISTRY, lambda *typed: values_of(self.parts, *typed))
         self._speed = SpeedPanel()
         self._status = StatusLine()
         self.typing = Typing()
@@ -144,7 +144,7 @@ class ChatScreen(Screen[None]):
         yield self.transcript
         yield self._speed
         yield self.queue
-        yield self._completions
+        yield self.prompt.menu
         yield self.prompt
         yield self._status
 
@@ -193,7 +193,7 @@ class ChatScreen(Screen[None]):
             queue = room.dialogue.queue
             queue.set_class(room is not self.parts, "-away")
             if not queue.is_attached:
-                await self.mount(queue, before=self._completions)
+                await self.mount(queue, before=self.prompt.menu)
         turns = self.conversation.turns
         self._hint.display = not turns
         self._hint.update(hint_text(self.conversation))
@@ -255,6 +255,7 @@ class ChatScreen(Screen[None]):
         try:
             self.loaded = await self.parts.server.loaded(self.conversation.model)
             self._machine = await self.parts.server.status()
+            self.model_names = [tag.name for tag in await self.parts.server.installed_models()]
         except GptOssError as error:
             self._machine = None
             self.show_error(error)
@@ -328,10 +329,6 @@ class ChatScreen(Screen[None]):
                 await self.show_branch(other)
                 if is_focused and (view := self.transcript.view(other)) is not None:
                     view.focus()
-
-    @on(Prompt.Completions)
-    def show_completions(self, event: Prompt.Completions) -> None:
-        self._completions.show(event.lines, event.note)
 
     @on(TurnView.Wanted)
     async def fulfil(self, event: TurnView.Wanted) -> None:

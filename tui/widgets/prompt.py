@@ -1,12 +1,11 @@
-"""The input: grows with its text, Enter sends, pastes never do.
-
-Below it stand completions of commands (`/`) and of files (`@`).
-"""
+"""The input: grows with its text, Enter sends, pastes never do."""
 
 import asyncio
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from gptoss_local.errors import UsageError
 from gptoss_local.talk.history.plain import plain_text
@@ -31,17 +30,23 @@ from tui.paste import (
     find_files,
 )
 from tui.screens.errors import errors_shown
+from tui.widgets.completion import Completion, CompletionMenu
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
 _AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
-_MAX_SHOWN = 6
+Values = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
 class Prompt(TextArea):
-    """The input; sends `Submitted`, and `Completions` whenever these change.
+    """The input; sends `Submitted`.
+
+    Args:
+        values: Returns the arguments that a command may get, for its name and the text so far, each
+            with a description.
 
     Attributes:
         folded: The texts of all chips, also of messages that were sent.
+        menu: The completions; shown above.
     """
 
     HELP = "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file."
@@ -73,15 +78,7 @@ class Prompt(TextArea):
             self.text = text
             self.is_command = is_command
 
-    class Completions(Message):
-        """The completions that Tab offers now, and a note."""
-
-        def __init__(self, lines: list[str], note: str) -> None:
-            super().__init__()
-            self.lines = lines
-            self.note = note
-
-    def __init__(self, registry: Registry[Any]) -> None:
+    def __init__(self, registry: Registry[Any], values: Values = lambda _name, _typed: ()) -> None:
         super().__init__(
             id="prompt",
             soft_wrap=True,
@@ -90,6 +87,9 @@ class Prompt(TextArea):
             placeholder="Message, /command or @file",
         )
         self._registry = registry
+        self._values = values
+        self.menu = CompletionMenu(self.submit)
+        self._menu_is_for = ""
         self.folded = FoldedTexts()
         self._reading: dict[str, Event] = {}  # by placeholder; set: not wanted any more
         self._dropped = ""  # paths that the last paste consisted of, as they stand in the input
@@ -97,7 +97,11 @@ class Prompt(TextArea):
         self._recalled = 0  # how many messages back the input shows
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
+        self._fill_menu()
+        if self.menu.handles(event.key):
+            event.stop()
+            event.prevent_default()
+        elif event.key == "enter":
             event.stop()
             event.prevent_default()
             self.submit()
@@ -120,8 +124,15 @@ class Prompt(TextArea):
         for placeholder, unwanted in self._reading.items():
             if placeholder not in self.text:
                 unwanted.set()
-        note = image_note(self.text, current_folder())
-        self.post_message(self.Completions(self.completions(), note))
+        self._fill_menu()
+
+    def _fill_menu(self) -> None:
+        if self.text != self._menu_is_for:
+            self._menu_is_for = self.text
+            note = image_note(self.text, current_folder())
+            is_begun = bool(self._registry.complete(self.text))  # else Enter sends it as it is
+            is_begun &= self.text.removeprefix("/") not in self._registry.by_name
+            self.menu.show(self.completions(), note, marks=is_begun)
 
     def on_unmount(self) -> None:
         for unwanted in self._reading.values():
@@ -136,41 +147,60 @@ class Prompt(TextArea):
         self.set_class(is_editing, "-editing")
         self.border_title = "another version of your message; Esc leaves" if is_editing else ""
 
-    def completions(self) -> list[str]:
-        """Return a line for each completion of the text before the cursor."""
+    def completions(self) -> list[Completion]:
+        """Return the completions of the text before the cursor."""
         typed = self._before_cursor()
         if commands := self._registry.complete(typed):
-            return [f"{c.usage}  {c.summary}" for c in commands[:_MAX_SHOWN]]
-        if self.folded.text_of(chip_before(typed)) is not None:
-            return ["unfold it"]
+            return [
+                Completion(c.usage, c.summary, partial(self.fill, f"/{c.name} "), not c.argument)
+                for c in commands
+            ]
+        if (text := self.folded.text_of(chip := chip_before(typed))) is not None:
+            unfold = partial(self._unfold, chip, text)
+            return [Completion("unfold it", "", unfold, is_hint=True)]
         if self._dropped and typed.endswith(self._dropped):
             names = (Path(path).name for path in dropped_paths(self._dropped))
-            return [f"attach {', '.join(names)}"]
-        if not (found := _AT.search(typed)):
-            return []
-        whole = [f"@{found[1]}  {about}"] if (about := _as_a_whole(found[1])) else []
-        return whole + [f"@{path}" for path in find_files(found[1], current_folder())]
+            attach = partial(self._attach_dropped, typed)
+            return [Completion(f"attach {', '.join(names)}", "", attach, is_hint=True)]
+        if found := _AT.search(typed):
+            begun, about = found[1], _as_a_whole(found[1])
+            files = [(path, "") for path in find_files(begun, current_folder())]
+            return [
+                Completion(f"@{path}", note, partial(self._take_file, begun, path))
+                for path, note in ([(begun, about)] if about else []) + files
+            ]
+        return self._argument_completions(typed)
+
+    def _argument_completions(self, typed: str) -> list[Completion]:
+        with suppress(UsageError):
+            if parsed := self._registry.parse(typed):
+                command, begun = parsed
+                return [
+                    Completion(value, about, partial(self.fill, f"/{command.name} {value}"), True)
+                    for value, about in self._values(command.name, begun)
+                    if begun.lower() in value.lower() and begun != value
+                ]
+        return []
 
     def action_newline(self) -> None:
         self.insert("\n")
 
     def action_complete(self) -> None:
-        typed = self._before_cursor()
-        if commands := self._registry.complete(typed):
-            self.fill(f"/{commands[0].name} ")
-        elif (text := self.folded.text_of(chip := chip_before(typed))) is not None:
-            row, column = self.cursor_location
-            self.replace(text, (row, column - len(chip)), (row, column))
-        elif self._dropped and typed.endswith(self._dropped):
-            paths, end = dropped_paths(self._dropped), self.cursor_location
-            start = _location(typed, len(typed) - len(self._dropped))
-            self.replace("", start, end)
-            for path in paths:
-                start = self.cursor_location
-                self.insert(path)  # stays if it cannot be attached
-                self.attach(str(expanded(path)), start)
-        elif found := _AT.search(typed):
-            self._complete_file(found[1])
+        self._fill_menu()
+        self.menu.take()
+
+    def _unfold(self, chip: str, text: str) -> None:
+        row, column = self.cursor_location
+        self.replace(text, (row, column - len(chip)), (row, column))
+
+    def _attach_dropped(self, typed: str) -> None:
+        paths, end = dropped_paths(self._dropped), self.cursor_location
+        start = _location(typed, len(typed) - len(self._dropped))
+        self.replace("", start, end)
+        for path in paths:
+            start = self.cursor_location
+            self.insert(path)  # stays if it cannot be attached
+            self.attach(str(expanded(path)), start)
 
     def action_cursor_up(self, select: bool = False) -> None:
         """At the first row, walk back through earlier messages."""
@@ -191,17 +221,14 @@ class Prompt(TextArea):
         else:
             super().action_cursor_down(select)
 
-    def _complete_file(self, typed: str) -> None:
-        """Attach the named file, or write the path as far as one completion leads."""
-        found = [typed] if _as_a_whole(typed) else find_files(typed, current_folder(), limit=1)
-        if not found:
-            return
+    def _take_file(self, begun: str, path: str) -> None:
+        """Attach a file, or write the path of a folder."""
         row, column = self.cursor_location
-        start = (row, column - len(typed) - 1)
-        if found[0].endswith("/") and found[0] != typed:
-            self.replace(f"@{found[0]}", start, (row, column))
+        start = (row, column - len(begun) - 1)
+        if path.endswith("/") and path != begun:
+            self.replace(f"@{path}", start, (row, column))
         else:
-            self.attach(str(expanded(found[0])), start)
+            self.attach(str(expanded(path)), start)
 
     def attach(self, typed: str, start: tuple[int, int] | None = None) -> None:
         """Put a chip for a file, a folder or a pattern before the cursor, once it is read.
@@ -279,21 +306,3 @@ def _as_a_whole(typed: str) -> str:
     if typed.endswith("/") and os.path.isdir(place):  # pathlib's raises for a name that is too long
         return "the whole folder"
     return "what matches" if is_pattern(typed) and not os.path.exists(place) else ""
-
-
-class CompletionList(Static):
-    """The completions over the input; hidden when there are none."""
-
-    DEFAULT_CSS = """
-    CompletionList { height: auto; display: none; color: $text-muted; padding: 0 2; }
-    """
-
-    def __init__(self) -> None:
-        super().__init__(markup=False)
-
-    def show(self, lines: list[str], note: str = "") -> None:
-        """Show the completions, the first one as Tab takes it, and below them a note."""
-        marked = [("⇥ " if n == 0 else "  ") + line for n, line in enumerate(lines)]
-        marked += [f"! {note}"] if note else []
-        self.display = bool(marked)
-        self.update("\n".join(marked))

@@ -24,9 +24,10 @@ from tests.tui.snapshots.values import (
     turn,
 )
 from tui.actions import REGISTRY
+from tui.widgets.completion import Completion, CompletionMenu
 from tui.widgets.line_block import LineBlock
 from tui.widgets.message_queue import MessageQueue
-from tui.widgets.prompt import CompletionList, Prompt
+from tui.widgets.prompt import Prompt
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -116,6 +117,11 @@ def _prompt(text: str, is_editing: bool = False) -> WidgetCase:
     return lambda: Prompt(REGISTRY), act
 
 
+def _complete(menu: CompletionMenu) -> None:
+    lines = [("/set [NAME VALUE]", "An option"), ("/stats [on|off]", "Speed \x1b[2J")]
+    menu.show([Completion(*line, lambda: None) for line in lines], "a note", marks=True)
+
+
 def _transcript() -> Widget:
     return Transcript(lambda _id: (1, 1))
 
@@ -203,7 +209,7 @@ WIDGETS: dict[str, WidgetCase] = {
     "prompt-empty": _prompt(""),
     "prompt-lines": _prompt("\n".join(f"line {n}" for n in range(14))),
     "prompt-editing": _prompt("What is the capital of Italy?", is_editing=True),
-    "completions": (CompletionList, lambda shown: shown.show(["/set  An option", "/stats  Speed"])),
+    "completions": (lambda: CompletionMenu(lambda: None), _complete),
     "queue": _queue("What is\nthe capital?", "and " * 40),
     "queue-many": _queue(*(f"message {n}" for n in range(5))),
     "speed": _speed(STATS),
