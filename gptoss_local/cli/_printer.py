@@ -1,11 +1,8 @@
 """The terminal's side of an answer: text that is never redrawn, only added to."""
 
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
-
-from rich.cells import get_character_cell_size
 
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
@@ -13,6 +10,7 @@ from gptoss_local.events import ContentDelta, Done, Growing, ReasoningDelta, Too
 from gptoss_local.printable import write_style
 from gptoss_local.quantities import per_token
 from gptoss_local.talk.answer import figures_of, wire_call
+from gptoss_local.word_wrap import WordWrap
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from gptoss_local.talk.tools import ToolResult
 
 _N_LINES = 12  # of a result; all of it is the model's
-_ROOM = 16  # cells: with as many left in the row, a word is printed before it is complete
 
 
 class Printer:
@@ -151,77 +148,3 @@ def _figures(done: Done) -> str:
         f"prompt {usage.n_prompt} tokens in {usage.prefill_ns / 1e9:.2f} s; answer {n_answer} "
         f"tokens in {decode_s:.2f} s{rate}; {done.total_ns / 1e9:.2f} s in all{energy}"
     )
-
-
-class WordWrap:
-    """Breaks lines between words at the terminal's edge, in text that comes in pieces.
-
-    Nothing is redrawn: a word near the edge is held back until it is known to fit. Code in fences
-    and tables stay as they are.
-    """
-
-    def __init__(self) -> None:
-        self._column = 0
-        self._word, self._n_cells = "", 0  # held back
-        self._is_cut = False  # the beginning of the word is printed already
-        self._line = ""  # the beginning of the line, as far as it matters
-        self._is_code = False
-
-    def feed(self, text: str) -> str:
-        """Take a piece and return the part that can be printed now."""
-        width = shutil.get_terminal_size().columns
-        printed = "".join(self._take(char, width) for char in text)
-        if self._word and self._column + self._n_cells + _ROOM < width:
-            printed += self.flush()
-            self._is_cut = True
-        return printed
-
-    def flush(self) -> str:
-        word, self._word = self._word, ""
-        self._column += self._n_cells
-        self._n_cells = 0
-        return word
-
-    def _take(self, char: str, width: int) -> str:
-        if char == "\n":
-            return self._end_line()
-        if len(self._line) < 3 and (self._line or not char.isspace()):
-            self._line += char
-        if self._is_code or self._line.startswith(("|", "```")):
-            return self.flush() + char
-        n_cells = get_character_cell_size(char)
-        if char.isspace():
-            return self._end_word(char, n_cells, width)
-        broken = self._make_room(n_cells, width)
-        self._word += char
-        self._n_cells += n_cells
-        if n_cells > 1:  # Chinese and Japanese break anywhere
-            self._is_cut = False
-            return broken + self.flush()
-        return broken
-
-    def _make_room(self, n_cells: int, width: int) -> str:
-        """Begin a row where the word has no room; one that is longer than a row is cut there."""
-        if self._column + self._n_cells + n_cells <= width:
-            return ""
-        if self._is_cut or not self._column:
-            word = self.flush()
-            self._is_cut, self._column = True, 0  # the terminal itself begins the row
-            return word
-        self._column = 0
-        return "\n"
-
-    def _end_word(self, space: str, n_cells: int, width: int) -> str:
-        word = self.flush()
-        self._is_cut = False
-        if self._column + n_cells > width:  # the edge itself separates the words
-            return word
-        self._column += n_cells
-        return word + space
-
-    def _end_line(self) -> str:
-        if self._line.startswith("```"):
-            self._is_code = not self._is_code
-        word = self.flush()
-        self._column, self._line, self._is_cut = 0, "", False
-        return word + "\n"
