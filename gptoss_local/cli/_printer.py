@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
 from gptoss_local.events import ContentDelta, Done, Growing, ReasoningDelta, ToolCall
-from gptoss_local.printable import write_style
+from gptoss_local.printable import shown, write_style
 from gptoss_local.quantities import per_token
 from gptoss_local.talk.answer import figures_of, wire_call
 from gptoss_local.word_wrap import WordWrap
@@ -97,7 +97,7 @@ class Printer:
                 print("Reasoning:" if stream is sys.stderr else "Answer:", file=sys.stderr)
             self._wrap = WordWrap() if self.wraps and stream.isatty() else None
         write_style(stream, style)
-        stream.write(self._wrap.feed(text) if self._wrap is not None else text)
+        stream.write(self._wrap.feed(shown(text)) if self._wrap is not None else text)
         write_style(stream, reset)
         stream.flush()
         self._open = stream
