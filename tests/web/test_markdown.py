@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -45,7 +46,7 @@ def test_code_tables_mathematics_and_lists(page: Page) -> None:
     expect(said.locator("td.right").first).to_have_css("text-align", "right")
     expect(said.locator("math[display=block] mfrac").first).to_be_visible()
     expect(said.locator("math")).to_have_count(5)
-    assert "\\frac" not in said.inner_text()  # nor a copy of the source
+    expect(said.locator(".katex-html .mfrac").first).to_be_visible()
     expect(said.locator("p", has_text="once cost $5 or $6.")).to_be_visible()
     expect(said.locator("ol > li")).to_have_count(2)
     expect(said.locator("blockquote")).to_contain_text("diverges")
@@ -54,6 +55,105 @@ def test_code_tables_mathematics_and_lists(page: Page) -> None:
     assert link.get_attribute("target") == "_blank"
     assert link.get_attribute("rel") == "noopener noreferrer"
     assert link.get_attribute("href") == "https://example.org/proof"
+
+
+WRITTEN = r"""| a | b |
+|---|---|
+| one<br>two | H<sub>2</sub>O and x<sup>2</sup>, press <kbd>Ctrl</kbd> |
+
+- [ ] open **task**
+- [x] done
+- [link] is none
+
+A fact.[^1] And <mark>more</mark>, 1 < 2,
+<b>bold *and* more</b>, </sub>, <sub>open, <i onclick=x>y</i>.
+
+[^1]: Where it is from,
+    in two lines.
+[^long-name]: https://example.org/a
+
+> [!WARNING]
+> Take care.
+
+> [!note] no callout
+
+<details>
+<summary>Show **it**</summary>
+
+Hidden `code`:
+
+```python
+x = "</details>"
+```
+
+<details open><summary>Inner</summary>
+
+- deep
+
+</details>
+</details>
+
+After.
+
+مرحبا بالعالم hello
+
+- שלום
+- two
+
+Hello שלום
+"""
+
+
+def test_what_models_write_beside_commonmark(page: Page) -> None:
+    blocks = page.evaluate(RENDER, [[WRITTEN]])
+    assert blocks["streamed"] == blocks["whole"]
+    page.evaluate(
+        """(blocks) => { const place = document.createElement("div"); place.id = "written";
+        place.className = "prose"; document.querySelector("main").prepend(place);
+        place.innerHTML = blocks.join(""); }""",
+        blocks["whole"],
+    )
+    said = page.locator("#written")
+    assert said.locator("td").first.inner_text() == "one\ntwo"
+    for tag, text in (("td sub", "2"), ("td sup", "2"), ("kbd", "Ctrl"), ("mark", "more")):
+        expect(said.locator(tag).first).to_have_text(text)
+    expect(said.locator("b")).to_have_text("bold and more")
+    expect(said).to_contain_text("1 < 2")
+    expect(said).to_contain_text("</sub>, <sub>open, <i onclick=x>y</i>.")
+    expect(said.locator("li.task")).to_have_text(["☐ open task", "☑ done"])
+    expect(said.locator("li", has_text="is none")).to_have_text("[link] is none")
+    expect(said.locator("p > sup").first).to_have_text("1")
+    notes = said.locator(".footnote")
+    expect(notes).to_have_text(
+        [re.compile(r"^1 Where it is from,\s+in two lines.$"), "long-name https://example.org/a"]
+    )
+    callout = said.locator(".callout.warning")
+    expect(callout.locator("p")).to_have_text(["Warning", "Take care."])
+    expect(said.locator("blockquote:not(.callout)")).to_have_text("[!note] no callout")
+    outer = said.locator("details").first
+    expect(outer.locator("> summary strong")).to_have_text("it")
+    expect(outer.locator("> details[open] > ul > li")).to_have_text("deep")
+    expect(outer.locator("pre")).to_have_text('x = "</details>"\n')
+    expect(page.locator("#written > p", has_text="After.")).to_be_visible()
+    for text, direction in (("مرحبا", "rtl"), ("Hello", "ltr"), ("After.", "ltr")):
+        expect(said.locator("p", has_text=text).last).to_have_css("direction", direction)
+    expect(said.locator("li", has_text="שלום")).to_have_css("direction", "rtl")
+
+
+def test_a_copied_formula_is_tex(page: Page) -> None:
+    ask(page, "Explain it fast")
+    copied = page.evaluate(
+        """() => {
+      getSelection().selectAllChildren(document.querySelector(".turn.assistant .prose"));
+      const clipboardData = new DataTransfer();
+      document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, bubbles: true }));
+      return clipboardData.getData("text/plain");
+    }"""
+    )
+    assert r"$$\nx_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}\n$$" in copied.replace("$$ ", "$$\n") or (
+        r"x_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}" in copied
+    )
+    assert "$f(x) = x^2 - a$" in copied
 
 
 def test_a_stream_ends_as_the_whole_text_and_keeps_finished_blocks(page: Page) -> None:

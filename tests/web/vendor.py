@@ -14,12 +14,22 @@ VENDOR = ROOT / "gptoss_local" / "server" / "web" / "vendor"
 PACKAGES = ROOT / "tests" / "npm" / "node_modules"
 LIST = VENDOR / "vendor.json"
 
+FONTS = [
+    *(f"KaTeX_{name}-Regular" for name in ("AMS", "Caligraphic", "Fraktur", "Main", "SansSerif")),
+    *(f"KaTeX_{name}-Regular" for name in ("Script", "Typewriter", "Size1", "Size2", "Size3")),
+    *("KaTeX_Size4-Regular", "KaTeX_Math-Italic", "KaTeX_Math-BoldItalic", "KaTeX_Main-Bold"),
+    *("KaTeX_Main-Italic", "KaTeX_Main-BoldItalic", "KaTeX_Caligraphic-Bold"),
+    *("KaTeX_Fraktur-Bold", "KaTeX_SansSerif-Bold", "KaTeX_SansSerif-Italic"),
+]
 FILES = {
     "preact.js": ("htm", "preact/standalone.module.js"),  # with hooks and htm
     "markdown-it.js": ("markdown-it", "dist/browser/markdown-it.esm.min.mjs"),
     "purify.js": ("dompurify", "dist/purify.es.mjs"),
     "highlight.js": ("@highlightjs/cdn-assets", "es/highlight.min.js"),
     "katex.js": ("katex", "dist/katex.min.js"),  # sets globalThis.katex
+    "katex.css": ("katex", "dist/katex.min.css"),
+    "copy-tex.js": ("katex", "dist/contrib/copy-tex.mjs"),
+    **{f"fonts/{name}.woff2": ("katex", f"dist/fonts/{name}.woff2") for name in FONTS},
     "licences/htm.txt": ("htm", "LICENSE"),
     "licences/preact.txt": ("preact", "LICENSE"),  # in preact.js
     "licences/markdown-it.txt": ("markdown-it", "LICENSE"),

@@ -7,7 +7,8 @@ import hljs from "./vendor/highlight.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import DOMPurify from "./vendor/purify.js";
 import { plain } from "./format.js";
-import { addMath } from "./math.js";
+import { addGithub } from "./github.js";
+import { addMath, drawMath } from "./math.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
 const LONGEST_CODE = 200_000; // characters that are highlighted
@@ -16,6 +17,7 @@ const md = new MarkdownIt({ html: false, linkify: true, maxNesting: 60 });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 md.validateLink = (/** @type {string} */ url) => SAFE.test(url.trim());
 addMath(md);
+addGithub(md);
 
 // As in tui/markdown_rows.py, where it is explained. Letters of scripts with spaces.
 const WORD = "\\w\\u00aa-\\u0dff\\u1e00-\\u1fff";
@@ -93,7 +95,7 @@ rules.table_open = () => '<div class="table" tabindex="0" role="group" aria-labe
 rules.table_close = () => "</table></div>";
 rules.th_open = rules.td_open = (/** @type {Token[]} */ tokens, /** @type {number} */ i, /** @type {any} */ options) => {
   const side = /text-align:(\w+)/.exec(tokens[i].attrGet("style") ?? "")?.[1];
-  tokens[i].attrs = side ? [["class", side]] : null; // the page allows no style
+  tokens[i].attrs = [["dir", "auto"], ...(side ? [["class", side]] : [])]; // the page allows no style
   return md.renderer.renderToken(tokens, i, options);
 };
 rules.image = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
@@ -113,24 +115,14 @@ function highlighted(text, language) {
   return hljs.highlight(text, { language, ignoreIllegals: true }).value;
 }
 
-const MATH = (
-  "math menclose merror mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow ms " +
-  "mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover none"
-).split(" ");
 const PURE = {
   ALLOWED_TAGS: [
-    ..."a blockquote br button code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre s span strong sub sup".split(" "),
-    ..."table tbody td th thead tr ul".split(" "),
-    ...MATH,
+    ..."a b blockquote br button code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i ins kbd li mark ol p".split(" "),
+    ..."pre s small span strong sub summary sup table tbody td th thead tr u ul".split(" "),
   ],
-  ALLOWED_ATTR: (
-    "href class start type tabindex role aria-label display xmlns mathvariant mathcolor mathbackground stretchy " +
-    "fence separator lspace rspace linethickness rowspacing columnspacing columnalign rowalign columnlines rowlines " +
-    "accent accentunder minsize maxsize movablelimits scriptlevel displaystyle width height depth voffset notation"
-  ).split(" "),
+  ALLOWED_ATTR: "href class start type tabindex role aria-label dir open".split(" "),
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
-  ADD_FORBID_CONTENTS: ["annotation"], // TeX that KaTeX adds for copying
   RETURN_DOM_FRAGMENT: /** @type {const} */ (true),
 };
 
@@ -207,7 +199,11 @@ export class Growing {
     const env = this.#env;
     const before = this.#open.find((block) => block.key === key);
     if (before?.source === source && (before.code !== null) === isOpen) return before;
-    const make = () => DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
+    const make = () => {
+      const nodes = DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
+      drawMath(nodes);
+      return nodes;
+    };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";
     return { key, source, make, code: isOpen ? first.content : null, language };
   }

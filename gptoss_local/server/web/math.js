@@ -1,6 +1,10 @@
-/** Mathematics in Markdown: `\( \)`, `\[ \]`, `$ $` and `$$ $$` as MathML. Dollar amounts are not. */
+/**
+ * Mathematics in Markdown: `\( \)`, `\[ \]`, `$ $` and `$$ $$`, drawn by KaTeX with MathML beside it for
+ * screen readers, and copied as TeX. Dollar amounts are no formulas.
+ */
 
 import "./vendor/katex.js";
+import "./vendor/copy-tex.js";
 
 const katex = /** @type {any} */ (globalThis).katex;
 
@@ -9,31 +13,41 @@ const INLINE =
 const DELIMITER = /\\[()[\]]|\\\*?\.(?=[\w.])/y;
 const CLOSERS = /** @type {Record<string, string>} */ ({ "\\[": "\\]", $$: "$$" });
 const LONGEST = 10_000; // characters of a formula
+const SCROLLS = /** @type {const} */ ([["tabindex", "0"], ["role", "group"], ["aria-label", "Formula"]]);
+const HOW = { strict: "ignore", trust: false, maxExpand: 300, maxSize: 20 };
 
 /** Add the rules to a parser. @param {any} md */
 export function addMath(md) {
   md.inline.ruler.before("escape", "math", inlineRule);
   md.block.ruler.before("fence", "math", blockRule, { alt: ["paragraph", "blockquote", "list"] });
-  md.renderer.rules.math = (/** @type {any[]} */ tokens, /** @type {number} */ i) =>
-    render(tokens[i].info, tokens[i].block || /^(?:\\\[|\$\$)/.test(tokens[i].content), tokens[i].content);
-  md.renderer.rules.math_open = (/** @type {any[]} */ tokens, /** @type {number} */ i) => source(tokens[i].content);
-  const source = (/** @type {string} */ text) => `<code class="tex">${md.utils.escapeHtml(text.trim())}</code>`;
-  /** @param {string} tex @param {boolean} isDisplay @param {string} written */
-  function render(tex, isDisplay, written) {
+  const written = (/** @type {string} */ kind) => (/** @type {any[]} */ tokens, /** @type {number} */ i) =>
+    `<code class="${kind}">${md.utils.escapeHtml(tokens[i].content.trim())}</code>`;
+  md.renderer.rules.math = written("tex whole");
+  md.renderer.rules.math_open = written("tex");
+}
+
+/**
+ * Draw the whole formulas of sanitised nodes in place of their TeX. KaTeX makes nodes, never HTML from what is
+ * in a formula; one that it cannot read stays as it was written.
+ * @param {DocumentFragment} nodes
+ */
+export function drawMath(nodes) {
+  for (const place of nodes.querySelectorAll("code.tex.whole")) {
+    const text = /** @type {string} */ (place.textContent);
+    place.className = "tex";
+    if (text.length > LONGEST) continue;
+    const [isDisplay, nDelimiter] = [/^(?:\\\[|\$\$)/.test(text), /^\$[^$]/.test(text) ? 1 : 2];
+    const math = document.createElement(isDisplay ? "div" : "span");
+    math.className = "math";
+    if (isDisplay) for (const [name, value] of SCROLLS) math.setAttribute(name, value);
     try {
-      if (tex.length > LONGEST) throw new RangeError("too long");
-      const math = katex.renderToString(tex, {
-        output: "mathml",
-        displayMode: isDisplay,
-        strict: "ignore",
-        trust: false,
-        maxExpand: 300,
-        maxSize: 20,
-      });
-      return isDisplay ? `<div class="math" tabindex="0" role="group" aria-label="Formula">${math}</div>` : math;
+      katex.render(text.slice(nDelimiter, -nDelimiter), math, { ...HOW, displayMode: isDisplay });
     } catch {
-      return source(written);
+      continue;
     }
+    for (const each of /** @type {NodeListOf<HTMLElement>} */ (math.querySelectorAll("[style]")))
+      each.style.cssText = each.getAttribute("style") ?? ""; // the page allows no attribute of style, but this
+    place.replaceWith(math);
   }
 }
 
@@ -51,7 +65,6 @@ function inlineRule(state, silent) {
   if (!silent) {
     const token = state.push(formula ? "math" : "text", "", 0);
     token.content = found[0];
-    token.info = found.slice(1).find((part) => part !== undefined) ?? "";
   }
   state.pos += found[0].length;
   return true;
@@ -81,7 +94,6 @@ function blockRule(state, start, end, silent) {
       token.block = true;
       token.map = [start, line + 1];
       token.content = state.getLines(start, line + 1, state.blkIndent, false);
-      token.info = token.content.trim().slice(2, -2);
     }
     state.line = line + 1;
     return true;
