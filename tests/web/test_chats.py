@@ -7,7 +7,17 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, chat_id, choose, new_chat, press, prose, until
+from tests.web.chatting import (
+    ask,
+    box,
+    chat_id,
+    choose,
+    last_answer,
+    new_chat,
+    press,
+    prose,
+    until,
+)
 from tests.web.conftest import Watch
 
 
@@ -131,3 +141,56 @@ def test_a_chat_that_is_not_there_says_so(
     page.goto(f"{scripted.url}/#/chat/987654")
     expect(page.get_by_text("This chat was deleted.")).to_be_visible()
     expect(page.get_by_role("heading", name="What can I help with?")).to_be_visible()
+
+
+def test_arrows_go_from_the_search_to_what_it_found(page: Page) -> None:
+    ask(page, "What is the capital of France?")
+    new_chat(page)
+    page.get_by_role("searchbox").fill("capital of France")
+    found = page.get_by_label("Found").get_by_role("link")
+    expect(found.first).to_be_visible()
+    page.get_by_role("searchbox").press("ArrowDown")
+    expect(found.first).to_be_focused()
+    found.first.press("ArrowUp")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.get_by_role("searchbox").press("ArrowDown")
+    found.first.press("Enter")
+    expect(page.locator(".turn.user").first).to_contain_text("capital of France")
+
+
+def test_a_draft_and_its_files_survive_a_reload(page: Page) -> None:
+    ask(page, "What is the capital of France?")
+    page.get_by_label("Text files", exact=True).set_input_files(
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"my notes"}
+    )
+    box(page).fill("Not sent yet")
+    expect(page.locator(".chips li")).to_have_count(1)
+    page.reload()
+    expect(box(page)).to_have_value("Not sent yet")
+    expect(page.locator(".chips li")).to_contain_text("notes.txt")
+    new_chat(page)
+    expect(box(page)).to_have_value("")
+
+
+def test_what_is_sent_is_seen_wherever_the_page_was_scrolled(page: Page) -> None:
+    ask(page, "Explain it fast")
+    scroller = page.locator(".transcript")
+    scroller.evaluate("(each) => each.scrollTo({ top: 0 })")
+    expect(page.get_by_role("button", name="To the end")).to_be_visible()
+    ask(page, "What is the capital of Italy?")
+    expect(page.locator(".turn.user").last).to_be_in_viewport()
+    expect(last_answer(page)).to_be_in_viewport()
+
+
+def test_the_list_of_chats_closes_on_a_wide_screen(page: Page) -> None:
+    sidebar = page.locator(".sidebar")
+    expect(sidebar).to_be_visible()
+    press(page, "Chats")
+    expect(sidebar).to_be_hidden()
+    press(page, "Chats")
+    expect(sidebar).to_be_visible()
+    skip = page.get_by_role("button", name="Skip to the message")
+    skip.focus()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(box(page)).to_be_focused()

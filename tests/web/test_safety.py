@@ -65,7 +65,7 @@ ALL = "\n\n".join(CORPUS)
 
 CHECK = """() => {
   const safe = /^((min-)?width|height|top|bottom|left|right|vertical-align|(margin|padding)-\\w+)$/;
-  const framing = /^(color|background-color|border-(\\w+-)?(width|style|color)|position|text-align)$/;
+  const framing = /^((background-)?color|border-(\\w+-)?(width|style|color)|position|text-align)$/;
   const isOfKatex = (element) => element.closest(".katex") && [...element.style].every((name) =>
     (safe.test(name) || framing.test(name))
       && !/url|fixed|absolute|sticky/.test(element.style.getPropertyValue(name)));

@@ -222,6 +222,7 @@ def test_a_server_with_a_key_asks_for_it_once(
         assert not [url for url in watch.requests if "/api/" in url]  # nothing without a key
         field.fill("a wrong key")
         press(page, "Continue")
+        expect(dialog.get_by_role("alert")).to_have_text("The server does not know this key.")
         expect(field).to_have_value("")  # asked again
         field.fill("a secret key")
         press(page, "Continue")

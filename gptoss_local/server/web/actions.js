@@ -124,13 +124,19 @@ function show(...turns) {
   for (const turn of turns) if (!state.turns.has(turn.id)) applyTurn(turn);
   const leaf = turns.at(-1);
   if (leaf && state.chat?.id === leaf.chat_id) applyChat({ ...state.chat, leaf_id: leaf.id });
-  set({ spoken: "The model is answering." });
+  set({ spoken: "The model is answering.", isSent: true, notice: null });
 }
 
 /** Answer a question again. */
 export const retry = action(async (/** @type {Turn} */ turn) =>
   show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.parent_id })).answer),
 );
+
+/** Answer a question again with another model, which the chat goes on with. */
+export const retryWith = action(async (/** @type {Turn} */ turn, /** @type {string} */ model) => {
+  await setModel(model, madeWith().effort);
+  await retry(turn);
+});
 
 /** Let the model answer the result of a tool. */
 export const answerTo = action(async (/** @type {Turn} */ turn) =>

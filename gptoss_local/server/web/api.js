@@ -24,6 +24,8 @@ export async function openLink() {
 export const whenLetIn = (enter) =>
   addEventListener("storage", (event) => [KEY, TOKEN].includes(event.key ?? "") && event.newValue && enter());
 
+export const hasKey = () => localStorage.getItem(KEY) !== null;
+
 /** @param {string} key */
 export const keepKey = (key) => localStorage.setItem(KEY, key);
 

@@ -5,7 +5,7 @@ import { chatActions, Sidebar } from "./sidebar.js";
 import { readModels, route, go, stop, streaming } from "./actions.js";
 import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
-import { connect, disconnect, fail, set, state } from "./store.js";
+import { connect, disconnect, fail, notLoaded, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 
@@ -16,7 +16,8 @@ const INPUT = ".composer textarea";
 let OpenDialog = () => null;
 const loading = afterPaint
   .then(() => import("./dialogs.js"))
-  .then((dialogs) => [(OpenDialog = dialogs.OpenDialog), set({})]);
+  .then((dialogs) => [(OpenDialog = dialogs.OpenDialog), set({})])
+  .catch(notLoaded);
 
 function App() {
   const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
@@ -24,12 +25,13 @@ function App() {
     document.title = chat?.title ? `${chat.title} · gptoss` : "gptoss";
   }, [chat?.title]);
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
-  return html`<${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
+  return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
+    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
     <main>
       <header class="chat-head">
-        <${IconButton} name="menu" label="Chats" class="icon-button narrow"
-          onClick=${() => set({ isSidebarOpen: true })} />
+        <${IconButton} name="menu" label="Chats" class="icon-button"
+          onClick=${() => (innerWidth < 800 ? set({ isSidebarOpen: true }) : document.body.classList.toggle("wide"))} />
         <h1>${chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
         ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
         <${IconButton} name="sliders" label="System prompt and sampling"

@@ -13,8 +13,22 @@ import { icon, IconButton } from "./ui.js";
 
 const EFFORTS = ["low", "medium", "high"];
 
-/** What was typed and not sent, by chat. @type {Map<number | null, {typed: string, chips: Chip[]}>} */
-const unsent = new Map();
+const UNSENT = "gptoss-unsent";
+
+/**
+ * What was typed and not sent, by chat; the tab keeps it when the page is loaded again.
+ * @type {Map<number | null, {typed: string, chips: Chip[]}>}
+ */
+const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
+addEventListener("pagehide", () => {
+  const drafts = [...unsent].filter(([, { typed, chips }]) => typed || chips.length);
+  try {
+    sessionStorage.setItem(UNSENT, JSON.stringify(drafts));
+  } catch {
+    const texts = drafts.map(([id, { typed }]) => [id, { typed, chips: [] }]); // the files are too large
+    sessionStorage.setItem(UNSENT, JSON.stringify(texts));
+  }
+});
 const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
@@ -125,10 +139,11 @@ export function Composer({ chatId }) {
           onClick=${() => set({ dialog: { kind: "models" } })}>
           <span class=${loaded ? "dot on" : "dot"}></span>
             <span class="name">${model || "Choose a model"}</span></button>
-        <select aria-label="Effort" title="Effort: how long the model reasons" value=${effort}
+        <label class="effort" title="How long the model reasons"><span>Effort</span>
+        <select aria-label="Effort" value=${effort}
           onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>
           ${EFFORTS.map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
-        </select>
+        </select></label>
         <span class="space"></span>
         ${context.used > 0 &&
         html`<span class="context" role="img" aria-label=${`Context in use: ${context.words} tokens`}

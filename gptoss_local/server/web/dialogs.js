@@ -15,7 +15,7 @@ export function OpenDialog({ dialog, onKey }) {
   if (!dialog) return null;
   if (dialog.kind === "rename") return html`<${Rename} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
-  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} />`;
+  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} isWrong=${dialog.isWrong} />`;
   return html`<${{ models: Models, settings: Settings, help: Help }[dialog.kind]} />`;
 }
 
@@ -46,8 +46,8 @@ function Delete({ chat }) {
   <//>`;
 }
 
-/** @param {{onKey: () => void}} props */
-function Key({ onKey }) {
+/** @param {{onKey: () => void, isWrong?: boolean}} props */
+function Key({ onKey, isWrong = false }) {
   const [key, setKey] = useState("");
   const onSubmit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -59,6 +59,7 @@ function Key({ onKey }) {
     <p>Run <code>gptoss web</code> on the server's machine. It opens this page with a link that lets this browser in until the server ends.</p>
     ${takesKeys && html`<form onSubmit=${onSubmit}>
     <p>Or enter the owner's key, set as <code>GPTOSS_API_KEY</code> where the server was started. This browser will remember it.</p>
+    ${isWrong && html`<p class="wrong" role="alert">The server does not know this key.</p>`}
     <label>Key<input type="password" autofocus autocomplete="off" value=${key}
       onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>

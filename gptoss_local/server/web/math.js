@@ -7,6 +7,9 @@ import "./vendor/katex.js";
 import "./vendor/copy-tex.js";
 
 const katex = /** @type {any} */ (globalThis).katex;
+const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/web/vendor/katex.css" });
+document.head.append(style);
+await new Promise((loaded) => (style.onload = style.onerror = loaded)); // without it each formula is seen twice
 
 const INLINE =
   /\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$((?:\\.|[^$\\])+?)\$\$|(?<![\w$\\])\$((?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])/sy;

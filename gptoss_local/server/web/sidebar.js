@@ -15,7 +15,7 @@ export const Sidebar = memo(
   /**
    * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean}} props
    */
-  ({ chats, chatId, query, hits, isOpen }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats">
+  ({ chats, chatId, query, hits, isOpen }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
       <span class="brand">gptoss</span>
       <${IconButton} name="close" label="Close the list" class="icon-button narrow"
@@ -27,6 +27,16 @@ export const Sidebar = memo(
     <${Foot} />
   </nav>`,
 );
+
+/** Move from the search through the chats by arrows. @param {KeyboardEvent} event */
+function walk(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const places = [.../** @type {HTMLElement} */ (event.currentTarget).querySelectorAll("#search, .chats a")];
+  const next = /** @type {HTMLElement | undefined} */ (places[places.indexOf(/** @type {Element} */ (event.target)) + (step ?? 0)]);
+  if (!step || !places.includes(/** @type {Element} */ (event.target)) || !next) return;
+  event.preventDefault();
+  next.focus();
+}
 
 function Search() {
   const timer = useRef(0);

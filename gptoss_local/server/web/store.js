@@ -5,7 +5,7 @@
  * begins with the whole state.
  */
 
-import { ApiError, lines } from "./api.js";
+import { ApiError, hasKey, lines } from "./api.js";
 import { codePoints } from "./format.js";
 
 /** @typedef {import("./types").Turn} Turn */
@@ -21,6 +21,7 @@ export const state = {
   query: "",
   hits: /** @type {import("./types").Hit[]} */ ([]),
   sought: /** @type {number | null} */ (null), // the turn to scroll to
+  isSent: false, // something was sent just now: to the end
   editing: /** @type {number | null} */ (null), // the question that is edited
   models: /** @type {import("./types").Model[]} */ ([]),
   loaded: /** @type {import("./types").Loaded[]} */ ([]),
@@ -55,11 +56,15 @@ export function watch(watcher) {
 
 /** Show an error with its hint. @param {unknown} error */
 export function fail(error) {
-  if (error instanceof ApiError && error.status === 401) return set({ dialog: { kind: "key" } });
+  if (error instanceof ApiError && error.status === 401) return set({ dialog: { kind: "key", isWrong: hasKey() } });
   const text = error instanceof Error ? error.message : String(error);
   const hint = error instanceof ApiError ? error.hint : "";
   set({ notice: { text, hint, isError: true } });
 }
+
+/** Say that a part of the page did not arrive. */
+export const notLoaded = () =>
+  set({ notice: { text: "A part of this page could not be loaded.", hint: "Reload the page.", isError: true } });
 
 /** @type {AbortController | null} */
 let stream = null;

@@ -20,6 +20,7 @@ export function Transcript() {
   const start = Math.max(0, Math.min(turns.length - PAGE - nMore, sought >= 0 ? sought : Infinity));
   const live = streaming();
   useLayoutEffect(() => {
+    if (state.isSent) [follows.current, state.isSent] = [true, false];
     const target = sought >= 0 && document.getElementById(`turn-${state.sought}`);
     if (target) {
       target.scrollIntoView({ block: "nearest" });

@@ -1,11 +1,11 @@
 /** One turn of a chat: what the user said, what the model answered, the call of a tool. */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { answerNow, choose, fork, resume, retry } from "./actions.js";
+import { answerNow, choose, fork, resume, retry, retryWith } from "./actions.js";
 import { energy, plain, plural, speed, waiting } from "./format.js";
-import { set } from "./store.js";
+import { notLoaded, set, state } from "./store.js";
 import { parts, wasCut } from "./tree.js";
-import { afterPaint, copyText, IconButton, memo } from "./ui.js";
+import { afterPaint, copyText, IconButton, memo, Menu } from "./ui.js";
 import { Editor } from "./composer.js";
 import { Call, Fold, Tool } from "./tools.js";
 
@@ -21,7 +21,10 @@ const COST = 4; // an open block is made again after this many times what it too
  * @type {typeof import("./markdown.js").Growing | undefined}
  */
 let Growing;
-const loading = afterPaint.then(() => import("./markdown.js")).then((markdown) => (Growing = markdown.Growing));
+const loading = afterPaint
+  .then(() => import("./markdown.js"))
+  .then((markdown) => (Growing = markdown.Growing))
+  .catch(notLoaded);
 
 export const TurnView = memo(
   /**
@@ -62,6 +65,9 @@ function User({ turn, ids, isBusy }) {
  */
 function Assistant({ turn, ids, pages, isLast, isBusy, progress }) {
   const isLive = turn.state === "streaming";
+  const others = state.models
+    .filter(({ name }) => name !== turn.model)
+    .map(({ name }) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
     ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
@@ -75,6 +81,7 @@ function Assistant({ turn, ids, pages, isLast, isBusy, progress }) {
       html`<span class="actions">
         <${IconButton} name="copy" label="Copy the answer" onClick=${() => copyText(turn.content)} />
         <${IconButton} name="retry" label="Answer again" disabled=${isBusy} onClick=${() => retry(turn)} />
+        ${others.length > 0 && !isBusy && html`<${Menu} label="Answer again with another model" icon="chip" actions=${others} />`}
         <${IconButton} name="fork" label="Branch into a new chat" disabled=${isBusy} onClick=${() => fork(turn)} />
       </span>`}
       ${!isLive && html`<${Facts} turn=${turn} />`}
@@ -97,7 +104,7 @@ function Reasoning({ turn, isLive }) {
   const seconds = reasoning_s ?? (isLive ? (performance.now() - since.current) / 1000 : undefined);
   const label = [`${isLive ? "Reasoning" : "Reasoned"} ${isLive ? `~${about}` : counted}`, seconds !== undefined && `${seconds.toFixed(1)} s`];
   const onClick = (/** @type {MouseEvent} */ event) => [event.preventDefault(), choose(!isOpen)];
-  return html`<details class=${isLive ? "reasoning live" : "reasoning"} open=${isOpen}>
+  return html`<details class=${isLive ? "reasoning thinking" : "reasoning"} open=${isOpen}>
     <summary onClick=${onClick}>${label.filter(Boolean).join(" · ")}</summary>
     ${isOpen && html`<div class="reasoning-text" ref=${text} tabindex="0"><${Pieces} text=${plain(turn.reasoning)} /></div>`}
   </details>`;
@@ -150,21 +157,33 @@ function Versions({ turn, ids }) {
 }
 
 /**
- * Markdown that grows. Blocks that are finished are not touched again.
+ * Markdown that grows. Blocks that are finished are not touched again. Far from the screen, and until Markdown is
+ * loaded, the text stands as it was written: cheap, and found by the browser's search.
  * @param {{text: string, pages: Page[], isLive: boolean}} props
  */
 function Prose({ text, pages, isLive }) {
   const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
+  const [isNear, setNear] = useState(isLive);
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => {
+    if (isNear || !place.current) return;
+    const far = new IntersectionObserver(([seen]) => seen?.isIntersecting && setNear(true), {
+      root: place.current.closest(".transcript"),
+      rootMargin: "150% 0px",
+    });
+    far.observe(place.current);
+    return () => far.disconnect();
+  }, [isNear, !text]);
   const me = self.current;
   const repaint = () => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)];
   const waitMs = isLive ? me.atMs + COST * me.costMs - performance.now() : 0;
-  const isMade = Growing && waitMs <= 0;
+  const isMade = isNear && Growing && waitMs <= 0;
   if (Growing && isMade) {
     me.atMs = performance.now();
     me.growing ??= new Growing(pages);
     me.blocks = me.growing.update(text, !isLive);
-  } else if (Growing) me.timer ||= setTimeout(repaint, waitMs);
+  } else if (isNear && Growing) me.timer ||= setTimeout(repaint, waitMs);
   useLayoutEffect(() => {
     if (isMade) me.costMs = performance.now() - me.atMs; // with the nodes that were made
   });
@@ -174,6 +193,7 @@ function Prose({ text, pages, isLive }) {
     return () => clearTimeout(me.timer);
   }, []);
   if (!text) return null;
+  if (!me.blocks.length) return html`<div class="prose raw" ref=${place}>${plain(text)}</div>`;
   return html`<div
     class="prose">${me.blocks.map((/** @type {Block} */ block) => html`<${BlockView} key=${block.key} block=${block} />`)}</div>`;
 }

@@ -42,6 +42,7 @@ export interface Draft {
   model: string; effort: string; preset: string; system: string; options: Options;
 }
 export type Dialog =
-  | { kind: "models" | "settings" | "help" | "key" }
+  | { kind: "models" | "settings" | "help" }
+  | { kind: "key"; isWrong?: boolean }
   | { kind: "rename" | "delete"; chat: Chat };
 export interface Notice { text: string; hint: string; isError: boolean }

@@ -89,9 +89,9 @@ export function Dialog({ title, children, size = "" }) {
 
 /**
  * A button that opens a list of actions.
- * @param {{label: string, actions: [label: string, act: () => void][]}} props
+ * @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props
  */
-export function Menu({ label, actions }) {
+export function Menu({ label, actions, icon: name = "more" }) {
   const [isOpen, setOpen] = useState(false);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const button = useRef(/** @type {HTMLElement | null} */ (null));
@@ -119,7 +119,7 @@ export function Menu({ label, actions }) {
   };
   return html`<span class="menu-place">
     <button ref=${button} type="button" class="icon-button" aria-label=${label} title=${label} aria-haspopup="menu"
-      aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${icon("more")}</button>
+      aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${icon(name)}</button>
     ${isOpen &&
     html`<div ref=${list} class="menu" role="menu" popover="auto" aria-label=${label} onToggle=${onToggle}
       onKeyDown=${onKeyDown}>

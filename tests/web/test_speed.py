@@ -1,0 +1,78 @@
+"""A long chat: 200 turns, answers of 25 kB. `pytest -s` prints the figures."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from gptoss_local.talk.history import History
+from tests.conftest import RunningServer
+from tests.web.answers import RICH
+from tests.web.chatting import box, last_answer
+
+pytestmark = pytest.mark.timing
+
+KEYS = """async () => {
+  const box = document.querySelector(".composer textarea");
+  const took = [];
+  for (let n = 0; n < 40; n++) {
+    const startMs = performance.now();
+    box.value += "x";
+    box.dispatchEvent(new InputEvent("input", { bubbles: true }));
+    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+    took.push(performance.now() - startMs);
+  }
+  return took.sort((a, b) => a - b);
+}"""
+OPENED = """async () => {
+  const isDrawn = () => [...document.querySelectorAll(".turn:last-child .prose .block:last-child p")]
+    .some((each) => each.textContent.includes("end of answer 99"));
+  for (let n = 0; n < 600 && !isDrawn(); n++) await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+  return performance.now() - startMs;
+}"""
+TASKS = """() => {
+  window.tasks = [];
+  new PerformanceObserver((list) => {
+    for (const { duration } of list.getEntries()) window.tasks.push(Math.round(duration));
+  }).observe({ type: "longtask" });
+}"""
+
+
+@pytest.fixture(scope="module")
+def long_chat(scripted: RunningServer) -> Iterator[int]:
+    history = History(scripted.home / "chats.sqlite3")
+    chat, parent = history.new_chat("nano", "low", "A long chat"), None
+    for n in range(100):
+        parent = history.add(chat, parent, "user", f"Question {n}").id
+        text = (RICH + "\n\n") * (25_000 // len(RICH)) + f"\n\nThe end of answer {n}."
+        parent = history.add(chat, parent, "assistant", text, model="nano").id
+    history.close()
+    yield chat
+
+
+def test_a_long_chat_opens_and_takes_keys(
+    page: Page, scripted: RunningServer, long_chat: int
+) -> None:
+    page.goto(f"{scripted.url}/#/")
+    expect(box(page)).to_be_visible()
+    page.wait_for_timeout(500)
+    page.evaluate(
+        f"() => {{ window.startMs = performance.now(); location.hash = '#/chat/{long_chat}'; }}"
+    )
+    open_ms = page.evaluate(OPENED)
+    took = page.evaluate(KEYS)
+    n_elements = page.evaluate("document.querySelectorAll('*').length")
+    page.evaluate(TASKS)
+    box(page).fill("Explain Newton's method")
+    box(page).press("Enter")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "true")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    assert page.evaluate("document.querySelectorAll('.turn').length") == 40
+    tasks = page.evaluate("tasks")
+    figures = {"open_ms": open_ms, "key_ms": took[37], "elements": n_elements, "tasks_ms": tasks}
+    print(json.dumps(figures))
+    assert open_ms < 2_000
+    assert took[37] < 100
+    assert n_elements < 20_000
+    assert max(tasks, default=0) < 400
