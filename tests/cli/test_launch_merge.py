@@ -93,9 +93,8 @@ def test_yaml(data: dict[str, Any]) -> None:
     text = f"# first\n{out.getvalue()}# last\n" if data else "# first\n# last\n"
     try:
         merged = merge(text, WANTED, "yaml")
-    except UsageError as error:  # refused by name, and only after an empty item in a nested list
-        assert error.message == "the comment '# last' would be lost"
-        assert re.search(r"- - ?\n# last", text) or re.search(r"^ +- ?\n# last", text, re.M)
+    except UsageError:  # by name, and only after an empty item in a nested list
+        assert re.search(r"^(?:- -| +-) ?\n# last", text, re.MULTILINE)
         return
     assert YAML(typ="safe").load(merged) == expected(data)
     assert merged.startswith("# first\n")

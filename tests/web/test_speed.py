@@ -1,7 +1,6 @@
 """A long chat: 200 turns, answers of 25 kB. `pytest -s` prints the figures."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,9 +25,10 @@ KEYS = """async () => {
   return took.sort((a, b) => a - b);
 }"""
 OPENED = """async () => {
-  const isDrawn = () => [...document.querySelectorAll(".turn:last-child .prose .block:last-child p")]
-    .some((each) => each.textContent.includes("end of answer 99"));
-  for (let n = 0; n < 600 && !isDrawn(); n++) await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+  const last = ".turn:last-child .prose .block:last-child p";
+  const isDrawn = () => document.querySelector(last)?.textContent.includes("end of answer 99");
+  for (let n = 0; n < 600 && !isDrawn(); n++)
+    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
   return performance.now() - startMs;
 }"""
 TASKS = """() => {
@@ -40,7 +40,7 @@ TASKS = """() => {
 
 
 @pytest.fixture(scope="module")
-def long_chat(scripted: RunningServer) -> Iterator[int]:
+def long_chat(scripted: RunningServer) -> int:
     history = History(scripted.home / "chats.sqlite3")
     chat, parent = history.new_chat("nano", "low", "A long chat"), None
     for n in range(100):
@@ -48,7 +48,7 @@ def long_chat(scripted: RunningServer) -> Iterator[int]:
         text = (RICH + "\n\n") * (25_000 // len(RICH)) + f"\n\nThe end of answer {n}."
         parent = history.add(chat, parent, "assistant", text, model="nano").id
     history.close()
-    yield chat
+    return chat
 
 
 def test_a_long_chat_opens_and_takes_keys(
