@@ -190,7 +190,7 @@ async def asked(session: Session, question: str) -> None:
 async def tool(session: Session) -> None:
     """A call that was allowed, its arguments and result open."""
     await approve(session)
-    await session.press("y")
+    await session.press("down", "down", "enter")
     await session.answered()
     views = session.app.chat.transcript.views()
     views[1].focus()
@@ -202,7 +202,7 @@ async def tool(session: Session) -> None:
 async def inspect(session: Session) -> None:
     """Harmony's messages."""
     await approve(session)
-    await session.press("y")
+    await session.press("down", "down", "enter")
     await session.answered()
     await session.press("f9")
 

@@ -66,21 +66,15 @@ class ChatParts:
         """Open the dialog of a command.
 
         Args:
-            dialog: Waits for a pause if keys came since the command.
+            dialog: Takes the keyboard, so it does not open if keys came since the command.
             done: Gets the choice.
             since: `view.typing.n_keys` when the command began.
         """
-        typing = self.view.typing
-        if typing.n_keys == since:
+        if self.view.typing.n_keys == since:
             self.app.push_screen(dialog, done)
-            return
-
-        async def open_later() -> None:
-            await typing.pause()
-            self.app.push_screen(dialog, done)
-
-        dialog.comes_unasked = True
-        self.view.run_worker(open_later(), group="dialog", exclusive=True)
+        else:
+            name = (dialog.title or "it").lower()
+            self.app.notify(f"You typed on, so {name} did not open.", markup=False)
 
 
 class Rooms:

@@ -9,6 +9,7 @@ from textual.widget import Widget
 from gptoss_local.talk.history import Turn
 from tui.conversation import Conversation
 from tui.screens.dialog import Typing
+from tui.widgets.question import CallView, Question
 from tui.widgets.turn_view import AssistantTurnView
 
 
@@ -16,6 +17,7 @@ class ChatView(Protocol):
     """Shows the open chat; `ChatScreen` is one."""
 
     typing: Typing
+    question: Question
     model_names: list[str]
     """Models on this machine, as far as they are known."""
 
@@ -47,6 +49,9 @@ class ChatView(Protocol):
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
         """Return the view of an answer; None while another chat is shown."""
+
+    async def show_call(self, call: CallView) -> None:
+        """Show a call that the user is asked about, from its first line on."""
 
     def show_status(self) -> None: ...
 

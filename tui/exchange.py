@@ -6,14 +6,17 @@ a fast model cannot keep the keys waiting.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
 from gptoss_local.events import ChatEvent, Growing
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation.calls import Decision, denied
+from gptoss_local.talk.conversation import Decision, what_runs
+from gptoss_local.talk.conversation.calls import denied
+from gptoss_local.talk.conversation.what_runs import answers_to, asked_text, doubt
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import (
@@ -29,11 +32,11 @@ from gptoss_local.talk.loop import (
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
-from tui.screens.approval import ApprovalDialog
-from tui.screens.dialog import QUIET_S, Dialog
+from tui.overflow import SUMMARISE, Way, larger_context, overflow_text, ways_for
+from tui.paste import counted
 from tui.screens.errors import READ_S, errors_shown, show_error
-from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.server import ChatServer
+from tui.widgets.question import CallView
 from tui.widgets.turn_view import AssistantTurnView
 
 TICK_S = 1 / 20
@@ -222,14 +225,16 @@ class LiveExchange:
         n_ctx = larger_context(error)
         fits = await self._server.fits(n_ctx) if n_ctx else {}
         conversation = self._conversation
-        dialog = OverflowDialog(
-            error,
+        ways = ways_for(
             n_ctx,
             fits.get(self._turn.model),
             can_drop=conversation.can_drop,
             can_summarise=conversation.can_summarise,
         )
-        return await self._ask("the prompt does not fit", dialog)
+        text = f"The conversation does not fit.\n{overflow_text(error)}"
+        ask = partial(self._view.question.choose, text, list(ways))
+        n = await self._ask("the prompt does not fit", ask)
+        return None if n is None else [*ways.values()][n]
 
     async def _summarise(self) -> str | None:
         """Return the model's summary of all before the last question; None if it was stopped."""
@@ -246,25 +251,29 @@ class LiveExchange:
 
         return await self._until_stopped("summarising", receive())
 
-    async def _ask(self, note: str, dialog: Dialog[_T | None]) -> _T | None:
-        """Show a question once the user does not type; None if Esc ended it."""
-        await self._until_stopped(note, self._user_is_here(note))
-        if self._loop.is_stopped:
-            return None
-        self._note(note)
-        answer: _T | None = await self._view.app.push_screen_wait(dialog)
-        return answer
+    async def _ask(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
+        """Ask the user while this chat is shown; None if Esc ended it."""
+        return await self._until_stopped(note, self._answer_to(note, ask))
 
-    async def _user_is_here(self, note: str) -> None:
-        """Wait until this chat is shown, and the user does not type."""
+    async def _answer_to(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return the answer to a question, which is asked again when the user comes back."""
         is_told = False
-        await self._view.typing.pause()
-        while self._view.conversation is not self._conversation:
+        while True:
+            if self._view.conversation is self._conversation:
+                asked = asyncio.create_task(ask())
+                try:
+                    while self._view.conversation is self._conversation and not asked.done():
+                        await asyncio.wait([asked], timeout=TICK_S)
+                    if asked.done():
+                        return asked.result()
+                finally:
+                    self._view.question.close()
+                    asked.cancel()
+                    await asyncio.wait([asked])
             if not is_told:
                 is_told, said = True, f"“{self._conversation.title}” waits for you: {note}"
                 self._view.app.notify(said, timeout=READ_S, markup=False)
-            await asyncio.sleep(QUIET_S)
-            await self._view.typing.pause()
+            await asyncio.sleep(TICK_S)
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
         """Run a step other than an answer; None if Esc ended it."""
@@ -276,8 +285,8 @@ class LiveExchange:
 
     async def _ask_about(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
         """Ask whether a call may run; returns the result of one that may not."""
-        dialog = ApprovalDialog(tool, arguments)
-        decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)
+        ask = partial(_decision_on, self._view, tool, arguments)
+        decision = await self._ask(f"may it run {tool.name}?", ask)
         if decision is None:
             self._loop.stop()
             return STOPPED
@@ -302,3 +311,27 @@ def growth_text(growth: Growing) -> str:
         f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
         f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
     )
+
+
+async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments) -> Decision:
+    """Ask the user about a call; a second time where that would allow more than is seen."""
+    question = view.question
+
+    def tell(n_unseen: int) -> None:
+        question.tell(f"{counted(n_unseen, 'line')} not seen: PgUp, PgDn" if n_unseen else "")
+
+    call = CallView(what_runs(tool, arguments), tell)
+    await view.show_call(call)
+    answers = answers_to(tool)
+    labels = [answer.label for answer in answers]
+    try:
+        while True:
+            n = await question.choose(asked_text(tool), labels)
+            label, scope, has_reason = answers[n]
+            if scope is None:
+                return Decision(None, await question.reason() if has_reason else "")
+            text = doubt(answers[n], call.n_unseen)
+            if not text or await question.choose(text, [labels[0], label]):
+                return Decision(scope)
+    finally:
+        await call.remove()

@@ -58,6 +58,22 @@ class Chat:
             await self.pilot.pause(0.05)
         raise AssertionError(f"timed out; on the screen:\n{self.screen()}")
 
+    async def asked(self) -> None:
+        """Wait for a question, and until its answer is no key in haste."""
+        await self.until(lambda: self.app.chat.question.display)
+        await self.pilot.pause(0.7)
+
+    async def answer(self, label: str, *, sure: bool = False) -> None:
+        """Choose an answer of the open question; twice if that is asked for."""
+        await self.asked()
+        answers = self.app.chat.question.answers
+        n = next(n for n, o in enumerate(answers.options) if str(o.prompt).startswith(label))
+        n -= answers.highlighted or 0
+        await self.press(*["down" if n > 0 else "up"] * abs(n), "enter")
+        if sure:
+            await self.until(lambda: "Are you sure?" in self.screen())
+            await self.press("down", "enter")
+
     def turns(self) -> Any:
         return self.app.chat.conversation.turns
 

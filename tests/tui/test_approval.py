@@ -13,7 +13,6 @@ from gptoss_local.talk.conversation.what_runs import about_text, always_text, sh
 from gptoss_local.talk.tools import Arguments, RunnableTool
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.wire import answer_of, installed, running
-from tui.screens.approval import ApprovalDialog
 from tui.screens.models import ModelsDialog
 
 SCHEMA = {"type": "object", "properties": {"cmd": {"type": "string"}}}
@@ -49,8 +48,7 @@ class Caller:
 
 async def asked(chat: Chat) -> None:
     await chat.enter("run it")
-    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
-    await chat.pilot.pause(0.6)
+    await chat.asked()
 
 
 @pytest.mark.parametrize("size", [(100, 30), (80, 24), (40, 16)])
@@ -60,39 +58,36 @@ async def test_what_stands_after_many_line_ends_is_seen(
     cmd = "echo hello" + "\n" * 80 + "; touch PWNED"
     async with run_chat(Caller(cmd), tmp_path / "c", size=size, tools=SHELL) as chat:
         await asked(chat)
-        shown = chat.screen()
-        assert "hello\\n\\n" in shown
-        assert "y once" in shown or "End shows the rest" in shown
-        if "more line" not in shown:
-            assert "; touch PWNED'" in shown
-        await chat.press("end")
-        await chat.until(lambda: "more line" not in chat.screen())
-        assert "; touch PWNED" in chat.screen()
-        await chat.press("n")
+        assert "hello\\n\\n" in chat.screen()
+        seen = chat.screen()
+        while "not seen" in chat.screen():
+            await chat.press("pagedown")
+            await chat.pilot.pause(0.3)
+            seen += chat.screen()
+        assert "; touch PWNED" in seen
+        await chat.answer("No")
         await chat.answered()
     assert not (tmp_path / "PWNED").exists()
 
 
-async def test_it_counts_once_the_end_was_on_the_screen(tmp_path: Path) -> None:
-    cmd = "\n".join(f"echo {n} >> log" for n in range(300)) + "\ntouch LAST"
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_lines_that_were_never_on_the_screen(tmp_path: Path, is_read: bool) -> None:
+    """Allowing them is asked for twice, and says how many they are."""
+    cmd = "\n".join(f"echo {n} >> log" for n in range(60)) + "\ntouch LAST"
     async with run_chat(Caller(cmd), tmp_path / "c", size=(80, 24), tools=SHELL) as chat:
         await asked(chat)
-        assert "more lines below" in chat.screen()
+        await chat.until(lambda: "lines not seen" in chat.screen())
         assert "LAST" not in chat.screen()
-        for key in ("y", "a"):
-            await chat.press(key)
-            await chat.pilot.pause(0.6)
-            assert isinstance(chat.app.screen, ApprovalDialog)
-        assert not (tmp_path / "log").exists()
-        await chat.press("pagedown")
-        await chat.until(lambda: "echo 15 " in chat.screen())
-        await chat.press("end")
-        await chat.until(lambda: "more line" not in chat.screen())
-        assert "LAST" in chat.screen()
-        await chat.press("home")
-        await chat.until(lambda: "more lines below" in chat.screen())
-        await chat.pilot.pause(0.6)
-        await chat.press("y")
+        for _ in range(20 if is_read else 0):
+            await chat.press("pagedown")
+            await chat.pilot.pause(0.15)
+        await chat.answer("Allow once")
+        assert (tmp_path / "log").exists() == is_read
+        if not is_read:
+            await chat.until(lambda: "lines were never on the screen" in chat.screen())
+            await chat.press("enter")  # the first answer is No
+            await chat.until(lambda: "No, because" in chat.screen())
+            await chat.answer("Allow once", sure=True)
         await chat.answered()
     assert (tmp_path / "LAST").exists()
 
@@ -100,13 +95,12 @@ async def test_it_counts_once_the_end_was_on_the_screen(tmp_path: Path) -> None:
 async def test_a_terminal_that_has_no_room_for_it_allows_nothing(tmp_path: Path) -> None:
     async with run_chat(Caller("touch RAN"), tmp_path / "c", size=(40, 5), tools=SHELL) as chat:
         await asked(chat)
-        await chat.press("y")
+        await chat.press("down", "down", "enter", "down", "enter")
         await chat.pilot.pause(0.3)
-        assert isinstance(chat.app.screen, ApprovalDialog)
+        assert chat.app.chat.question.display
         await chat.pilot.resize_terminal(80, 24)
         await chat.until(lambda: "touch RAN" in chat.screen())
-        await chat.pilot.pause(0.6)
-        await chat.press("y")
+        await chat.answer("Allow once")
         await chat.answered()
     assert (tmp_path / "RAN").exists()
 
@@ -141,7 +135,7 @@ async def test_arguments_show_what_cannot_be_seen(tmp_path: Path) -> None:
         for text in (r"$'rm \u200breport\u00a0\u202etxt.exe\u2800'",
                      r'"cmd": "rm \u200breport\u00a0\u202etxt.exe\u2800"'):  # fmt: skip
             assert text in chat.screen()
-        await chat.press("n")
+        await chat.answer("No")
         await chat.answered()
 
 
@@ -153,7 +147,7 @@ async def test_words_from_right_to_left_keep_their_places(tmp_path: Path) -> Non
         kept = "cp \u200e\u05d0\u05d1\u200e 1 \u200e\u0633\u0644\u200e"
         assert f"sh -c '{kept}'" in chat.screen()
         assert f'"cmd": "{kept}"' in chat.screen()
-        await chat.press("n")
+        await chat.answer("No")
         await chat.answered()
 
 
@@ -169,25 +163,28 @@ async def _never(_: Arguments) -> str:
     raise AssertionError
 
 
-async def test_it_waits_until_the_user_pauses(tmp_path: Path) -> None:
-    """Every letter of the message is in the input."""
+async def test_a_draft_keeps_the_keyboard(tmp_path: Path) -> None:
+    """Every letter of the message is in the input, and none answers."""
     text = "a message that takes a while to type, yes"
     async with run_chat(Caller("touch RAN", 0.3), tmp_path / "c", tools=SHELL) as chat:
         await chat.enter("run it")
         for letter in text:
             await chat.pilot.press("space" if letter == " " else letter)
-            assert not isinstance(chat.app.screen, ApprovalDialog)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
+        await chat.asked()
+        await chat.press("up", "down", "down")
         assert chat.app.chat.prompt.text == text
-        assert "may it run sh?" in chat.screen()
-        await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
-        await chat.press("y")  # no half second has passed since it is there
-        await chat.pilot.pause(0.3)
-        assert isinstance(chat.app.screen, ApprovalDialog)
-        await chat.press("escape")
-        await chat.until(lambda: not chat.app.chat.is_answering)
-        assert chat.app.chat.prompt.text == text
-    assert not (tmp_path / "RAN").exists()
+        await chat.press("shift+tab", "down", "a")  # a letter goes on with the message
+        assert chat.app.chat.prompt.text == f"{text}a"
+        await chat.press("enter")
+        assert "» a message" in chat.screen()
+        assert chat.app.chat.question.display
+        await chat.press("down", "down", "enter")  # in haste, so they are for the input
+        assert chat.app.chat.question.display
+        assert not (tmp_path / "RAN").exists()
+        await chat.answer("Allow once")
+        await chat.answered()
+    assert (tmp_path / "RAN").exists()
 
 
 async def test_escape_while_it_waits(tmp_path: Path) -> None:
@@ -199,7 +196,7 @@ async def test_escape_while_it_waits(tmp_path: Path) -> None:
         assert chat.turns()[-1].content == "The user stopped this call."
 
 
-async def test_a_list_that_comes_late_waits_too(tmp_path: Path) -> None:
+async def test_a_list_that_comes_late_does_not_open(tmp_path: Path) -> None:
     """The server takes a while to answer, and the user goes on typing."""
     caller = Caller("")
     async with run_chat(caller, tmp_path / "c") as chat:
@@ -213,9 +210,7 @@ async def test_a_list_that_comes_late_waits_too(tmp_path: Path) -> None:
             assert not isinstance(chat.app.screen, ModelsDialog)
         await chat.pilot.pause()
         assert chat.app.chat.prompt.text == "hello there"
-        await chat.until(lambda: isinstance(chat.app.screen, ModelsDialog))
-        await chat.press("enter")
-        assert isinstance(chat.app.screen, ModelsDialog)
+        await chat.until(lambda: "You typed on, so models did not open." in chat.notices())
 
 
 async def test_a_list_that_was_asked_for_takes_keys_immediately(tmp_path: Path) -> None:

@@ -397,6 +397,6 @@ async def test_help_lists_the_keys_of_every_mode(open_chat: OpenChat) -> None:
         for key, what in (("^p", "palette"), ("shift+tab", "To the messages"), ("f4, ^t", "Effort"),
                           ("↑, ↓", "what you sent before"), ("⏎", "Send"), ("^j", "New line"),
                           ("e", "Edit or retry"), ("y", "Copy"), ("space, ⏎", "Reasoning"),
-                          ("f2", "Rename"), ("a", "Always in this chat")):  # fmt: skip
+                          ("f2", "Rename")):  # fmt: skip
             pattern = rf"^\W*{re.escape(key)}  +.*{what}"
             assert re.search(pattern, shown, re.MULTILINE | re.IGNORECASE), (key, what)

@@ -14,9 +14,8 @@ from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents
 from tests.tools.browser.site import running_site
 from tests.tools.own_source import OwnSource, toolbox_of
-from tests.tui.running_chat import Chat, run_chat
+from tests.tui.running_chat import run_chat
 from tests.tui.wire import answer_of
-from tui.screens.approval import ApprovalDialog
 
 CODE = "import math\n\nprint(math.pi)"
 SITE = Page(1, "https://www.example.org/a_(b)", "A page")
@@ -68,11 +67,6 @@ def sources() -> tuple[OwnSource, OwnSource]:
     return python, web
 
 
-async def asked(chat: Chat) -> None:
-    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
-    await chat.pilot.pause(0.6)
-
-
 async def test_a_link_is_asked_about_by_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,12 +79,11 @@ async def test_a_link_is_asked_about_by_its_address(
             Model(*opens, "Done."), tmp_path / "c", make_toolbox=lambda: box
         ) as chat:
             await chat.enter("go")
-            await asked(chat)
-            await chat.press("y")
+            await chat.asked()
+            await chat.answer("Allow once")
             await chat.until(lambda: f'"id": "{site.url}/there"' in chat.screen())
             assert site.paths == ["/page"]
-            await chat.pilot.pause(0.6)
-            await chat.press("y")
+            await chat.answer("Allow once")
             assert await chat.answered() == "Done."
         assert site.paths == ["/page", "/there"]
 
@@ -100,12 +93,12 @@ async def test_code_is_shown_as_code(tmp_path: Path) -> None:
     box = toolbox_of(*sources())
     async with run_chat(model, tmp_path / "c", make_toolbox=lambda: box) as chat:
         await chat.enter("go")
-        await asked(chat)
+        await chat.asked()
         shown = chat.screen()
         assert "import math" in shown
         assert "print(math.pi)" in shown
         assert "\\n" not in shown
-        await chat.press("y")
+        await chat.answer("Allow once")
         assert await chat.answered() == "Done."
         await chat.until(lambda: "▸ calls python: import math" in chat.screen())
         chat.views()[1].focus()
@@ -126,9 +119,8 @@ async def test_always_holds_in_all_chats_and_processes(tmp_path: Path) -> None:
     calls = [call("python", code="1")]
     async with run_chat(Model(calls, "A."), tmp_path / "c", make_toolbox=box) as chat:
         await chat.enter("go")
-        await asked(chat)
-        assert "A always for this tool" in chat.screen()
-        await chat.press("A")
+        await chat.asked()
+        await chat.answer("Always allow this tool", sure=True)
         await chat.answered()
     async with run_chat(Model(calls, "B."), tmp_path / "c", make_toolbox=box) as chat:
         assert await chat.ask("go") == "B."  # without a question
@@ -144,8 +136,8 @@ async def test_permissions_that_cannot_be_written_hold_for_the_chat(tmp_path: Pa
     async with run_chat(Model(calls, calls, "Done."), tmp_path / "c", make_toolbox=lambda: box,
                         notifications=True) as chat:  # fmt: skip
         await chat.enter("go")
-        await asked(chat)
-        await chat.press("A")
+        await chat.asked()
+        await chat.answer("Always allow", sure=True)
         assert await chat.answered() == "Done."
         assert "cannot be written" in chat.notices()
         assert [turn.role for turn in chat.turns()].count("tool") == 2
@@ -190,8 +182,8 @@ async def test_citations_are_links_and_the_text_stays(tmp_path: Path, history_pa
     model = Model([call("web.search")], ANSWER)
     async with run_chat(model, history_path, make_toolbox=lambda: box) as chat:
         await chat.enter("go")
-        await asked(chat)
-        await chat.press("y")
+        await chat.asked()
+        await chat.answer("Allow once")
         assert await chat.answered() == ANSWER
         await chat.until(lambda: "It is so www.example.org ↗" in chat.screen())
         assert "【1†" not in chat.screen()

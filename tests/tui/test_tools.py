@@ -13,7 +13,6 @@ from gptoss_local.settings import ToolCommand
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
-from tui.screens.approval import ApprovalDialog
 
 TOO_MANY = "Not run: an answer may not have more calls. Answer without."
 QUESTION = "What is the weather in Tokyo?"
@@ -36,13 +35,7 @@ def weather(log: Path) -> dict[str, ToolCommand]:
 async def ask(chat: Chat, question: str = QUESTION) -> None:
     await chat.enter("/set temperature 0")
     await chat.enter(question)
-    await asked(chat)
-
-
-async def asked(chat: Chat) -> None:
-    """The question is there, and no key was pressed for a while."""
-    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
-    await chat.pilot.pause(0.6)
+    await chat.asked()
 
 
 async def test_a_call_runs_once_it_is_approved(
@@ -54,10 +47,12 @@ async def test_a_call_runs_once_it_is_approved(
         await chat.until(lambda: "asks to run get_current_weather" in chat.screen())
         assert '"location": "Tokyo"' in chat.screen()
         assert not log.exists()
-        await chat.press("x", "space", "enter", *"my yes")  # nothing but its keys allows it
-        assert isinstance(chat.app.screen, ApprovalDialog)
-        await asked(chat)
-        await chat.press("y")
+        await chat.press("x", *"my yes", "enter", "up", "down", "enter")  # a message that waits
+        assert chat.app.chat.question.display
+        assert not log.exists()
+        await chat.press("escape")  # takes it back
+        await chat.press("ctrl+c")
+        await chat.answer("Allow once")
         assert await chat.answered() == ANSWER
         assert json.loads(log.read_text()) == {"location": "Tokyo"}
         assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool", "assistant"]
@@ -72,8 +67,7 @@ async def test_a_call_runs_once_it_is_approved(
         await chat.until(lambda: "▾ get_current_weather" in chat.screen())
         await chat.press("escape")  # back to the input
         await chat.enter(QUESTION.replace("Tokyo", "Rome"))
-        await asked(chat)  # anew
-        await chat.press("a")
+        await chat.answer("Allow in this chat", sure=True)  # anew
         assert "Rome" in await chat.answered()
         await chat.ask(QUESTION)  # without a question
         assert log.read_text().count("Tokyo") == 2
@@ -92,7 +86,7 @@ async def test_the_question_shows_the_command_that_would_run(open_chat: OpenChat
         await ask(chat)
         assert "$ printf %s 'Sunny in Tokyo'" in chat.screen()
         assert '"location": "Tokyo"' in chat.screen()  # which it can read from its input
-        await chat.press("y")
+        await chat.answer("Allow once")
         await chat.answered()
         assert chat.turns()[2].content == "Sunny in Tokyo"
 
@@ -101,7 +95,8 @@ async def test_a_denied_call_is_told_to_the_model(open_chat: OpenChat, tmp_path:
     log = tmp_path / "log"
     async with open_chat(tools=weather(log)) as chat:
         await ask(chat)
-        await chat.press("r", *"Ask in German", "enter")
+        await chat.answer("No, because")
+        await chat.press(*"Ask in German", "enter")
         await chat.answered()
         result = chat.turns()[2]
         assert (result.role, result.content) == ("tool", "The user denied this call. Ask in German")
@@ -133,7 +128,7 @@ async def test_escape_kills_a_tool_that_runs(open_chat: OpenChat, tmp_path: Path
     )
     async with open_chat(tools=tools) as chat:
         await ask(chat)
-        await chat.press("y")
+        await chat.answer("Allow once")
         await chat.until(lambda: log.exists() and log.read_text())
         await chat.until(lambda: "running get_current_weather" in chat.screen())
         await chat.press("escape")

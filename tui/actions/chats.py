@@ -28,7 +28,6 @@ async def open_chat(
     if place is not None and dialogue.is_busy:  # as it was left
         await chat.view.show_branch()
         chat.view.model_changed()
-        chat.view.focus_prompt()
         return
     if place is not None:
         conversation.open(place.chat_id, place.turn_id)

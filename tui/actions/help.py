@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from tui.chat_parts import ChatParts
 from tui.commands import Registry
-from tui.screens.approval import ApprovalDialog
 from tui.screens.chats import ChatsDialog
 from tui.screens.dialog import Dialog
 from tui.screens.download import DownloadDialog
@@ -56,7 +55,6 @@ MODES: dict[str, tuple[Any, ...]] = {
     "In the list of presets": (PresetsDialog,),
     "In a preset": (PresetForm,),
     "While a model downloads": (DownloadDialog,),
-    "When a tool is to run": (ApprovalDialog,),
 }
 """The widgets that have keys besides the screen, by the titles of the help."""
 _MORE = {

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
@@ -32,6 +32,7 @@ from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
+from tui.widgets.question import CallView, Question
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -80,8 +81,8 @@ class ChatScreen(Screen[None]):
         Binding("alt+right", "walk(1)", "Next version", id="chat.next", priority=True),
         Binding("ctrl+up", "scroll(-1)", "Scroll up", priority=True, id="chat.up"),
         Binding("ctrl+down", "scroll(1)", "Scroll down", priority=True, id="chat.down"),
-        Binding("pageup", "scroll(-10)", "Ten rows up", priority=True, id="chat.page_up"),
-        Binding("pagedown", "scroll(10)", "Ten rows down", priority=True, id="chat.page_down"),
+        Binding("pageup", "page(-1)", "A page up", priority=True, id="chat.page_up"),
+        Binding("pagedown", "page(1)", "A page down", priority=True, id="chat.page_down"),
         Binding("escape", "escape", "Stop; leave", id="chat.stop"),
         Binding(
             "ctrl+c,ctrl+q", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True
@@ -110,6 +111,7 @@ class ChatScreen(Screen[None]):
             lambda turn_id: self.conversation.pages_before(turn_id),
         )
         self.prompt = Prompt(REGISTRY, lambda *typed: values_of(self.parts, *typed))
+        self.question = Question(self.prompt)
         self._speed = SpeedPanel()
         self._status = StatusLine()
         self.typing = Typing()
@@ -144,6 +146,7 @@ class ChatScreen(Screen[None]):
         yield self.transcript
         yield self._speed
         yield self.queue
+        yield self.question
         yield self.prompt.menu
         yield self.prompt
         yield self._status
@@ -178,14 +181,25 @@ class ChatScreen(Screen[None]):
         self.prompt.attach(path)
         self.set_focus(self.prompt)
 
+    def get_selected_text(self) -> str | None:
+        try:
+            return super().get_selected_text()
+        except IndexError:  # Textual's, where the text has fewer lines than when it was selected
+            return None
+
     def take_key(self, event: Key | Paste) -> None:
-        """Give the input every paste, and each character that is no key of a mode."""
-        self.typing.note()
-        if self.app.screen is not self or self.focused is self.prompt:
+        """Give the input every paste, and each character that is no key of a mode.
+
+        An open question gets keys of a list while the input is empty.
+        """
+        pause_s, focused = self.typing.note(), self.focused
+        if self.app.screen is not self or isinstance(focused, Input):
             return
-        if isinstance(event, Paste) or (
-            event.is_printable and event.key not in self.active_bindings
-        ):
+        key = event if isinstance(event, Key) else None
+        if focused is self.prompt:
+            if key and not self.prompt.text and self.question.wants(key.key, pause_s):
+                self.set_focus(self.question.answers)
+        elif key is None or (key.is_printable and key.key not in self.active_bindings):
             self.set_focus(self.prompt)
 
     async def show_branch(self, at: Turn | None = None) -> None:
@@ -207,6 +221,12 @@ class ChatScreen(Screen[None]):
         if turn.chat_id == self.conversation.chat_id:
             self._hint.display = False
             await self.transcript.add(turn)
+
+    async def show_call(self, call: CallView) -> None:
+        await self.transcript.mount(call)
+        self.call_after_refresh(
+            self.transcript.scroll_to_widget, call, top=True, animate=False, immediate=True
+        )
 
     async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
         if is_new:
@@ -363,6 +383,9 @@ class ChatScreen(Screen[None]):
 
     def action_scroll(self, n_rows: int) -> None:
         self.transcript.scroll_relative(y=n_rows, animate=False)
+
+    def action_page(self, n: int) -> None:
+        self.action_scroll(n * self.transcript.scrollable_content_region.height)
 
     def action_reasoning(self) -> None:
         """Cycle the view of the focused or the last answer's reasoning."""

@@ -1,6 +1,5 @@
 """The base of all dialogs, and two small ones: a line of text, and a confirmation."""
 
-import asyncio
 import time
 from typing import ClassVar, TypeVar
 
@@ -8,31 +7,24 @@ from rich.markup import escape
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 _T = TypeVar("_T")
 
-QUIET_S = 0.5  # without a key, before a dialog that the user did not ask for takes the keyboard
-_MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab")
-
 
 class Typing:
-    """Knows when keys came, so that no dialog takes the keyboard from a user who types."""
+    """Knows when keys came."""
 
     def __init__(self) -> None:
         self.n_keys = 0
         self._last_s = 0.0
 
-    def note(self) -> None:
-        self.n_keys += 1
-        self._last_s = time.monotonic()
-
-    async def pause(self) -> None:
-        """Wait until no key has come for half a second."""
-        while (left_s := self._last_s + QUIET_S - time.monotonic()) > 0:
-            await asyncio.sleep(left_s)
+    def note(self) -> float:
+        """Count a key, and return the seconds since the one before."""
+        pause_s = (now_s := time.monotonic()) - self._last_s
+        self.n_keys, self._last_s = self.n_keys + 1, now_s
+        return pause_s
 
 
 class Dialog(ModalScreen[_T]):
@@ -41,8 +33,6 @@ class Dialog(ModalScreen[_T]):
     Attributes:
         LOOK: Further classes of the frame.
         KEYS: Shown below the content.
-        comes_unasked: It appears without a key that asks for it, so a key decides only after half a
-            second without one. Esc, and keys that move, count always.
     """
 
     LOOK: ClassVar[str] = ""
@@ -51,9 +41,6 @@ class Dialog(ModalScreen[_T]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True)
     ]
-
-    comes_unasked = False
-    _last_key_s = 0.0
 
     def compose(self) -> ComposeResult:
         with Vertical(classes=f"dialog {self.LOOK}") as frame:
@@ -72,19 +59,6 @@ class Dialog(ModalScreen[_T]):
 
     def opened(self) -> None:
         """Called once the widgets are there."""
-
-    def on_screen_resume(self) -> None:
-        self._last_key_s = time.monotonic()
-
-    def on_key(self, event: Key) -> None:
-        """Let keys of a message that is being typed decide nothing."""
-        if not self.comes_unasked or event.key in _MOVES or isinstance(self.focused, Input):
-            return
-        now_s = time.monotonic()
-        is_typing = now_s - self._last_key_s < QUIET_S
-        self._last_key_s = now_s
-        if is_typing and event.key != "escape":
-            event.stop()
 
     def action_copy_or_leave(self) -> None:
         focused = self.focused

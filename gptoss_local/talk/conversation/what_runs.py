@@ -9,6 +9,7 @@ import msgspec
 
 from gptoss_local.printable import in_order, visible
 from gptoss_local.talk.tools import Arguments, RunnableTool
+from gptoss_local.talk.tools.toolbox import Scope
 
 _LINE_ENDS = re.compile(r"(\n+)")
 _TAB = 4
@@ -40,6 +41,50 @@ def code_of(name: str, arguments: object) -> str | None:
     if name == "python" and isinstance(arguments, dict) and list(arguments) == ["code"]:
         return arguments["code"] if isinstance(arguments["code"], str) else None
     return None
+
+
+class Answer(NamedTuple):
+    """An answer to the question whether a call may run.
+
+    Attributes:
+        scope: How far the permission goes; None denies it.
+        has_reason: The user goes on to say why; the model is told.
+    """
+
+    label: str
+    scope: Scope | Literal["once"] | None
+    has_reason: bool = False
+
+
+def answers_to(tool: RunnableTool) -> list[Answer]:
+    """Return the answers in the order in which they are shown; Enter takes the first one."""
+    return [
+        Answer("No", None),
+        Answer("No, because …", None, has_reason=True),
+        Answer("Allow once", "once"),
+        Answer("Allow in this chat", "chat"),
+        Answer(f"Always allow {always_text(tool)}", "always"),
+    ]
+
+
+def doubt(answer: Answer, n_unseen: int = 0) -> str:
+    """Return why an answer is asked for twice; empty if once is enough.
+
+    Args:
+        answer: The first one.
+        n_unseen: Lines of the call that were never on the screen.
+    """
+    doubts = []
+    if n_unseen:
+        lines = "1 line was" if n_unseen == 1 else f"{n_unseen:,} lines were"
+        doubts.append(f"{lines} never on the screen.")
+    if answer.scope in ("chat", "always"):
+        doubts.append("Its next calls run without a question.")
+    return " ".join([*doubts, "Are you sure?"]) if doubts else ""
+
+
+def asked_text(tool: RunnableTool) -> str:
+    return f"The model asks to run {tool.name}. It {about_text(tool)}."
 
 
 def about_text(tool: RunnableTool) -> str:

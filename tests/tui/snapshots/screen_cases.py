@@ -2,13 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from textual.screen import Screen
 
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFit
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
+from gptoss_local.talk.conversation import what_runs
+from gptoss_local.talk.conversation.what_runs import answers_to, asked_text
 from gptoss_local.talk.history import History
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Arguments, RunnableTool, ToolResult
@@ -28,15 +30,15 @@ from tests.tui.snapshots.values import (
 from tests.tui.wire import answer_of, installed, running
 from tui.actions.help import HelpDialog
 from tui.conversation import Conversation
-from tui.screens.approval import ApprovalDialog
+from tui.overflow import overflow_text, ways_for
 from tui.screens.chats import ChatsDialog
 from tui.screens.compare import CompareDialog
 from tui.screens.dialog import ConfirmDialog, LineDialog
 from tui.screens.inspector import InspectorDialog
 from tui.screens.models import ModelsDialog
-from tui.screens.overflow import OverflowDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.screens.tools import ToolsDialog
+from tui.widgets.question import CallView
 
 _CODE = 'total = 0\nfor n in range(10):\n\ttotal += n  # "[b]\u200bsum"\nprint(total)\n'
 SMALL, LARGE = (80, 24), (120, 40)
@@ -98,18 +100,8 @@ def _inspector(_history: History) -> InspectorDialog:
     return InspectorDialog(Inspection(70, 62, pieces))
 
 
-def _approval(_history: History) -> ApprovalDialog:
-    weather = Program("get_weather", WEATHER, Path("."))
-    return ApprovalDialog(weather.tool, CALL["function"]["arguments"])
-
-
 async def _never(_arguments: Arguments) -> str:
     raise AssertionError("it is not allowed")
-
-
-def _approval_of(name: str, source: str, arguments: dict[str, Any]) -> ApprovalDialog:
-    about = "runs Python code in a sandbox" if name == "python" else "is a tool of an MCP server"
-    return ApprovalDialog(RunnableTool(name, "", {}, _never, about, source), arguments)
 
 
 def _tool_groups(_history: History) -> ToolsDialog:
@@ -120,17 +112,6 @@ def _tool_groups(_history: History) -> ToolsDialog:
     box = toolbox_of(github, mail, python)
     box.trusted.add("read_file")
     return ToolsDialog(box)
-
-
-def _overflow(
-    n_ctx: int, fits: Literal["vram", "split", "ram", "no"]
-) -> Callable[[History], Screen[Any]]:
-    n_prompt = 40_000 if n_ctx else 150_069
-    error = ContextOverflowError("", n_prompt=n_prompt, n_ctx=32_768, n_ctx_max=131_072)
-    fit = ModelFit("", fits, 0.62, n_ctx)
-    return lambda _history: OverflowDialog(
-        error, n_ctx, fit, can_drop=bool(n_ctx), can_summarise=bool(n_ctx)
-    )
 
 
 def _compare(_history: History) -> CompareDialog:
@@ -160,20 +141,6 @@ DIALOGS: dict[str, DialogCase] = {
     "chats-none": (_chats("nowhere"), (), SMALL),
     "inspector": (_inspector, (), SMALL),
     "inspector-ids": (_inspector, ("space",), LARGE),
-    "approval": (_approval, (), SMALL),
-    "approval-reason": (_approval, ("wait:600", "r", *"not"), SMALL),
-    "approval-code": (
-        lambda _history: _approval_of("python", "python", {"code": _CODE}),
-        (),
-        SMALL,
-    ),
-    "approval-server": (
-        lambda _history: _approval_of("create_issue", "github", {"title": "[b]x"}),
-        (),
-        SMALL,
-    ),
-    "overflow": (_overflow(57_344, "split"), ("down",), SMALL),
-    "overflow-no-way": (_overflow(0, "no"), (), SMALL),
     "compare-below": (_compare, (), SMALL),
     "compare-beside": (_compare, (), (140, 40)),
     "tools": (lambda _history: ToolsDialog(toolbox()), (), SMALL),
@@ -241,6 +208,29 @@ async def _nothing(_chat: Chat) -> None:
     pass
 
 
+def _asks(tool: RunnableTool, arguments: Arguments) -> Callable[[Chat], Awaitable[None]]:
+    async def act(chat: Chat) -> None:
+        screen = chat.app.chat
+        await screen.show_call(CallView(what_runs(tool, arguments), lambda _n: None))
+        labels = [answer.label for answer in answers_to(tool)]
+        screen.run_worker(screen.question.choose(asked_text(tool), labels))
+        await chat.asked()
+
+    return act
+
+
+async def _overflow(chat: Chat) -> None:
+    error = ContextOverflowError("", n_prompt=40_000, n_ctx=32_768, n_ctx_max=131_072)
+    ways = ways_for(57_344, ModelFit("", "split", 0.62, 57_344), can_drop=True, can_summarise=True)
+    screen = chat.app.chat
+    screen.run_worker(screen.question.choose(overflow_text(error), list(ways)))
+    await chat.asked()
+    await chat.press("down")
+
+
+_PYTHON = RunnableTool("python", "", {}, _never, "runs Python code in a sandbox", "python")
+_ISSUES = RunnableTool("create_issue", "", {}, _never, "is a tool of an MCP server", "github")
+
 ChatCase = tuple[Callable[[Chat], Awaitable[None]], tuple[int, int], bool]
 """What is done; the size of the terminal; whether there is a chat already."""
 
@@ -253,6 +243,14 @@ CHATS: dict[str, ChatCase] = {
     "chat-edits": (_edit, SMALL, True),
     "chat-error": (_error, SMALL, True),
     "chat-reasoning": (_focus, LARGE, True),
+    "asks-command": (
+        _asks(Program("get_weather", WEATHER, Path(".")).tool, CALL["function"]["arguments"]),
+        SMALL,
+        True,
+    ),
+    "asks-code": (_asks(_PYTHON, {"code": _CODE}), SMALL, False),
+    "asks-server": (_asks(_ISSUES, {"title": "[b]x"}), SMALL, False),
+    "overflow": (_overflow, SMALL, True),
 }
 
 

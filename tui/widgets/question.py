@@ -1,0 +1,166 @@
+"""A question with a list of answers, between the transcript and the input."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.errors import NoWidget
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from gptoss_local.talk.conversation.what_runs import CallPart
+
+_KEYS = "↑ ↓ ⏎ answer   Esc stop   from a draft Shift-Tab first"
+_HASTE_S = 0.5  # in which a key was meant for the input
+_LOOK_S = 0.1
+
+
+class _Answers(OptionList):
+    FOCUS_ON_CLICK = False
+
+
+class Question(Vertical):
+    """Never takes the keyboard; the screen gives it the keys that `wants` accepts.
+
+    Args:
+        input: Gets the keyboard back.
+    """
+
+    DEFAULT_CSS = """
+    Question {
+        height: auto; display: none; padding: 0 1; border: round $text-warning;
+        Static { height: auto; }
+        OptionList, OptionList:focus {
+            height: auto; border: none; background: transparent; padding: 0;
+        }
+        Input { border: none; background: $boost; height: 1; padding: 0 1; }
+    }
+    """
+
+    def __init__(self, input: Widget) -> None:
+        super().__init__()
+        self._input = input
+        self._text = Static(markup=False)
+        self.answers = _Answers(markup=False)
+        self._line = Input(placeholder="Why not? Enter tells the model")
+        self._answer: asyncio.Future[str]
+        self._shown_s = 0.0
+        self.border_subtitle = _KEYS
+
+    def compose(self) -> ComposeResult:
+        yield self._text
+        yield self.answers
+        yield self._line
+
+    def wants(self, key: str, pause_s: float) -> bool:
+        """Return whether a key of an empty input, after a pause, answers."""
+        is_in_haste = min(pause_s, time.monotonic() - self._shown_s) < _HASTE_S
+        if not self.display or is_in_haste or key not in ("up", "down", "enter"):
+            return False
+        try:
+            shown = self.screen.find_widget(self.answers).visible_region
+        except NoWidget:
+            return False
+        return shown.height == self.answers.outer_size.height  # else the terminal has no room
+
+    async def choose(self, text: str, labels: Sequence[str]) -> int:
+        """Return the number of the chosen answer; Enter takes the first one."""
+        self.answers.set_options(Option(label) for label in labels)
+        self.answers.highlighted = 0
+        return labels.index(await self._ask(text, self.answers))
+
+    async def reason(self) -> str:
+        self._line.value = ""
+        self.call_after_refresh(self._line.focus)
+        return await self._ask("No, because", self._line)
+
+    def tell(self, note: str) -> None:
+        """Show a note in place of the keys."""
+        self.border_subtitle = note or _KEYS
+
+    async def _ask(self, text: str, widget: Widget) -> str:
+        self._text.update(text)
+        for each in (self.answers, self._line):
+            each.display = each is widget
+        self.display, self._shown_s = True, time.monotonic()
+        self._answer = asyncio.get_running_loop().create_future()
+        return await self._answer
+
+    def close(self) -> None:
+        """Hide the question, and give the keyboard back."""
+        if self.display and self.is_attached:
+            if self.screen.focused in (self.answers, self._line):
+                self.screen.set_focus(self._input)
+            self.display = False
+            self.tell("")
+
+    @on(OptionList.OptionSelected)
+    def take_answer(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._take(str(event.option.prompt))
+
+    @on(Input.Submitted)
+    def take_line(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._take(event.value.strip())
+
+    def _take(self, answer: str) -> None:
+        if not self._answer.done():
+            self._answer.set_result(answer)
+
+
+class CallView(Vertical):
+    """All of a call that would run, at the end of the transcript.
+
+    Args:
+        tell: Gets how many lines were never on the screen, whenever that changes.
+
+    Attributes:
+        n_unseen: Lines that were never on the screen.
+    """
+
+    DEFAULT_CSS = """
+    CallView { height: auto; padding: 0 2; margin: 0 0 1 0; Static { height: auto; } }
+    """
+
+    def __init__(self, parts: Sequence[CallPart], tell: Callable[[int], None]) -> None:
+        super().__init__()
+        self._parts = parts
+        self._tell = tell
+        self._width = 0
+        self._seen: set[int] = set()
+        self.n_unseen = len(parts)  # until it is looked at
+
+    def compose(self) -> ComposeResult:
+        yield from map(_shown, self._parts)
+
+    def on_mount(self) -> None:
+        self.set_interval(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self.app.screen is not self.screen or not self.size.height:
+            return
+        try:
+            region, _, clip, *_ = self.screen.find_widget(self)
+        except NoWidget:
+            return
+        if region.width != self._width:  # its lines are others
+            self._width, self._seen = region.width, set()
+        shown = clip.intersection(region)
+        self._seen.update(range(shown.y - region.y, shown.bottom - region.y))
+        if (n_unseen := region.height - len(self._seen)) != self.n_unseen:
+            self.n_unseen = n_unseen
+            self._tell(n_unseen)
+
+
+def _shown(part: CallPart) -> Static:
+    if part.kind == "code":
+        from textual.highlight import highlight  # PERF: the first prompt comes before it
+
+        return Static(highlight(part.text, language="python"), markup=False)
+    end = "\n" if part.kind == "command" else ""  # its input comes after a blank row
+    return Static(f"{part.text}{end}", markup=False)
