@@ -96,11 +96,11 @@ def _duration_s(text: str) -> float:
     return sign * sum(float(number) * _UNITS_S[unit] for number, unit in parts)
 
 
-def parse_option(name: str, text: str) -> OptionValue:
+def parse_option(name: str, text: str, source: str = "") -> OptionValue:
     """Return the value of an option as people write it.
 
     Raises:
-        UsageError: there is no such option, or it cannot be that.
+        UsageError: there is no such option, or it cannot be that; `source` is named instead of it.
     """
     if name in _ON_OR_OFF:
         if text.lower() not in _SWITCHES:
@@ -109,10 +109,22 @@ def parse_option(name: str, text: str) -> OptionValue:
     if name not in _RANGES:
         raise UsageError(f"there is no option '{name}'", hint=f"There are {', '.join(OPTIONS)}.")
     low, high = _RANGES[name]
+    return parse_number(text, source or name, low, high, is_whole=name in _WHOLE)
+
+
+def parse_number(
+    text: str, source: str, low: float, high: float = math.inf, *, is_whole: bool = False
+) -> float:
+    """Read a finite number.
+
+    Raises:
+        UsageError: it is not one between the limits; `source` says where it stands.
+    """
     try:
-        value = int(text) if name in _WHOLE else float(text)
+        value = int(text) if is_whole else float(text)
     except ValueError:
-        value = high + 1
-    if not low <= value <= high:
-        raise UsageError(f"{name} is a {'whole ' * (name in _WHOLE)}number from {low} to {high}")
+        value = math.nan
+    if not (low <= value <= high and math.isfinite(value)):
+        upwards = f"from {low} to {high}" if high < math.inf else f"from {low} on"
+        raise UsageError(f"{source} is a {'whole ' * is_whole}number {upwards}, not {text!r}")
     return value

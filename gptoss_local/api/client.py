@@ -286,7 +286,7 @@ def _translated(settings: Settings) -> Iterator[None]:
         ) from error
     except httpx.TransportError as error:
         raise ServerUnavailableError(
-            f"the connection to {settings.url} broke: {error}",
+            f"the connection to {settings.url} broke before the answer was complete",
             hint=f"See {settings.server_log}",
         ) from error
     except msgspec.DecodeError as error:

@@ -3,6 +3,7 @@
 import os
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from gptoss_local.cli._output import print_error, progress_bar
 from gptoss_local.errors import ModelNotFoundError, UsageError
-from gptoss_local.quantities import parse_keep_alive
+from gptoss_local.quantities import parse_keep_alive, parse_number, parse_option
 from gptoss_local.settings import Settings
 from gptoss_local.validation import in_words
 from gptoss_local.whole_file import read_text
@@ -57,6 +58,20 @@ DenseType = Annotated[
         metavar="TYPE", help="Type of attention, embedding and head: q8_0, q5_1, q4_0 or bf16."
     ),
 ]
+
+
+def number(flag: str, low: float, help: str, *, is_whole: bool = False) -> Any:
+    """Return an option for a finite number; click's takes `nan`."""
+    read = partial(parse_number, source=flag, low=low, is_whole=is_whole)
+    return typer.Option(flag, parser=read, metavar="NUMBER", help=help)
+
+
+def request_option(flag: str, name: str, help: str) -> Any:
+    """Return an option with the limits of an option of requests."""
+    read = partial(parse_option, name, source=flag)
+    return typer.Option(flag, parser=read, metavar="NUMBER", help=help)
+
+
 Context = Annotated[int | None, typer.Option("--ctx", min=1, help="Tokens of context.")]
 Parallel = Annotated[
     int | None, typer.Option("--parallel", min=1, max=64, help="Most answers at the same time.")

@@ -80,7 +80,7 @@ class Repl:
             self._ask(message if rest.strip() else text)
 
     def _ask(self, message: str) -> None:
-        if message:
+        if message.strip():
             self._session.ready_model()
             self._session.chat.ask(message)
 

@@ -1,5 +1,6 @@
 """The three streams of a process as they may be found: closed, full, or of a narrow encoding."""
 
+import errno
 import io
 import os
 import sys
@@ -12,12 +13,13 @@ def ready_streams() -> None:
     """Make sure that there are three streams, which print any text as far as they can.
 
     Python sets a closed stream (`<&-`, a service) to None, and the next file that is opened would
-    get its number. Characters that an encoding lacks become `?`: cp1252, of pipes on Windows, has
-    no emoji. Control sequences are shown instead of obeyed.
+    get its number. What is printed on a closed stdout fails, as on a full disk. Characters that an
+    encoding lacks become `?`: cp1252, of pipes on Windows, has no emoji. Control sequences are
+    shown instead of obeyed.
     """
     for name, mode, flag in (
         ("stdin", "r", os.O_RDONLY),
-        ("stdout", "w", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
         ("stderr", "w", os.O_WRONLY),
     ):
         stream = getattr(sys, name)
@@ -45,5 +47,7 @@ def discard_stdout() -> None:
 
 def system_error(error: OSError) -> GptOssError:
     """Translate an error of the operating system: a full disk, a folder of another user."""
+    if error.errno == errno.EBADF:
+        return GptOssError("stdout is closed")
     what = f"{error.filename}: " if error.filename else ""
     return GptOssError(f"{what}{error.strerror or error}", hint="GPTOSS_DEBUG=1 shows where.")

@@ -56,7 +56,7 @@ class RunTools:
         if names := names_in(chosen):
             known = {group.name for group in self._toolbox.groups()}
             if unknown := names - known:
-                hint = f"There are {', '.join(sorted(known))}."
+                hint = f"There are {', '.join(sorted(known))}; --tools= offers those that are on."
                 raise UsageError(f"there is no tool '{min(unknown)}'", hint=hint)
             self._toolbox.on = names
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, number
 from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import UsageError
 
@@ -27,10 +27,11 @@ def capacity(
         ),
     ],
     tokens_per_user_s: Annotated[
-        float, typer.Option(min=0.01, help="Tokens/s of each answer; people read 10 to 20.")
+        float,
+        number("--tokens-per-user-s", 0.01, "Tokens/s of each answer; people read 10 to 20."),
     ] = 15.0,
     first_token: Annotated[
-        float, typer.Option(min=0.001, help="Seconds until an answer begins, at most.")
+        float, number("--first-token", 0.001, "Seconds until an answer begins, at most.")
     ] = 5.0,
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 1000,
     answer: Annotated[int, typer.Option(min=2, help="Tokens of an answer with reasoning.")] = 300,

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -45,7 +46,7 @@ GROUPS = {
         "ps": "List the models in memory and those that are loading.",
         "load": "Load MODEL into memory.",
         "stop": "Unload MODEL, or stop the server.",
-        "logs": "Show the end of the server's log.",
+        "logs": "Show the end of the server's log; `gptoss chats` has the chats.",
         "keys": "List the API keys of other users, or add and remove one.",
     },
     "Machine": {
@@ -65,6 +66,8 @@ GROUPS = {
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # a private class of typer
+_VALUE = re.compile(r"^Invalid value for '(?=-)|(?<=\w)'(?=:)")  # before an option, and after it
+_KIND = re.compile(r"is not a valid (int|float)\w*(?: range)?")
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 _MODULES = {
@@ -215,6 +218,7 @@ def _call(app: typer.Typer) -> None:
     except _CommandLineError as error:
         wrong: Any = error
         message = wrong.format_message().rstrip(".").split("\n\n")[0]
+        message = _VALUE.sub("", _KIND.sub(_in_words, message))
         path = wrong.ctx.command_path if wrong.ctx else "gptoss"
         hint = f"See {path} --help"
         raise UsageError(message[:1].lower() + message[1:], hint=hint) from error
@@ -223,6 +227,10 @@ def _call(app: typer.Typer) -> None:
     if is_help:
         sys.exit(UsageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _in_words(kind: re.Match[str]) -> str:
+    return f"is not a {'whole ' * (kind[1] == 'int')}number"
 
 
 def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_to_read
+from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_to_read, number
 from gptoss_local.cli._output import print_json
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.quantities import parse_memory
@@ -40,7 +40,7 @@ def plan(
         int | None, typer.Option(min=1, max=1024, help="Imagine this many physical cores.")
     ] = None,
     bandwidth: Annotated[
-        float | None, typer.Option(min=1, help="Imagine RAM this fast, in GB/s, e.g. 90.")
+        float | None, number("--bandwidth", 1, "Imagine RAM this fast, in GB/s, e.g. 90.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="Plan for latency, throughput or quiet.")

@@ -18,7 +18,9 @@ from gptoss_local.cli._options import (
     is_path,
     keep_alive_of,
     named,
+    number,
     read_format,
+    request_option,
     server_for,
 )
 from gptoss_local.cli._output import INTERRUPTED, say
@@ -29,7 +31,7 @@ from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
 
 Think = Literal[Effort, "true", "false"]
-_NAMES = re.compile(r"[\w.-]+(,[\w.-]+)*")
+_NAMES = re.compile(r"\w[\w.-]*(,\w[\w.-]*)*")
 _THINK: dict[str, str | bool] = {"true": True, "false": False}
 
 
@@ -42,11 +44,16 @@ _Think = Annotated[
     Think | None, typer.Option("--think", help="The same, or false: answer without thinking.")
 ]
 _System = Annotated[str, typer.Option(help="System message, instead of the model's own.")]
-_Context = Annotated[int | None, typer.Option(min=1, help="Tokens of context, at least.")]
+_Context = Annotated[int | None, number("--ctx", 1, "Tokens of context, at least.", is_whole=True)]
 _Temperature = Annotated[
-    float | None, typer.Option(min=0, help="0 always takes the likeliest token; the default is 1.")
+    float | None,
+    request_option(
+        "--temperature", "temperature", "0 always takes the likeliest token; the default is 1."
+    ),
 ]
-_Seed = Annotated[int | None, typer.Option(min=0, help="The same seed gives the same answer.")]
+_Seed = Annotated[
+    int | None, request_option("--seed", "seed", "The same seed gives the same answer.")
+]
 _Format = Annotated[
     str, typer.Option(metavar="json|FILE", help="Answer in JSON, or by the JSON schema in FILE.")
 ]
@@ -97,8 +104,11 @@ def run(
     with "event": "done".
     """
     model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
-    text = " ".join(words)
-    if not interactive and not sys.stdin.isatty():
+    reads_stdin = "-" in words
+    text = " ".join(word for word in words if word != "-")
+    if words and not reads_stdin and not text.strip():
+        raise UsageError("the prompt is empty")
+    if reads_stdin or not (interactive or sys.stdin.isatty()):
         text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
         if not text:
             hint = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT"
@@ -156,8 +166,8 @@ def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--think` or `--tools` its value; others stay as they are.
 
-    Ollama's users leave it out after `--think`. A word after `--tools` is its value only if it
-    names tools, as a model or a prompt may stand there.
+    Ollama's users leave it out after `--think`. A word after `--tools` that could name a tool is
+    its value, so that a typo is refused, unless it is a model.
     """
     given = list(arguments)
     for n, argument in enumerate(given):
@@ -173,17 +183,16 @@ def with_values(arguments: Sequence[str]) -> list[str]:
 
 def _are_tools(word: str) -> bool:
     """Return whether a word is a list of tools, perhaps with a name in it that is wrong."""
-    if not _NAMES.fullmatch(word):
-        return False
-    if "," in word:
-        return True
-    from gptoss_local.talk.tools import ToolSources
+    from gptoss_local.models.catalog import canonical_name, known_model
+    from gptoss_local.models.store import find_model
 
-    try:
-        groups = ToolSources(load_settings(), Path.cwd()).toolbox().groups()
-    except GptOssError:  # the command itself will say it
+    if not _NAMES.fullmatch(word) or is_path(word) or known_model(canonical_name(word)):
         return False
-    return word in {group.name for group in groups}
+    try:
+        find_model(word, load_settings())
+    except GptOssError:
+        return True
+    return False
 
 
 def _is_text(model: str | None) -> TypeGuard[str]:

@@ -335,3 +335,29 @@ def test_a_prompt_that_no_context_holds(own_server: RunningServer) -> None:
     assert message.startswith("gptoss: the prompt is longer than the model can read: at least 13")
     assert message.endswith(" tokens > 131072 maximum")
     assert "num_ctx" not in hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--temperature", "nan"), "--temperature is a number from 0 to 2, not 'nan'"),
+        (("--temperature", "inf"), "--temperature is a number from 0 to 2, not 'inf'"),
+        (("--seed", "9" * 20), "--seed is a whole number from 0 to 2147483647, not '99999"),
+        (("--ctx", "many"), "--ctx is a whole number from 1 on, not 'many'"),
+        (("--effort", "huge"), "--effort: 'huge' is not one of"),
+    ],
+)
+def test_numbers_that_are_refused(
+    server: RunningServer, arguments: tuple[str, str], message: str
+) -> None:
+    done = run_cli(server.environment, "run", "nano", "hi", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"gptoss: {message}")
+
+
+def test_a_dash_is_stdin_and_blanks_are_no_prompt(server: RunningServer) -> None:
+    done = run_cli(server.environment, "run", "nano", "-", stdin=FRANCE)
+    assert "Paris" in done.stdout
+    for blank in ("   ", "\n"):
+        done = run_cli(server.environment, "run", "nano", blank)
+        assert (done.returncode, done.stderr) == (2, "gptoss: the prompt is empty\n")

@@ -217,6 +217,7 @@ def test_what_is_not_there(served: RunningServer, variables: dict[str, str]) -> 
     assert done.stdout == "I see.\n"
     for options, message in (
         (("--tools", "weather,nothing"), "there is no tool 'nothing'"),
+        (("--tools", "nothing"), "there is no tool 'nothing'"),
         (("--tools", "--allow", "nothing"), "--allow: there is no tool 'nothing'"),
         (("--allow", "weather"), "--allow needs --tools"),
     ):
@@ -259,7 +260,7 @@ def test_ctrl_c_at_the_question_and_tools_in_the_conversation(
     assert chat.process.wait(timeout=20) == 0
 
 
-def test_a_word_after_tools_is_its_value_only_if_it_names_tools(
+def test_a_word_after_tools_is_its_value_unless_it_is_a_model(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", variables["XDG_CONFIG_HOME"])
@@ -269,6 +270,9 @@ def test_a_word_after_tools_is_its_value_only_if_it_names_tools(
         (["nano", "--tools", "Tell me, please"], ["nano", "--tools=", "Tell me, please"]),
         (["nano", "Hi", "--tools", "weather"], ["nano", "Hi", "--tools", "weather"]),
         (["--tools", "wether,sleep"], ["--tools", "wether,sleep"]),
+        (["nano", "Hi", "--tools", "wether"], ["nano", "Hi", "--tools", "wether"]),
+        (["--tools", "gpt-oss:20b", "Hi"], ["--tools=", "gpt-oss:20b", "Hi"]),
+        (["--tools", "./my.gguf", "Hi"], ["--tools=", "./my.gguf", "Hi"]),
         (["--", "--tools"], ["--", "--tools"]),
         (["--tools=x"], ["--tools=x"]),
     ):

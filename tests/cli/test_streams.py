@@ -31,7 +31,9 @@ def test_closed_streams(server: RunningServer) -> None:
     done = in_shell(server, f'gptoss run nano "{FRANCE}" <&-')
     assert (done.returncode, done.stdout) == (0, PARIS), done.stderr
     done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null >&-')
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "gptoss: stdout is closed")
+    done = in_shell(server, "gptoss ls >&-")
+    assert (done.returncode, done.stderr) == (1, "gptoss: stdout is closed\n")
     done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null 2>&-')
     assert (done.returncode, done.stdout) == (0, PARIS)
 

@@ -6,6 +6,7 @@ from gptoss_local.talk.history import Turn
 from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
 from tui.markdown_blocks import code_blocks
+from tui.paste import counted
 from tui.screens.compare import CompareDialog
 from tui.screens.inspector import InspectorDialog
 
@@ -15,7 +16,7 @@ async def edit(chat: ChatParts, argument: str) -> None:
     n = _number(argument)
     turns = [turn for turn in chat.conversation.turns if turn.role == "user"]
     if n > len(turns):
-        raise UsageError(f"there are {len(turns)} messages to edit")
+        raise UsageError(f"the chat has {counted(len(turns), 'message')} to edit")
     chat.dialogue.edit(turns[-n])
 
 
@@ -115,7 +116,7 @@ async def copy(chat: ChatParts, argument: str) -> None:
     blocks = code_blocks(turn.content)
     n = _number(argument)
     if n > len(blocks):
-        raise UsageError(f"the last answer has {len(blocks)} code blocks")
+        raise UsageError(f"the last answer has {counted(len(blocks), 'code block')}")
     copy_text(chat, blocks[n - 1])
 
 
