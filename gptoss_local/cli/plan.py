@@ -35,6 +35,9 @@ def plan(
     vram: Annotated[
         str, typer.Option(help="Imagine GPUs of this size, e.g. 16GiB or 16GiB,12GiB; 0: none.")
     ] = "",
+    gpu: Annotated[
+        str, typer.Option(metavar="CARD,...", help='Imagine these GPUs, e.g. "RTX 5070 Ti".')
+    ] = "",
     ram: Annotated[str, typer.Option(help="Imagine this much RAM, e.g. 64GiB.")] = "",
     cores: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Imagine this many physical cores.")
@@ -61,7 +64,7 @@ def plan(
     from msgspec.structs import replace
 
     from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.machine.plan.hypothetical import imagine
+    from gptoss_local.machine.plan.hypothetical import card_named, imagine
     from gptoss_local.machine.plan.measured import Measured
     from gptoss_local.machine.plan.words import changes, explain, explain_preset
 
@@ -73,6 +76,11 @@ def plan(
         kv_type=kv_type,
         preset=preset,
     )
+    if gpu and vram:
+        raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
+    cards = [card_named(part) for part in gpu.split(",") if part.strip()]
+    if ram and any(card.shares_ram for card in cards):
+        raise UsageError("--ram: this board has one memory for both", hint="Leave --ram out.")
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
     machine, assumed = imagine(
@@ -81,8 +89,9 @@ def plan(
         parse_memory(ram, "--ram") if ram else None,
         n_cores=cores,
         ram_bytes_s=bandwidth and bandwidth * 1e9,
+        cards=cards,
     )
-    is_imagined = bool(vram or ram or cores or bandwidth)
+    is_imagined = bool(vram or gpu or ram or cores or bandwidth)
     if is_imagined:
         known = Measured()
     options, chosen = _choose(settings, facts, machine, known)

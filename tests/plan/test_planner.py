@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.errors import DoesNotFitError
+from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
-from gptoss_local.machine.plan.hypothetical import imagine
+from gptoss_local.machine.plan.hypothetical import card_named, imagine, known_cards
 from gptoss_local.machine.plan.memory import all_cache_bytes, compute_bytes
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, gpu_budget, make_plan
@@ -272,6 +272,40 @@ def test_imagined_cards_leave_room_for_a_desktop() -> None:
     assert here.usable_gpus[0].free_bytes < 16 * GIB
     assert here.total_bytes == 48 * GIB
     assert not imagine(here, [])[0].usable_gpus
+
+
+def test_a_card_is_known_by_the_name_that_its_driver_gives() -> None:
+    for text in ("RTX 5070 Ti", "rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", "5070 ti"):
+        card = card_named(text)
+        assert (card.name, card.gib, card.gb_s) == ("RTX 5070 Ti", 16, 896)
+    assert card_named("NVIDIA GeForce RTX 4090 Laptop GPU").gib == 16
+    for text in ("RTX 9090", "RTX 5060 Ti", ""):
+        with pytest.raises(UsageError, match="is not known"):
+            card_named(text)
+
+
+@pytest.mark.parametrize("name", known_cards())
+def test_each_known_card_gets_a_plan(name: str) -> None:
+    card = known_cards()[name]
+    here, _ = imagine(machine(), None, None if card.shares_ram else 64 * GIB, cards=[card])
+    assert here.gpus[0].name == name
+    assert here.gpus[0].shares_ram == card.shares_ram
+    assert make_plan(SMALL, here).placement.n_gpu_layers
+
+
+def test_a_refusal_says_how_much_is_missing_and_which_setting_fits() -> None:
+    here, _ = imagine(machine(), [], 8 * GIB)
+    asked = PlanOptions(n_ctx=131_072, n_seq=1)
+    with pytest.raises(DoesNotFitError, match=r"; it takes 1 GiB of RAM more$") as refused:
+        make_plan(SMALL, here, asked)
+    fits = re.fullmatch(r"A context of [\d,]+ tokens fits: --ctx (\d+)", refused.value.hint)
+    assert fits is not None
+    assert make_plan(SMALL, here, msgspec.structs.replace(asked, n_ctx=int(fits[1]))).shape.n_ctx
+    with pytest.raises(DoesNotFitError):
+        make_plan(SMALL, here, msgspec.structs.replace(asked, n_ctx=int(fits[1]) + 2048))
+    assert make_plan(SMALL, imagine(machine(), [], 10 * GIB)[0], asked)
+    with pytest.raises(DoesNotFitError, match=r"21\.6 GiB of RAM are free; it takes \d+ GiB"):
+        make_plan(LARGE, imagine(machine(), [], 24 * GIB)[0])
 
 
 def test_imagined_memory_is_that_of_the_system_here() -> None:

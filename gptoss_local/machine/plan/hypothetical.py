@@ -1,9 +1,16 @@
 """Machines that are not this one, for a look before one buys or downloads."""
 
+import functools
+import re
+import tomllib
 from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import resources
+from typing import NamedTuple
 
 import msgspec
 
+from gptoss_local.errors import UsageError
 from gptoss_local.machine.hardware import Machine, pinnable_bytes
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.speed import RAM_BYTES_S
@@ -11,27 +18,57 @@ from gptoss_local.machine.plan.speed import RAM_BYTES_S
 GIB = 2**30
 
 
-class _Card(msgspec.Struct, frozen=True):
-    """A common card of its size, by its data sheet."""
+class Card(NamedTuple):
+    """A card by its data sheet."""
 
-    gib: int
     name: str
-    bandwidth_bytes_s: float
+    gib: int
+    gb_s: float
     n_cores: int
-    clock_hz: float
-    compute_capability: tuple[int, int]
-    pcie: tuple[int, int]
+    clock_ghz: float
+    compute_capability: float
+    pcie_generation: int
+    pcie_width: int
+    shares_ram: bool = False
 
 
-_CARDS = (
-    _Card(8, "RTX 5060", 448e9, 3840, 2.5e9, (12, 0), (5, 8)),
-    _Card(12, "RTX 5070", 672e9, 6144, 2.51e9, (12, 0), (5, 16)),
-    _Card(16, "RTX 5060 Ti 16GB", 448e9, 4608, 2.57e9, (12, 0), (5, 8)),
-    _Card(24, "RTX 4090", 1008e9, 16384, 2.52e9, (8, 9), (4, 16)),
-    _Card(32, "RTX 5090", 1792e9, 21760, 2.41e9, (12, 0), (5, 16)),
-)
+_USUAL = ("RTX 5060", "RTX 5070", "RTX 5060 Ti 16GB", "RTX 4090", "RTX 5090")
+"""A common card of each size, the smallest first."""
 _PC_CORES = 8  # of a gaming PC, with SMT
 _DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
+
+
+@functools.cache
+def known_cards() -> dict[str, Card]:
+    """Return the cards of `cards.toml` by their names."""
+    data = tomllib.loads(resources.files(__package__).joinpath("cards.toml").read_text("utf-8"))
+    return {
+        name: Card(name, *figures, shares_ram=kind == "shares_ram")
+        for kind, cards in data.items()
+        for name, figures in cards.items()
+    }
+
+
+def card_named(text: str) -> Card:
+    """Return the card of a name as people and drivers write it.
+
+    Raises:
+        UsageError: it is not known.
+    """
+    by_key = {_key(name): card for name, card in known_cards().items()}
+    key = _key(text)
+    if (card := by_key.get(key) or by_key.get(f"rtx{key}")) is not None:
+        return card
+    begun = [name for name in by_key if key and name.startswith(key)]
+    near = begun or get_close_matches(key, by_key, n=3)
+    names = ", ".join(by_key[name].name for name in near)
+    hint = f"Did you mean {names}?" if near else "--vram SIZE imagines a card of any size."
+    raise UsageError(f"the card {text.strip()!r} is not known", hint=hint)
+
+
+def _key(name: str) -> str:
+    name = re.sub(r"nvidia|geforce|gpu|[^a-z0-9]", "", name.lower())
+    return re.sub(r"(?<=\d)gib?$|(?<=\d)g$", "gb", name)
 
 
 def imagine(
@@ -41,15 +78,21 @@ def imagine(
     *,
     n_cores: int | None = None,
     ram_bytes_s: float | None = None,
+    cards: Sequence[Card] = (),
 ) -> tuple[Machine, list[str]]:
     """Replace parts of this machine by others; with cards and RAM it is another PC altogether.
 
-    Each card computes like the smallest known one that is as large. Nine tenths of the RAM count as
+    `cards` are there instead of `vram_bytes`, of which each computes like a usual one that is as
+    large. A board with one memory has all of the RAM there is. Nine tenths of the RAM count as
     available. Cores are physical ones, with SMT.
 
     Returns:
         The machine, and facts that the arguments leave open, such as `8 cores`.
     """
+    if cards:
+        vram_bytes = [card.gib * GIB for card in cards]
+    for board in (card for card in cards if card.shares_ram):
+        ram_bytes, ram_bytes_s = board.gib * GIB, board.gb_s * 1e9
     is_other = vram_bytes is not None and ram_bytes is not None
     assumed = []
     if is_other:
@@ -73,7 +116,10 @@ def imagine(
     here = msgspec.structs.replace(here, ram_bytes_s=ram_bytes_s)
     if vram_bytes is not None:
         is_wddm = here.platform == "windows"
-        gpus = tuple(_imagine_gpu(i, n, is_wddm=is_wddm) for i, n in enumerate(vram_bytes))
+        gpus = tuple(
+            _imagine_gpu(i, n, cards[i] if cards else None, is_wddm=is_wddm)
+            for i, n in enumerate(vram_bytes)
+        )
         here = msgspec.structs.replace(here, gpus=gpus, has_cuda_build=True, cuda_build=None)
     if ram_bytes is not None:
         available_bytes = ram_bytes * 9 // 10
@@ -90,19 +136,22 @@ def _cores(n: int) -> str:
     return f"{n} core{'s' * (n > 1)}"
 
 
-def _imagine_gpu(index: int, n_bytes: int, *, is_wddm: bool) -> Gpu:
-    card = next((card for card in _CARDS if card.gib * GIB >= n_bytes), _CARDS[-1])
+def _imagine_gpu(index: int, n_bytes: int, named: Card | None, *, is_wddm: bool) -> Gpu:
+    usual = [known_cards()[name] for name in _USUAL]
+    card = named or next((card for card in usual if card.gib * GIB >= n_bytes), usual[-1])
+    major, minor = divmod(round(card.compute_capability * 10), 10)
     return Gpu(
         index=index,
-        name=f"a card like {card.name}",
+        name=card.name if named else f"a card like {card.name}",
         total_bytes=n_bytes,
         free_bytes=max(0, n_bytes - (0 if index else _DESKTOP_BYTES)),
-        compute_capability=card.compute_capability,
-        pcie_generation=card.pcie[0],
-        pcie_width=card.pcie[1],
-        bandwidth_bytes_s=card.bandwidth_bytes_s,
+        compute_capability=(major, minor),
+        pcie_generation=card.pcie_generation,
+        pcie_width=card.pcie_width,
+        bandwidth_bytes_s=card.gb_s * 1e9,
         n_cores=card.n_cores,
-        clock_hz=card.clock_hz,
+        clock_hz=card.clock_ghz * 1e9,
         n_processes=0,
         is_wddm=is_wddm,
+        shares_ram=card.shares_ram,
     )

@@ -11,7 +11,9 @@ so more memory never makes a plan worse:
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -44,6 +46,8 @@ _CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 409
 _BATCHES = (256, 512, 1024, 2048, 4096)
 _HOST_BATCH = 512  # CPUs gain nothing from more
 _MIB = 2**20
+_MOST_MISSING_GIB = 256
+_NEAR_CTX = 1024
 _ENGINE_BYTES = 300 * _MIB  # Python, vocabulary, masks; besides checkpoints
 _CHECKPOINT_BYTES = 512 * _MIB  # unless the user wants another number, or RAM is short
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free if weights are pinned: these cannot be reclaimed
@@ -334,15 +338,55 @@ def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesN
         changed = msgspec.structs.replace(options, **change)
         if changed != options and _is_possible(facts, machine, changed):
             return DoesNotFitError(
-                f"this machine's memory has no room for {text.format(**words)}",
-                hint="Without it the model fits: `gptoss plan` shows how.",
+                f"this machine's memory has no room for {text.format(**words)}"
+                f"{_missing(facts, machine, options)}",
+                hint=_nearest(facts, machine, options, change),
             )
     gib = machine.available_bytes / 2**30
     free = ", ".join(f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus)
     return DoesNotFitError(
-        f"the model does not fit: {gib:.1f} GiB of RAM are free{', ' + free if free else ''}",
+        f"the model does not fit: {gib:.1f} GiB of RAM are free{', ' + free if free else ''}"
+        f"{_missing(facts, machine, options)}",
         hint="Close other programs, or choose a smaller model.",
     )
+
+
+def _missing(facts: ModelFacts, machine: Machine, options: PlanOptions) -> str:
+    """Say how much more RAM makes it fit, if that does."""
+
+    def fits(gib: int) -> bool:
+        total_bytes = machine.total_bytes + gib * 2**30
+        available_bytes = machine.available_bytes + gib * 2**30
+        larger = msgspec.structs.replace(
+            machine, total_bytes=total_bytes, available_bytes=available_bytes
+        )
+        return _is_possible(facts, larger, options)
+
+    gib = bisect_left(range(_MOST_MISSING_GIB), True, key=fits)
+    return f"; it takes {gib} GiB of RAM more" if gib < _MOST_MISSING_GIB else ""
+
+
+def _nearest(
+    facts: ModelFacts, machine: Machine, options: PlanOptions, change: dict[str, object]
+) -> str:
+    """Name the nearest setting that fits in place of the one that `change` drops."""
+
+    def fits(name: str, n: int) -> bool:
+        changed = msgspec.structs.replace(options, **(change | {name: n}))
+        return _is_possible(facts, machine, changed)
+
+    n_ctx = options.n_ctx or options.min_ctx or 0
+    sizes = range(n_ctx // _NEAR_CTX * _NEAR_CTX, 0, -_NEAR_CTX)
+    if list(change) == ["n_ctx", "min_ctx"]:
+        k = bisect_left(sizes, True, key=partial(fits, "n_ctx"))
+        if k < len(sizes):
+            return f"A context of {sizes[k]:,} tokens fits: --ctx {sizes[k]}"
+    counts = range(options.n_seq - 1, 0, -1)
+    if list(change) == ["n_seq"]:
+        k = bisect_left(counts, True, key=partial(fits, "n_seq"))
+        if k < len(counts):
+            return f"{counts[k]} at the same time fit: --parallel {counts[k]}"
+    return "Without it the model fits: `gptoss plan` shows how."
 
 
 def _is_possible(facts: ModelFacts, machine: Machine, options: PlanOptions) -> bool:
