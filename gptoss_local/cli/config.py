@@ -18,6 +18,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "threads": (0, "one per physical core, fewer with a GPU"),
     "gpu_layers": (-1, "as many as fit"),
     "cpu_moe": (-1, "as few as possible"),
+    "checkpoint_bytes": (None, "512 MiB, or less where RAM is short"),
     "vram": ("", "what is free"),
     "api_key": ("", "none"),
     "api_keys_file": (None, "none"),
@@ -78,7 +79,8 @@ def _meaning(name: str, value: Any) -> str:
 def _with_meaning(name: str, value: Any) -> str:
     meaning = _meaning(name, value)
     if not meaning:
-        return as_written(value)
+        is_size = name.endswith("_bytes") and value >= 2**20
+        return f"{value / 2**20:,.0f} MiB" if is_size else as_written(value)
     return f"{as_written(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"
 
 

@@ -10,7 +10,7 @@ from gptoss_local.api_keys import add_key, read_keys, remove_key
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
 from gptoss_local.errors import ServerUnavailableError, UsageError
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.settings import Settings, config_path, load_settings
 
 
 def keys(
@@ -48,7 +48,8 @@ def keys(
     if path is None:
         raise UsageError(
             "there is no file of API keys",
-            hint="Set GPTOSS_API_KEYS_FILE, here and for the server.",
+            hint=f"Add api_keys_file = '{config_path().parent / 'keys.toml'}' to {config_path()}, "
+            "or set GPTOSS_API_KEYS_FILE here and for the server.",
         )
     if action != "add" and (requests or tokens or tools or priority is not None):
         raise UsageError("limits, --priority and --tools belong to `gptoss keys add`")

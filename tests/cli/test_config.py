@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from pathlib import Path
 
 from tests.cli.conftest import Cli, run_cli
 
@@ -51,6 +52,8 @@ def test_a_bad_parameter_is_named_in_plain_words(cli: Cli) -> None:
 def test_what_is_left_to_gptoss_is_said() -> None:
     shown = run_cli(dict(os.environ), "config").stdout
     assert re.search(r"^context_length +0 \(what fits\) +default$", shown, re.MULTILINE)
+    assert re.search(r"^prefix_disk_bytes +4,096 MiB +default$", shown, re.MULTILINE)
+    assert "null" not in shown
     assert re.search(r"^theme +textual-dark +default$", shown, re.MULTILINE)
     assert re.search(r"^api_key +\(none\) +default$", shown, re.MULTILINE)
     assert not re.search(r"^\w+ {20,}default$", shown, re.MULTILINE)  # an empty value
@@ -59,3 +62,15 @@ def test_what_is_left_to_gptoss_is_said() -> None:
     assert listed["settings"][0]["meaning"].startswith("one per physical core")
     set_ = run_cli(os.environ | {"GPTOSS_THREADS": "3"}, "config").stdout
     assert re.search(r"^threads +3 +GPTOSS_THREADS$", set_, re.MULTILINE)
+
+
+def test_what_keys_asks_for_can_be_pasted_into_the_settings(tmp_path: Path) -> None:
+    environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    environment.pop("GPTOSS_API_KEYS_FILE", None)
+    refused = run_cli(environment, "keys")
+    assert refused.returncode == 2
+    hint = re.search(r"Add (api_keys_file = '.*') to (.*), or", refused.stderr)
+    assert hint is not None
+    Path(hint[2]).parent.mkdir(parents=True, exist_ok=True)
+    Path(hint[2]).write_text(f"{hint[1]}\n")
+    assert run_cli(environment, "keys").returncode == 0

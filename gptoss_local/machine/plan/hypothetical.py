@@ -43,7 +43,7 @@ def known_cards() -> dict[str, Card]:
     """Return the cards of `cards.toml` by their names."""
     data = tomllib.loads(resources.files(__package__).joinpath("cards.toml").read_text("utf-8"))
     return {
-        name: Card(name, *figures, shares_ram=kind == "shares_ram")
+        name: Card(name, *figures)._replace(shares_ram=kind == "shares_ram")
         for kind, cards in data.items()
         for name, figures in cards.items()
     }
