@@ -21,14 +21,17 @@ def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_ours_is_whole() -> None:
     """Sizes are those of the tensors, so they follow from the shapes."""
-    assert [model.name for model in catalog()] == ["nano", "gpt-oss:20b", "gpt-oss:120b"]
+    assert [model.name for model in catalog()] == [
+        *("nano", "gpt-oss:20b", "gpt-oss:120b"),
+        *("gpt-oss-safeguard:20b", "gpt-oss-safeguard:120b"),
+    ]
     for model in catalog():
         if model.embedded:
             continue
         assert model.checkpoint is not None
-        assert model.gguf is not None
         facts = published_facts(model.layers, model.experts)
-        assert model.gguf.size_bytes == facts.weight_bytes
+        assert (model.gguf is None) == model.is_special
+        assert model.gguf is None or model.gguf.size_bytes == facts.weight_bytes
         assert 1.0 < model.checkpoint.size_bytes / facts.weight_bytes < 1.2  # bf16, not Q8_0
         assert (model.license, model.sampling.top_k) == ("Apache-2.0", 0)
     names = known_names()

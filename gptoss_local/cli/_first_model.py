@@ -66,7 +66,7 @@ def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
     from gptoss_local.machine.hardware import read_machine
 
     machine = machine or read_machine(settings.models_dir)
-    models = [model for model in catalog() if model.repo]
+    models = [model for model in catalog() if model.repo and not model.is_special]
     fits = [_fit(model, machine, settings) for model in models]
     rows = [
         (str(i), model.name, _size(model), fit)
@@ -167,11 +167,11 @@ def _fetch(model: CatalogModel, settings: Settings) -> None:
     if take_from_disk(model, settings):
         return
     with progress_bar(tenths=True, if_interrupted=RESUMABLE) as progress:
-        fetch(model, settings, progress=progress)
+        fetch(model.name, settings, progress=progress)
 
 
 def fetch(
-    model: CatalogModel,
+    model: str,
     settings: Settings,
     *,
     gguf: bool = False,
@@ -184,7 +184,7 @@ def fetch(
     """
     from gptoss_local.models.pulling.process import STEP, read_line, start
 
-    with start(model.name, settings, gguf=gguf, dense=dense or "q8_0") as process:
+    with start(model, settings, gguf=gguf, dense=dense or "q8_0") as process:
         assert process.stdout is not None
         try:
             for text in process.stdout:

@@ -1,4 +1,4 @@
-"""`gptoss pull`: downloads a model of the catalogue and converts it as it arrives."""
+"""`gptoss pull`: downloads a model of the catalogue or the hub, and converts it as it arrives."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,6 @@ from gptoss_local.models.catalog import (
     canonical_name,
     catalog,
     known_model,
-    pull_advice,
 )
 from gptoss_local.settings import Settings, load_settings
 
@@ -33,7 +32,8 @@ _SOURCES = {
 
 def pull(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model of the catalogue, as gpt-oss:20b.")
+        str,
+        typer.Argument(metavar="MODEL", help="As gpt-oss:20b; or OWNER/NAME[:FILE] of the hub."),
     ],
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Take the published GGUF, and convert nothing.")
@@ -50,29 +50,31 @@ def pull(
     With --json: a line per report, the last one with "event": "done".
     """
     settings = load_settings()
-    known = known_model(canonical_name(model))
-    if known is None and (known := _model_at(repository(model))):
+    known = known_model(canonical_name(model)) or _model_at(repository(model))
+    if known and "/" in model:
         model = known.name
-    if known is None:
-        raise ModelNotFoundError(
-            f"the catalogue does not know {model}", hint=pull_advice(canonical_name(model))
-        )
-    if dense:
+    if known and dense:
         _check_dense(dense, is_gguf=gguf or known.checkpoint is None)
-    if dry_run:
+    was_here = _is_here(model, settings, dense)
+    if not was_here and known is None:
+        from gptoss_local.models.pulling.hub_model import pulled_model
+
+        known = pulled_model(model)
+        if dense:
+            _check_dense(dense, is_gguf=known.checkpoint is None)
+    if known and dry_run and not was_here:
         from gptoss_local.models.pulling.preview import preview_pull
 
         _print_preview(preview_pull(known, settings, gguf=gguf), json)
         return
     say_unreadable(settings)
-    was_here = _is_here(known, settings, dense) or (
-        not (quiet or json or dense) and take_from_disk(known, settings)
-    )
-    if not was_here:
+    if known and not was_here and not (quiet or json or dense):
+        was_here = take_from_disk(known, settings)
+    if known and not was_here:
         is_quiet = quiet or json
         with progress_bar(tenths=True, quiet=is_quiet, if_interrupted=RESUMABLE) as bar:
             progress = _print_as_json if json else bar
-            fetch(known, settings, gguf=gguf, dense=dense, progress=progress)
+            fetch(model, settings, gguf=gguf, dense=dense, progress=progress)
     if json:
         print_json(event="done", model=model, was_here=was_here)
     elif not quiet:
@@ -96,12 +98,12 @@ def _check_dense(dense: str, *, is_gguf: bool) -> None:
     check_dense(dense)
 
 
-def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
+def _is_here(name: str, settings: Settings, dense: str) -> bool:
     """Return whether a model is on this machine."""
     from gptoss_local.models.store import find_model
 
     try:
-        entry = find_model(model.name, settings)
+        entry = find_model(name, settings)
     except ModelNotFoundError:
         return False
     if dense and entry.path is not None:
@@ -109,9 +111,8 @@ def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
         held = GGML_TYPES.get(types.get("token_embd.weight", -1))
         if held is not None and held.name.lower() != dense.lower():
             raise UsageError(
-                f"{model.name} is on this machine already, with weights of type "
-                f"{held.name.lower()}",
-                hint=f"Delete it first: gptoss rm {model.name}",
+                f"{name} is on this machine already, with weights of type {held.name.lower()}",
+                hint=f"Delete it first: gptoss rm {name}",
             )
     return True
 

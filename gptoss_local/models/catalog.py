@@ -28,6 +28,9 @@ _DEVICE = r"(?:con|prn|aux|nul|com\d|lpt\d)(?![a-z0-9_-])"
 _PART = rf"(?!{_DEVICE})[a-z0-9_](?:[a-z0-9_.-]{{0,78}}[a-z0-9_-])?"
 NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
+_HUB = re.compile(r"^(?:hf://|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)", re.IGNORECASE)
+_PLACE = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w.-]*))?", re.ASCII)
+
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 _Repo = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+(@\S+)?$")]
 _Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")]
@@ -108,6 +111,7 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
 
     Attributes:
         file: A name inside the models folder, or the absolute path of a GGUF that lies elsewhere.
+        is_special: Made for one purpose, so that it is not suggested to start with.
         layers: Layers of the model, and `experts` of each layer, to plan before it is here; 0 where
             they are not known.
     """
@@ -118,6 +122,7 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
     license: str = ""
     file: str = ""
     embedded: bool = False
+    is_special: bool = False
     layers: int = 0
     experts: int = 0
     needs: Needs = Needs()
@@ -166,14 +171,22 @@ def check_models_file(path: Path) -> None:
 def canonical_name(name: str) -> str:
     """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`.
 
-    Nor the host and the namespace that Ollama puts before a name that has none.
+    Nor the host of the hub, nor the host and the namespace that Ollama puts before a name that has
+    none.
     """
     wanted = name.strip().lower().removesuffix(":latest")
     wanted = wanted.removeprefix("registry.ollama.ai/").removeprefix("library/")
+    wanted = _HUB.sub("", wanted)
     for model in catalog():
         if wanted in (model.name, *model.aliases):
             return model.name
     return wanted
+
+
+def hub_place(name: str) -> tuple[str, str] | None:
+    """Return the repository and the file, if any, of `OWNER/NAME[:FILE]`; None for other names."""
+    found = _PLACE.fullmatch(_HUB.sub("", name.strip().removesuffix(":latest")))
+    return (found[1], found[2] or "") if found else None
 
 
 def known_model(name: str) -> CatalogModel | None:
@@ -199,9 +212,8 @@ def pull_advice(wanted: str) -> str:
     if close := closest(wanted, known_names()):
         return f"Did you mean {close}?"
     return (
-        f"gptoss pulls {' and '.join(m.name for m in catalog() if m.repo)}, and what you add to "
-        f"{user_models_file()}. Any other gpt-oss checkpoint can be converted: "
-        "gptoss convert OWNER/NAME OUT.gguf"
+        f"gptoss pulls {', '.join(m.name for m in catalog() if m.repo)}, what you add to "
+        f"{user_models_file()}, and any gpt-oss of the hub as OWNER/NAME or OWNER/NAME:FILE.gguf"
     )
 
 

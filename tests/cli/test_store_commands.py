@@ -56,7 +56,7 @@ def test_catalogue_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "gptoss").mkdir()
     (tmp_path / "gptoss" / "models.toml").write_text(text)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert [model.name for model in catalog()][3:] == ["coder:20b", "my-tune", "ready"]
+    assert [model.name for model in catalog()][5:] == ["coder:20b", "my-tune", "ready"]
 
 
 def test_without_a_model_and_without_a_terminal(environment: dict[str, str]) -> None:

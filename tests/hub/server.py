@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 PIECE_BYTES = 65_536
@@ -48,6 +48,8 @@ class Repo:
 
     gated: bool = False
     private: bool = False
+    architecture: str = ""
+    """Of the GGUFs, which the hub reads."""
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     revisions: dict[str, str] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class HubServer:
         self.n_sending = 0
         self._lock = threading.Lock()
 
-    def add(self, name: str, files: dict[str, bytes], **rights: bool) -> Repo:
+    def add(self, name: str, files: dict[str, bytes], **rights: Any) -> Repo:
         """Make a repository with one commit on `main`."""
         repo = self.repos[name] = Repo(**rights)
         repo.push(files)
@@ -200,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
             repo, commit = found
             siblings = [_sibling(*item) for item in repo.commits[commit].items()]
             body = {"id": name, "sha": commit, "gated": repo.gated, "siblings": siblings}
+            if repo.architecture:
+                body["gguf"] = {"architecture": repo.architecture}
             self._send(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, name: str, revision: str, file: str) -> None:

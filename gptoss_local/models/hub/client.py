@@ -260,7 +260,8 @@ def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
         if not isinstance(sibling.size, int) or not _CHECKSUM.fullmatch(checksum):
             raise ValueError(f"no size or checksum of {sibling.rfilename}")
         files[sibling.rfilename] = HubFile(sibling.rfilename, sibling.size, checksum)
-    return Listing(repo, revision, info.sha, files)
+    architecture = (info.gguf or {}).get("architecture", "")
+    return Listing(repo, revision, info.sha, files, str(architecture))
 
 
 def _stated_bytes(response: httpx2.Response) -> int | None:

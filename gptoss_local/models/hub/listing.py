@@ -45,12 +45,14 @@ class Listing(msgspec.Struct, frozen=True):
     Attributes:
         revision: The wanted branch, tag or commit.
         commit: The commit that it names; everything is fetched from there.
+        architecture: Of the GGUFs there, if the hub says it.
     """
 
     repo: str
     revision: str
     commit: str
     files: dict[str, HubFile]
+    architecture: str = ""
 
     def named(self, names: Sequence[str]) -> tuple[HubFile, ...]:
         """Look up files by their paths."""
@@ -58,7 +60,7 @@ class Listing(msgspec.Struct, frozen=True):
             if name not in self.files or not all(_PLAIN_NAME.fullmatch(p) for p in name.split("/")):
                 raise DownloadError(
                     f"{self.repo} has no file {name}.",
-                    hint="The model's entry in models.toml names files that are not there.",
+                    hint="A part is missing there, or the model's entry in models.toml is wrong.",
                 )
         return tuple(self.files[name] for name in names)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 
 from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
-from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model, pull_advice
+from gptoss_local.models.catalog import canonical_name, hub_place, known_model, pull_advice
 from gptoss_local.models.pulling.process import Step, command, read_line
 from gptoss_local.models.store import file_for, find_model
 from gptoss_local.settings import Settings
@@ -26,19 +26,18 @@ class Pulls:
         self._jobs: dict[str, _Job] = {}
 
     async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[JobStatus, None]:
-        """Make sure that a model of the catalogue is on this machine; yield its progress."""
+        """Make sure that a model of catalogue or hub is on this machine; yield its progress."""
         if not name.strip():
             raise UsageError("invalid model name")
         yield JobStatus("pulling manifest")
         wanted = canonical_name(name)
-        model = known_model(wanted)
-        if model is None:
+        if known_model(wanted) is None and hub_place(name) is None:
             raise ModelNotFoundError(
                 "pull model manifest: file does not exist",
                 hint=pull_advice(wanted),
             )
         if not _is_here(wanted, self._settings):
-            job = await self._job(model, gguf=gguf)
+            job = await self._job(wanted, name, gguf=gguf)
             async for status in job.watch():
                 yield status
         for step in ("verifying sha256 digest", "writing manifest", "success"):
@@ -49,15 +48,15 @@ class Pulls:
             job.stop()
         await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
 
-    async def _job(self, model: CatalogModel, *, gguf: bool) -> "_Job":
-        job = self._jobs.get(model.name)
+    async def _job(self, wanted: str, name: str, *, gguf: bool) -> "_Job":
+        job = self._jobs.get(wanted)
         if job is not None and job.is_stopping:
             await asyncio.wait((job.work,))
-        job = self._jobs.get(model.name)
+        job = self._jobs.get(wanted)
         if job is None or job.work.done():
-            file_for(model.name, self._settings)  # raises if it cannot be pulled
-            job = _Job(model.name, self._settings, gguf=gguf)
-            self._jobs[model.name] = job
+            file_for(wanted, self._settings)  # raises if it cannot be pulled
+            job = _Job(name, self._settings, gguf=gguf)  # the hub may tell upper and lower case
+            self._jobs[wanted] = job
         return job
 
 

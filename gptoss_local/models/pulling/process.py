@@ -14,7 +14,7 @@ import time
 
 import msgspec
 
-from gptoss_local.errors import GptOssError, ModelNotFoundError, error_by_name
+from gptoss_local.errors import GptOssError, error_by_name
 from gptoss_local.settings import Settings, load_settings
 
 STEP = "pull"
@@ -75,7 +75,7 @@ def read_line(text: bytes) -> Step:
 
 def main() -> None:
     # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
-    from gptoss_local.models.catalog import known_model
+    from gptoss_local.models.pulling.hub_model import pulled_model
     from gptoss_local.models.pulling.pull import pull_model
     from gptoss_local.printable import clean_streams
 
@@ -94,10 +94,8 @@ def main() -> None:
                 _say(Step(done, total))
 
     try:
-        if (model := known_model(name)) is None:
-            raise ModelNotFoundError(f"models.toml does not know {name} any more")
         settings, gguf = load_settings(), what == "gguf"
-        pull_model(model, settings, gguf=gguf, dense=dense, progress=report)
+        pull_model(pulled_model(name), settings, gguf=gguf, dense=dense, progress=report)
     except GptOssError as error:
         _say(Failure(type(error).__name__, error.message, error.hint))
         sys.exit(error.exit_code)

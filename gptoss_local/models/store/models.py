@@ -26,6 +26,7 @@ from gptoss_local.models.catalog import (
     canonical_name,
     catalog,
     closest,
+    hub_place,
     known_model,
     known_names,
 )
@@ -131,7 +132,7 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
             f"model '{name}' is the file {gone}, which is gone",
             hint=f"Restore it, or {how}",
         )
-    raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
+    raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(name, entries))
 
 
 def entry_of_file(file: Path) -> ModelEntry:
@@ -303,10 +304,11 @@ def _entry_of(path: Path) -> ModelEntry | None:
     return None
 
 
-def _advice(wanted: str, entries: list[ModelEntry]) -> str:
+def _advice(name: str, entries: list[ModelEntry]) -> str:
+    wanted = canonical_name(name)
     known = known_model(wanted)
-    if known is not None:
-        return f"Fetch it: gptoss pull {known.name}"
+    if known is not None or hub_place(name):
+        return f"Fetch it: gptoss pull {known.name if known else name}"
     names = [entry.name for entry in entries]
     if close := closest(wanted, [*names, *known_names()]):
         return f"Did you mean {close}?"
