@@ -73,13 +73,21 @@ class GGUFInfo(msgspec.Struct, frozen=True):
     @property
     def tensor_spans(self) -> dict[str, tuple[int, int]]:
         """Return the first byte of each tensor in the file and the one after it and its padding."""
-        alignment = self.metadata.get("general.alignment", _ALIGNMENT)
-        if type(alignment) is not int or alignment <= 0:
-            alignment = _ALIGNMENT
-        start = -(-self.n_header_bytes // alignment) * alignment
+        start = self._data_start
         tensors = sorted(self.tensors, key=lambda tensor: tensor.offset)
         bounds = [*(start + tensor.offset for tensor in tensors), self.size_bytes]
         return {t.name: span for t, span in zip(tensors, pairwise(bounds), strict=True)}
+
+    @property
+    def n_described_bytes(self) -> int | None:
+        """Return the end of the last tensor; None if one is of an unknown type."""
+        end = 0
+        for tensor in self.tensors:
+            if (kind := GGML_TYPES.get(tensor.type_id)) is None:
+                return None
+            n_values = math.prod(tensor.shape)
+            end = max(end, tensor.offset + -(-n_values // kind.n_values) * kind.n_bytes)
+        return self._data_start + end
 
     @property
     def n_parameters(self) -> int:
@@ -110,6 +118,13 @@ class GGUFInfo(msgspec.Struct, frozen=True):
     @property
     def n_embd(self) -> int:
         return self._size("embedding_length")
+
+    @property
+    def _data_start(self) -> int:
+        alignment = self.metadata.get("general.alignment", _ALIGNMENT)
+        if type(alignment) is not int or alignment <= 0:
+            alignment = _ALIGNMENT
+        return -(-self.n_header_bytes // alignment) * alignment
 
     def _size(self, key: str) -> int:
         """Return a whole number of the architecture; 0 where a file has something else there."""

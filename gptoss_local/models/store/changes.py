@@ -19,7 +19,7 @@ from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.models.catalog import canonical_name, known_model
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
-from gptoss_local.models.store.checks import check_usable
+from gptoss_local.models.store.checks import check_new, check_usable
 from gptoss_local.models.store.lock import changing
 from gptoss_local.models.store.manifests import (
     Manifest,
@@ -69,7 +69,7 @@ def add_model(
     error = unreadable_manifests(settings).get(manifest)
     if isinstance(error, NewerModelError) or (error and manifest.is_dir()):
         raise error
-    check_usable(source)
+    check_new(source)
     parts = split_files(source)
     known = known_model(canonical_name(name))
     if defaults is None or defaults.are_none or defaults == catalog_defaults(known):
@@ -145,7 +145,7 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
         UsageError: a model of that name is another file, or llama.cpp cannot load this one.
     """
     file = split_files(file)[0]
-    check_usable(file)
+    check_new(file)
     if not name:
         name = name_for(file)
     try:
