@@ -140,4 +140,8 @@ def _is_plain(value: object, declared: str) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
+    return (
+        isinstance(value, str)
+        and "\0" not in value
+        and value == value.encode(errors="ignore").decode()
+    )

@@ -107,7 +107,8 @@ def read_config(folder: Path) -> ModelConfig:
             fields = msgspec.convert(fields, _OriginalConfig).to_hugging_face()
         else:
             _check_architecture(fields, folder)
-            check_quantization(fields.get("quantization_config"), str(path))
+            for key in ("quantization_config", "quantization"):  # MLX has both
+                check_quantization(fields.get(key), str(path))
             fields = _unify(fields, path)
             _check_stated(fields, path)
         # A key that is null counts as missing.
@@ -195,7 +196,7 @@ _NO_EFFECT = {
     *("num_attention_heads", "num_key_value_heads", "num_experts_per_tok", "num_local_experts"),
     *("output_attentions", "output_router_logits", "prune_heads", "pruned_heads"),
     *("router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "sliding_window"),
-    *("swiglu_limit", "top_k"),
+    *("swiglu_limit", "top_k", "original_num_experts"),
 }
 _ORIGINAL = {
     *("rope_scaling_factor", "rope_ntk_alpha", "rope_ntk_beta", "num_experts"),

@@ -61,8 +61,11 @@ def check_quantization(stated: Any, where: str) -> None:
     if not isinstance(stated, dict) or not stated:
         return
     method = stated.get("quant_method") or next(
-        (name for name in ("load_in_4bit", "load_in_8bit") if stated.get(name)), "unknown"
+        (name for name in ("load_in_4bit", "load_in_8bit") if stated.get(name)),
+        "MLX" if {"group_size", "bits"} <= stated.keys() else "unknown",
     )
+    if method == "modelopt":
+        method = stated.get("quant_algo") or method
     if method == "mxfp4":
         return
     name = "bitsandbytes" if str(method).startswith("load_in") else str(method)
@@ -85,6 +88,12 @@ def check_tensor_names(names: Collection[str]) -> None:
 
 def check_dtype(name: str, dtype: str, where: str) -> None:
     """Check whether the dtype of a weight shows that it is quantized."""
+    if dtype == "F64":
+        raise ConvertError(
+            f"{name} in {where} is F64, in which no gpt-oss is published.",
+            hint="Save the model as bfloat16: with transformers, model.bfloat16()"
+            ".save_pretrained(FOLDER).",
+        )
     if dtype.startswith(("F8", "F4")) or dtype in _INTEGERS:
         raise ConvertError(
             f"{name} in {where} is {dtype}: the checkpoint is quantized, and not as OpenAI's is.",

@@ -10,12 +10,14 @@ error here, with their number.
 '''
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from gptoss_local.errors import UsageError
 
 _TEXTS = {"FROM": "from", "SYSTEM": "system", "LICENSE": "license", "TEMPLATE": "template"}
+_MAX_CTX = 1 << 20  # gpt-oss has 131,072
 _QUOTES = '"""'
 
 
@@ -23,6 +25,10 @@ def parse_modelfile(text: str) -> dict[str, Any]:
     """Return the body of `POST /api/create` that a Modelfile stands for, without the name."""
     body: dict[str, Any] = {}
     for n, command, value in _instructions(text):
+        if command == "FROM" and "from" in body:
+            raise UsageError(
+                f"Modelfile, line {n}: a second FROM", hint="One model is made of one."
+            )
         if command in _TEXTS:
             body[_TEXTS[command]] = _unquoted(value)
         elif command == "ADAPTER":  # refused by the server, which says why
@@ -52,9 +58,16 @@ def parse_parameter(parameters: dict[str, Any], key: str, text: str) -> None:
         parameters.setdefault("stop", []).append(_unquoted(text))
         return
     try:
-        parameters[key] = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        parameters[key] = _unquoted(text)
+        value = _unquoted(text)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"the parameter {key} is {text}, which is not a number")
+    if key == "num_ctx" and not (type(value) is int and 0 < value <= _MAX_CTX):
+        raise UsageError(
+            f"the parameter num_ctx is {text}", hint=f"It is a number from 1 to {_MAX_CTX:,}."
+        )
+    parameters[key] = value
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:

@@ -257,6 +257,10 @@ LICENSE "MIT"
         ("FROM nano\n\nPARAMETER x", "line 3: PARAMETER needs two words"),
         ("FROM nano\nEXECUTE x", "line 2: EXECUTE is unknown"),
         ("SYSTEM x", "no FROM line"),
+        ("FROM nano\nFROM other", "line 2: a second FROM"),
+        ("FROM nano\nPARAMETER temperature NaN", "temperature is NaN, which is not a number"),
+        ("FROM nano\nPARAMETER num_ctx -5", "num_ctx is -5"),
+        ("FROM nano\nPARAMETER num_ctx 99999999999", "num_ctx is 99999999999"),
     ],
 )
 def test_modelfile_errors_name_the_line(text: str, message: str) -> None:

@@ -275,6 +275,31 @@ METHODS = {
     "compressed-tensors": "quantized by compressed-tensors",
     "hqq": "quantized by hqq",
 }
+STATED: dict[str, dict[str, Any]] = {
+    "MLX": {"quantization": {"group_size": 64, "bits": 4}},
+    "NVFP4": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+}
+
+
+@pytest.mark.parametrize("kind", STATED)
+def test_quantized_for_another_program(tmp_path: Path, kind: str) -> None:
+    folder = write_tiny(tmp_path / "tiny", config=tiny_config(**STATED[kind]))
+    refuse(folder, f"quantized by {kind}")
+
+
+def test_experts_pruned_by_reap(tmp_path: Path, published: GgufFile) -> None:
+    """It states how many experts there were; all sizes are of those that are left."""
+    file, _ = convert(write_tiny(tmp_path / "r", config=tiny_config(original_num_experts=32)))
+    assert same(file, published)
+
+
+def test_double_precision_has_its_way_out(tmp_path: Path) -> None:
+    values = np.zeros((96, 64), np.float64)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    folder = write_tiny(tmp_path / "tiny", tensors=tiny_tensors() | {name: ("F64", values)})
+    with pytest.raises(ConvertError, match="is F64") as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert "bfloat16" in caught.value.hint
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -86,14 +87,31 @@ def test_the_hub_says_how_long_to_wait(
     assert time.monotonic() - start_s >= 1
 
 
+def test_the_hub_says_until_when_to_wait(hub: HubServer, tmp_path: Path) -> None:
+    until = formatdate(time.time() + 2.5, usegmt=True)
+    hub.strike(SHARDS[0], Fault(n_times=1, status=429, headers={"Retry-After": until}))
+    start_s = time.monotonic()
+    fetch(tmp_path)
+    assert time.monotonic() - start_s >= 1
+
+
+def test_a_loop_of_redirects_is_not_tried_again(hub: HubServer, tmp_path: Path) -> None:
+    hub.strike(SHARDS[0], Fault(status=302, headers={"Location": "?again"}))
+    with pytest.raises(DownloadError, match="redirects"):
+        fetch(tmp_path)
+    n_asked = sum(SHARDS[0] in request.path for request in hub.requests)
+    assert n_asked < 30
+
+
 @pytest.mark.parametrize("struck", ["", SHARDS[0]])
 @pytest.mark.parametrize("wait", ["864000", "9" * 400, "\xb2"])
 def test_a_hub_that_asks_for_days_is_not_waited_for(
     hub: HubServer, tmp_path: Path, wait: str, struck: str
 ) -> None:
     hub.strike(struck, Fault(status=429, headers={"Retry-After": wait}))
-    with pytest.raises(DownloadError, match="429 Too Many Requests"):
+    with pytest.raises(DownloadError, match="429 Too Many Requests") as caught:
         fetch(tmp_path)
+    assert ("asks to wait 14,400 minutes" in caught.value.hint) == (wait == "864000")
 
 
 @pytest.mark.parametrize(("struck", "asked"), [("", "/api/models/"), (SHARDS[0], "/cdn/")])
@@ -254,7 +272,7 @@ def test_a_broken_index(hub: HubServer, tmp_path: Path) -> None:
 
 
 def test_too_little_space_is_said_before_the_first_shard(hub: HubServer, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match=r"GB free; 1000000\.0 GB are needed"):
+    with pytest.raises(DownloadError, match=r"B free; 1\.0 PB are needed"):
         fetch(tmp_path, extra_bytes=10**15)
     assert not any(hub.sent[shard] for shard in SHARDS)
     fetch(tmp_path)

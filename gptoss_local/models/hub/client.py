@@ -5,6 +5,7 @@ its part when it is interrupted, and loses up to 10 MB with every cut connection
 Translates every error of huggingface_hub and of its HTTP client.
 """
 
+import contextlib
 import http
 import math
 import os
@@ -12,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
@@ -221,6 +223,8 @@ class HubClient:
             case HfHubHTTPError():
                 status = error.response.status_code
                 hint = f"Check the rights of the token, or {login}." if status == 403 else ""
+                if (asked_s := _asked_s(error.response)) > _LONGEST_WAIT_S:
+                    hint = f"It asks to wait {asked_s / 60:,.0f} minutes. {_AGAIN_HINT}"
                 return DownloadError(
                     f"{self.endpoint} answers {status} {error.response.reason_phrase} "
                     f"to a request for {what}.",
@@ -273,18 +277,28 @@ def _stated_bytes(response: httpx2.Response) -> int | None:
 
 def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
     """Return how long to pause after the n-th failure in a row; None to give up."""
-    if n_failures > len(RETRY_WAITS_S) or isinstance(error, httpx2.DecodingError):
+    is_hopeless = isinstance(error, httpx2.DecodingError | httpx2.TooManyRedirects)
+    if n_failures > len(RETRY_WAITS_S) or is_hopeless:
         return None
     wait_s = RETRY_WAITS_S[n_failures - 1]
     if not isinstance(error, HfHubHTTPError):
         return wait_s
     if error.response.status_code not in _RETRIED_STATUSES:
         return None
-    limit = parse_ratelimit_headers(error.response.headers)
-    asked_s = _number(error.response.headers.get("Retry-After", "")) or 0
+    asked_s = _asked_s(error.response)
+    return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
+
+
+def _asked_s(response: httpx2.Response) -> float:
+    """Return how long a hub asks to wait, in seconds or until a date."""
+    stated = response.headers.get("Retry-After", "")
+    asked_s: float = _number(stated) or 0
+    with contextlib.suppress(ValueError, TypeError, IndexError, OverflowError):  # not a date
+        asked_s = asked_s or parsedate_to_datetime(stated).timestamp() - time.time()
+    limit = parse_ratelimit_headers(response.headers)
     if limit is not None and limit.remaining == 0:
         asked_s = max(asked_s, limit.reset_in_seconds)
-    return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
+    return asked_s
 
 
 def _number(text: str) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 from huggingface_hub.utils import WeakFileLock
+from rich.filesize import decimal
 
 from gptoss_local.errors import DownloadError, disk_error
 from gptoss_local.models.hub.listing import HubFile, Listing
@@ -113,8 +114,8 @@ class DownloadFolder:
         free_bytes = self.free_bytes
         if free_bytes < n_bytes:
             raise DownloadError(
-                f"The disk of {self.root} has {free_bytes / 1e9:.1f} GB free; "
-                f"{n_bytes / 1e9:.1f} GB are needed.",
+                f"The disk of {self.root} has {decimal(free_bytes)} free; "
+                f"{decimal(n_bytes)} are needed.",
                 hint="Free some space, or choose a folder on another disk.",
             )
 

@@ -102,8 +102,11 @@ def main() -> None:
 
 
 def _say(line: Step | Failure) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:  # its reader is gone, as after SIGTERM; what has arrived is kept
+        os._exit(1)
 
 
 if __name__ == "__main__":
