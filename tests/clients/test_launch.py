@@ -1,7 +1,8 @@
-"""`gptoss launch` with the real programs: each does one thing with a tool, and says so.
+"""`gptoss launch` with the real programs: each does two tasks with its tools, and says so.
 
-The server wants an API key, and the model is scripted: it calls the program's own tool to write a
-file, and answers after the result. `test_clients.py` says how the programs are fetched.
+The server wants an API key, and the model is scripted: it calls the program's own tools to write a
+file by a command, or to edit one, and answers after the results. `test_clients.py` says how the
+programs are fetched.
 """
 
 import os
@@ -45,7 +46,10 @@ RUNS = {
         answer("made.txt\n```\nmade\n```\n"),
     ),
     "claude": _run(
-        ["-p", ASK, "--allowedTools", "Bash"], "Bash", command=SHELL, description="Write it"
+        ["-p", ASK, "--allowedTools", "Bash,Edit,Read"],
+        "Bash",
+        command=SHELL,
+        description="Write it",
     ),
     "cline": _run([ASK], "run_commands", commands=[SHELL]),
     "codex": _run(
@@ -62,7 +66,7 @@ RUNS = {
     ),
     "gptme": Run(
         [
-            *("--tools", "shell,complete", "--tool-format", "tool"),
+            *("--tools", "shell,complete,patch", "--tool-format", "tool"),
             *("--non-interactive", "--no-confirm", ASK),
         ],
         calls("shell", {"command": SHELL}),
@@ -79,6 +83,43 @@ RUNS = {
         is_background=False,
     ),
 }
+
+
+OLD, NEW = "one\ntwo\nthree\n", "one\n2\nthree\n"
+
+
+def edits(path: str) -> dict[str, list[Reply]]:
+    """Return each program's own way to edit a file; some want to read it first."""
+    replace = {"old_string": "two", "new_string": "2"}
+    short = {"edits": [{"oldText": "two", "newText": "2"}]}
+    patch = "<<<<<<< ORIGINAL\ntwo\n=======\n2\n>>>>>>> UPDATED"
+    v4a = "*** Begin Patch\n*** Update File: notes.txt\n@@\n one\n-two\n+2\n*** End Patch\n"
+    return {
+        "aider": [answer(f"notes.txt\n```\n{NEW}```\n")],
+        "claude": [
+            calls("Read", {"file_path": path}),
+            calls("Edit", {"file_path": path} | replace),
+        ],
+        "cline": [calls("editor", {"path": path, "old_text": "two", "new_text": "2"})],
+        "codex": [calls("apply_patch", {"input": v4a})],
+        "continue": [
+            calls("Read", {"filepath": path}),
+            calls("MultiEdit", {"file_path": path, "edits": [replace]}),
+        ],
+        "copilot": [calls("edit", {"path": path, "old_str": "two", "new_str": "2"})],
+        "gptme": [calls("patch", {"path": path, "patch": patch}), calls("complete", {})],
+        "hermes": [calls("patch", {"mode": "replace", "path": path} | replace)],
+        "openclaw": [calls("edit", {"path": path} | short)],
+        "opencode": [
+            calls("read", {"filePath": path}),
+            calls("edit", {"filePath": path, "oldString": "two", "newString": "2"}),
+        ],
+        "pi": [calls("edit", {"path": path} | short)],
+        "qwen": [
+            calls("read_file", {"file_path": path}),
+            calls("edit", {"file_path": path} | replace),
+        ],
+    }
 
 
 @pytest.fixture
@@ -110,17 +151,15 @@ def _require(agent: str) -> None:
         pytest.skip("not fetched: see the top of test_clients.py")
 
 
-@pytest.mark.clients
-@pytest.mark.timeout(2 * LIMIT_S)
-@pytest.mark.parametrize("agent", RUNS, ids=str)
-def test_program_uses_a_tool(
-    agent: str, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
-) -> None:
+def _work(
+    agent: str, replies: list[Reply], home: Path, vocabulary: Vocabulary, user: dict[str, str]
+) -> Path:
+    """Let a program do a task with a model that replies so; returns the folder where it worked."""
     _require(agent)
     script = Script(vocabulary)
-    script.otherwise(RUNS[agent].reply, RUNS[agent].last)
+    script.otherwise(*replies)
     work = Path(user["HOME"], "work")
-    with run_scripted_server(nano_home, script, api_key="secret") as server:
+    with run_scripted_server(home, script, api_key="secret") as server:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "gptoss_local", "launch", agent, "--model", "nano"),
@@ -134,9 +173,33 @@ def test_program_uses_a_tool(
             timeout=LIMIT_S,
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (work / "made.txt").read_text().strip() == "made", done.stdout + done.stderr
+    print(done.stdout, done.stderr)
     if agent not in ("aider", "gptme"):  # which show nothing after the file
         assert DONE in done.stdout, done.stdout + done.stderr
+    return work
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize("agent", RUNS, ids=str)
+def test_program_uses_a_tool(
+    agent: str, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
+) -> None:
+    run = RUNS[agent]
+    work = _work(agent, [run.reply, run.last], nano_home, vocabulary, user)
+    assert (work / "made.txt").read_text().strip() == "made"
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize("agent", RUNS, ids=str)
+def test_program_edits_a_file(
+    agent: str, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
+) -> None:
+    notes = Path(user["HOME"], "work", "notes.txt")
+    notes.write_text(OLD)
+    _work(agent, [*edits(str(notes))[agent], answer(DONE)], nano_home, vocabulary, user)
+    assert notes.read_text() == NEW
 
 
 @pytest.mark.clients
