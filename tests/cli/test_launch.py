@@ -40,7 +40,8 @@ def user(tmp_path: Path) -> dict[str, str]:
         (programs / agent.program).chmod(0o755)
     (tmp_path / "user").mkdir()
     root = str(Path(__file__).parents[2])
-    return {"HOME": str(tmp_path / "user"), "PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": root}
+    home = {"HOME": str(tmp_path / "user"), "XDG_CONFIG_HOME": str(tmp_path / "user" / ".config")}
+    return home | {"PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": root}
 
 
 @pytest.fixture
