@@ -67,6 +67,7 @@ COMMANDS = (
     Command("now", "End the thinking, and answer now", "", True),
     Command("retry", "Answer the last message again"),
     Command("copy", "Copy the last answer, or its n-th code block", "[N]", True),
+    Command("open", "Open a link of the last answer", "[N]", True),
     Command("export", "Write the chat to FILE.md or FILE.json", "[FILE]", True),
     Command("import", "Add a chat that was exported as JSON", "FILE", True),
     Command("system", "Set the instructions for the model", "TEXT", True),

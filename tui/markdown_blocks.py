@@ -56,6 +56,29 @@ def code_blocks(text: str) -> list[str]:
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
 
 
+_ADDRESS = re.compile(r"(?:https?://|mailto:)[!-~]+")
+_BARE = re.compile(r"https?://[^\s<>\"'`()\[\]{}]*[^\s<>\"'`()\[\]{}.,;:!?*_]")
+
+
+def is_openable(address: str) -> bool:
+    """Return whether a terminal or a browser may get an address: the web's, without controls."""
+    return bool(_ADDRESS.fullmatch(address))
+
+
+def links_of(text: str) -> list[str]:
+    """Return the addresses in a Markdown text that can be opened, each once."""
+    from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
+
+    found: list[str] = []
+    for token in MarkdownIt().parse(text):
+        for child in token.children or ():
+            if child.type == "link_open":
+                found.append(str(child.attrs["href"]))
+            elif child.type == "text":
+                found += _BARE.findall(child.content)
+    return [address for address in dict.fromkeys(found) if is_openable(address)]
+
+
 def shown_number(typed: int, typed_before: int, shown_before: int) -> int:
     """Return the number of an item: as it was typed, or counted where all have the same."""
     return shown_before + 1 if typed == typed_before else typed

@@ -16,9 +16,10 @@ from markdown_it.rules_block.table import escapedSplit
 from markdown_it.rules_inline import StateInline
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
+from textual.style import Style
 
 from tui.code_rows import CodeStyle, code_rows
-from tui.markdown_blocks import shown_number
+from tui.markdown_blocks import is_openable, shown_number
 from tui.markdown_math import formula, formula_rows
 from tui.markdown_table import Cell, table_rows
 from tui.rows import Row, wrapped
@@ -197,6 +198,8 @@ class _Inline:
             target = normal_link(node.attrs["href"])
             if target.removeprefix("mailto:") != "".join(self.parts)[start:]:
                 self._append(f" ({target})")
+            if is_openable(href := str(node.attrs["href"])):
+                self.spans.append(Span(start, self._n, Style(link=href)))
 
     def _add_formula(self, node: SyntaxTreeNode) -> None:
         shown = formula(node.info)

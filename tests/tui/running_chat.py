@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.settings import Settings, ToolCommand
@@ -86,8 +87,15 @@ class Chat:
 
     def screen(self) -> str:
         """The text on the screen, row by row."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join(strip.text.rstrip() for strip in strips)
+        return "\n".join(strip.text.rstrip() for strip in self.strips())
+
+    def links(self) -> dict[str, str]:
+        """The text on the screen that is a link, with its address."""
+        styles = [(piece.text, piece.style) for strip in self.strips() for piece in strip]
+        return {text: style.link for text, style in styles if style and style.link}
+
+    def strips(self) -> list[Strip]:
+        return self.app.screen._compositor.render_strips()
 
 
 OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]

@@ -58,6 +58,10 @@ def values_of(chat: ChatParts, name: str, typed: str) -> Iterable[tuple[str, str
             return [(each, str(options.get(each, ""))) for each in OPTIONS]
         case "theme":
             return [(each, "") for each in sorted(chat.app.available_themes)]
+        case "copy" if turn := chat.conversation.last("assistant"):
+            return answers.blocks_in(turn.content)
+        case "open":
+            return [(str(n), each) for n, each in enumerate(answers.links_in(chat), 1)]
         case "stats" | "mouse":
             return [("on", ""), ("off", "")]
         case "attach" | "import":
@@ -84,6 +88,7 @@ REGISTRY = Registry(
         "now": answers.now,
         "retry": answers.retry,
         "copy": answers.copy,
+        "open": answers.open_,
         "export": chats.export,
         "import": chats.import_,
         "system": chats.system,

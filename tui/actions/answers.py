@@ -1,13 +1,16 @@
 """Commands on messages and answers: edit, answer again, compare, copy, inspect."""
 
 from gptoss_local.errors import UsageError
+from gptoss_local.talk.citations import linked
 from gptoss_local.talk.conversation import messages_of, was_cut
 from gptoss_local.talk.history import Turn
+from gptoss_local.talk.history.plain import one_line
 from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
-from tui.markdown_blocks import code_blocks
+from tui.markdown_blocks import code_blocks, links_of
 from tui.paste import counted
 from tui.screens.compare import CompareDialog
+from tui.screens.dialog import ChoiceDialog
 from tui.screens.inspector import InspectorDialog
 
 
@@ -106,18 +109,66 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
 
 
 async def copy(chat: ChatParts, argument: str) -> None:
-    answers = [t for t in chat.conversation.turns if t.role == "assistant" and t.content]
-    if not answers:
-        raise UsageError("there is no answer to copy")
-    turn = answers[-1]
+    """Copy the last answer, or one of its code blocks; `block` asks which."""
+    text = _last_answer(chat)
     if not argument:
-        copy_text(chat, turn.content)
+        copy_text(chat, text)
         return
-    blocks = code_blocks(turn.content)
-    n = _number(argument)
+    blocks = code_blocks(text)
+    n = 1 if argument == "block" else _number(argument)
     if n > len(blocks):
         raise UsageError(f"the last answer has {counted(len(blocks), 'code block')}")
-    copy_text(chat, blocks[n - 1])
+
+    def chosen(idx: int | None) -> None:
+        if idx is not None:
+            copy_text(chat, blocks[idx])
+
+    if argument == "block" and len(blocks) > 1:
+        lines = [f"{n}  {about}" for n, about in blocks_in(text)]
+        chat.app.push_screen(ChoiceDialog("Copy a code block", lines, "copy"), chosen)
+    else:
+        chosen(n - 1)
+
+
+def blocks_in(text: str) -> list[tuple[str, str]]:
+    """Return the numbers of an answer's code blocks, with their first lines."""
+    blocks = enumerate(code_blocks(text), 1)
+    return [
+        (str(n), f"{one_line(block, 50)}  {counted(block.count(chr(10)), 'line')}")
+        for n, block in blocks
+    ]
+
+
+async def open_(chat: ChatParts, argument: str) -> None:
+    """Open a link of the last answer in the browser, after its address was shown."""
+    links = links_in(chat)
+    n = _number(argument)
+    if n > len(links):
+        raise UsageError(f"the last answer has {counted(len(links), 'link')}")
+
+    def chosen(idx: int | None) -> None:
+        if idx is not None:
+            chat.app.open_url(links[idx])
+
+    if argument:
+        chosen(n - 1)
+    else:
+        chat.app.push_screen(ChoiceDialog("Open a link", links, "open in the browser"), chosen)
+
+
+def links_in(chat: ChatParts) -> list[str]:
+    """Return the links of the last answer, with the pages that it cites."""
+    turn = chat.conversation.last("assistant")
+    if turn is None:
+        return []
+    return links_of(linked(turn.content, chat.conversation.pages_before(turn.id)))
+
+
+def _last_answer(chat: ChatParts) -> str:
+    texts = [t.content for t in chat.conversation.turns if t.role == "assistant" and t.content]
+    if not texts:
+        raise UsageError("there is no answer to copy")
+    return texts[-1]
 
 
 def copy_text(chat: ChatParts, text: str) -> None:

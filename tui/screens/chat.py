@@ -76,6 +76,10 @@ class ChatScreen(Screen[None]):
         Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
         Binding("f12", "command('preset')", "Presets", id="chat.preset"),
         Binding("ctrl+s,ctrl+enter", "steer", "Stop and send", id="chat.steer", priority=True),
+        Binding(
+            "alt+c", "command('copy block')", "Copy a code block", id="chat.copy", priority=True
+        ),
+        Binding("alt+o", "command('open')", "Open a link", id="chat.open", priority=True),
         Binding("ctrl+g", "command('editor')", "Editor", id="chat.editor"),
         Binding("alt+left", "walk(-1)", "Version before", id="chat.previous", priority=True),
         Binding("alt+right", "walk(1)", "Next version", id="chat.next", priority=True),

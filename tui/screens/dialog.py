@@ -1,6 +1,7 @@
 """The base of all dialogs, and two small ones: a line of text, and a confirmation."""
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 from rich.markup import escape
@@ -8,7 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
+
+from gptoss_local.printable import printable
 
 _T = TypeVar("_T")
 
@@ -87,6 +90,30 @@ class LineDialog(Dialog[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(event.value.strip() or None)
+
+
+class ChoiceDialog(Dialog[int | None]):
+    """Choose one of several lines; returns its index."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
+    LOOK = "-question"
+
+    def __init__(self, title: str, lines: Sequence[str], enter: str) -> None:
+        super().__init__()
+        self.title = title
+        self._lines = lines
+        self._enter = enter
+
+    def content(self) -> ComposeResult:
+        yield OptionList(*map(printable, self._lines), markup=False)
+        yield Static(f"Enter {self._enter}   Esc leave", classes="keys", markup=False)
+
+    def opened(self) -> None:
+        self.query_one(OptionList).highlighted = 0
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.dismiss(event.option_index)
 
 
 class ConfirmDialog(Dialog[bool | None]):
