@@ -75,6 +75,7 @@ class Printable(LineFilter):
 
 
 _PRINTABLE = Printable()
+_KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
 class ChatApp(App[None], inherit_bindings=False):
@@ -114,6 +115,12 @@ class ChatApp(App[None], inherit_bindings=False):
         check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
         self._chat = ChatScreen(server, history, conversation, make_toolbox, dict(keys or {}))
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return a key as the pages and dialogs write it: `Ctrl-J`, `F4`, `e`."""
+        *modifiers, key = binding.key.split("+")
+        name = _KEY_NAMES.get(key) or (key.title() if modifiers or len(key) > 1 else key)
+        return "-".join([*map(str.title, modifiers), name])
 
     async def close(self) -> None:
         """End the processes of all tools."""

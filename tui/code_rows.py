@@ -19,7 +19,10 @@ class _Tokens(HighlightTheme):
     """Textual's colours at their full strength: some would be too pale to read."""
 
     STYLES = {  # noqa: RUF012
-        token: re.sub(r" \d+%", "", style) for token, style in HighlightTheme.STYLES.items()
+        token: "italic $text-muted"
+        if str(token) == "Token.Comment"
+        else re.sub(r" \d+%", "", style)
+        for token, style in HighlightTheme.STYLES.items()
     }
 
 

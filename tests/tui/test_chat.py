@@ -394,9 +394,10 @@ async def test_help_lists_the_keys_of_every_mode(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 120), keys={"turn.copy": "y"}) as chat:
         await chat.press("f1")
         shown = chat.screen().replace("│", "")
-        for key, what in (("^p", "palette"), ("shift+tab", "To the messages"), ("f4, ^t", "Effort"),
-                          ("↑, ↓", "what you sent before"), ("⏎", "Send"), ("^j", "New line"),
-                          ("e", "Edit or retry"), ("y", "Copy"), ("space, ⏎", "Reasoning"),
-                          ("f2", "Rename")):  # fmt: skip
+        for key, what in (("Ctrl-P", "palette"), ("Shift-Tab", "To the messages"),
+                           ("F4, Ctrl-T", "Effort"), ("F1, Alt-H", "Help"),
+                           ("Up, Down", "what you sent before"), ("Enter", "Send"),
+                           ("Ctrl-J", "New line"), ("e", "Edit or retry"), ("y", "Copy"),
+                           ("Space, Enter", "Reasoning"), ("F2", "Rename")):  # fmt: skip
             pattern = rf"^\W*{re.escape(key)}  +.*{what}"
             assert re.search(pattern, shown, re.MULTILINE | re.IGNORECASE), (key, what)

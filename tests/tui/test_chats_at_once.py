@@ -27,6 +27,7 @@ def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Running
     script = Script(vocabulary)
     script.say(SLOW, answer(NUMBERS, tok_s=40))
     script.say("Fail", answer(NUMBERS, tok_s=40, fails_at=60))
+    script.say("Count on", answer(NUMBERS * 9, tok_s=40))
     script.say(QUICK, answer("Here I am."))
     with run_scripted_server(nano_home, script) as server:
         yield server
@@ -116,7 +117,7 @@ async def test_quitting_and_deleting_while_two_answers_stream(
 ) -> None:
     async with open_scripted() as chat:
         for n in (1, 2, 3):
-            await chat.enter(SLOW)
+            await chat.enter("Count on")
             await chat.until(lambda: "3, 4" in chat.screen())
             assert chat.app.chat.conversation.chat_id == n
             await chat.press("ctrl+n")

@@ -106,6 +106,7 @@ async def test_an_export_comes_back(tmp_path: Path, size: tuple[int, int]) -> No
         await chat.enter(f"/export {file}")
     make_chats(tmp_path / "b", "There before")
     async with run_chat(Recorder(), tmp_path / "b", size=size) as chat:
+        await chat.press("ctrl+b")  # hide the list next to it, which has one chat more
         await chat.enter(f"/import {file}")
         assert "Imported “Wetter 日本 🎉”." in chat.notices()
         await chat.pilot.pause(0.2)

@@ -23,7 +23,7 @@ Section = tuple[str, Sequence[tuple[str, str]]]
 
 
 class HelpDialog(Dialog[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss(None)", "Leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,alt+h,q", "dismiss(None)", "Leave")]
 
     def __init__(self, about: str, sections: Sequence[Section]) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class HelpDialog(Dialog[None]):
         return Content("\n").join(lines)
 
 
-_ANYWHERE = [("^p", "All commands in a palette"), ("^q", "As ^c")]
+_ANYWHERE = [("Ctrl-P", "All commands in a palette"), ("Ctrl-Q", "As Ctrl-C")]
 MODES: dict[str, tuple[Any, ...]] = {
     "In the input": (Prompt,),
     "On a message": (TurnView, UserTurnView, AssistantTurnView),
@@ -59,11 +59,11 @@ MODES: dict[str, tuple[Any, ...]] = {
 """The widgets that have keys besides the screen, by the titles of the help."""
 _MORE = {
     "In the input": [
-        ("⏎", "Send; while an answer streams, the message waits"),
-        ("shift+⏎, alt+⏎, \\⏎", "New line, where the terminal sends it"),
-        ("↑, ↓", "In an empty input: what you sent before"),
+        ("Enter", "Send; while an answer streams, the message waits"),
+        ("Shift-Enter, Alt-Enter, \\ Enter", "New line, where the terminal sends it"),
+        ("Up, Down", "In an empty input: what you sent before"),
     ],
-    "On a message": [("↑, ↓", "Walk")],
+    "On a message": [("Up, Down", "Walk")],
 }
 
 

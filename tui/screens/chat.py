@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import ClassVar
 
@@ -18,18 +19,20 @@ from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import History, Turn
-from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY, values_of
 from tui.actions.answers import continue_turn, copy_text, edit_turn
+from tui.actions.chats import open_chat
 from tui.chat_parts import ChatParts, Rooms
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
 from tui.exchange import TICK_S
+from tui.screens.chats import Place
 from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
+from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
 from tui.widgets.question import CallView, Question
@@ -43,38 +46,34 @@ _ASK_EVERY = 20
 _LOOK_S = 5.0
 _CATCH_UP_S = 0.25
 _LEAVING_S = 2.0
-_HINT = """\
-gpt-oss, on this machine. Nothing you type leaves it.
-
-Enter sends, Ctrl-J begins a new line, Esc stops an answer.
-/ lists the commands, F2 your chats, F1 all keys."""
-_MAX_INSTRUCTIONS = 300
-
-
-def hint_text(conversation: Conversation) -> str:
-    """Return the text of an empty chat: the first keys, and its instructions."""
-    about = one_line(conversation.instructions, _MAX_INSTRUCTIONS)
-    name = f"Preset {conversation.preset}: " if conversation.preset else "Instructions: "
-    begins = f"\n\n{name}{about}" if about or conversation.preset else ""
-    return f"{_HINT}{begins}"
+_N_LISTED, _N_RECENT = 50, 5
+_WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 
 class ChatScreen(Screen[None]):
     """One chat at a time; a `ChatView`."""
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "command('help')", "Help", id="chat.help"),
+        Binding("f1,alt+h", "command('help')", "Help", id="chat.help", priority=True),
         Binding("f2", "command('resume')", "Chats", id="chat.resume"),
         Binding("f3", "command('model')", "Model", id="chat.model"),
         Binding("f4,ctrl+t", "command('effort next')", "Effort", id="chat.effort"),
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
         Binding("ctrl+r", "command('retry')", "Answer again", id="chat.retry"),
-        Binding("f5", "command('again')", "The same prompt, other effort", id="chat.again"),
+        Binding("ctrl+b,f7", "list", "List of chats: show or hide", id="chat.list"),
+        Binding(
+            "f5,alt+e",
+            "command('again')",
+            "The same prompt, other effort",
+            id="chat.again",
+            priority=True,
+        ),
         Binding("f6", "command('now')", "Answer now", id="chat.now", priority=True),
         Binding("f8", "command('stats')", "Speed of the answers", id="chat.stats"),
         Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
-        Binding("f12", "command('preset')", "Presets", id="chat.preset"),
+        Binding("f12,alt+p", "command('preset')", "Presets", id="chat.preset", priority=True),
         Binding("ctrl+s,ctrl+enter", "steer", "Stop and send", id="chat.steer", priority=True),
         Binding(
             "alt+c", "command('copy block')", "Copy a code block", id="chat.copy", priority=True
@@ -109,7 +108,10 @@ class ChatScreen(Screen[None]):
         self._machine: ServerStatus | None = None
         self._n_ticks = 0
         self._leaves_until_s = 0.0
-        self._hint = Static(_HINT, id="hint", markup=False)
+        self._hint = Static(id="hint", markup=False)
+        self._sidebar, self._recent = ChatList("sidebar"), ChatList("recent")
+        self._has_sidebar = True
+        self._listed_at: object = None
         self.transcript = Transcript(
             lambda turn_id: self.conversation.place(turn_id),
             lambda turn_id: self.conversation.pages_before(turn_id),
@@ -146,7 +148,9 @@ class ChatScreen(Screen[None]):
         return self.dialogue.queue
 
     def compose(self) -> ComposeResult:
+        yield self._sidebar
         yield self._hint
+        yield self._recent
         yield self.transcript
         yield self._speed
         yield self.queue
@@ -156,6 +160,8 @@ class ChatScreen(Screen[None]):
         yield self._status
 
     async def on_mount(self) -> None:
+        for rack in self.query("#textual-toastrack"):  # not there where notices are off
+            self.move_child(rack, before=self.prompt.menu)
         self.set_focus(self.prompt)
         self.set_interval(TICK_S, self._tick)
         self.set_interval(_LOOK_S, self._look)
@@ -213,8 +219,8 @@ class ChatScreen(Screen[None]):
             if not queue.is_attached:
                 await self.mount(queue, before=self.prompt.menu)
         turns = self.conversation.turns
-        self._hint.display = not turns
-        self._hint.update(hint_text(self.conversation))
+        self.set_class(not turns, "-empty")
+        self._list_chats()
         self.set_focus(self.prompt)  # else Textual focuses a neighbour of a removed message
         await self.transcript.open(turns, at)
         self.prompt.remember(composed_of(turn) for turn in turns if turn.role == "user")
@@ -223,7 +229,7 @@ class ChatScreen(Screen[None]):
 
     async def add_turn(self, turn: Turn) -> None:
         if turn.chat_id == self.conversation.chat_id:
-            self._hint.display = False
+            self.set_class(False, "-empty")
             await self.transcript.add(turn)
 
     async def show_call(self, call: CallView) -> None:
@@ -261,6 +267,8 @@ class ChatScreen(Screen[None]):
         gpus, loads = (machine.gpus, machine.loading) if machine else ([], [])
         load = next((load for load in loads if load.model == chat.model), None)
         self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset))
+        if self.has_class("-empty"):
+            self._hint.update(hint_text(chat, loaded, machine))
 
     def show_error(self, error: GptOssError) -> None:
         show_error(self, error)
@@ -319,6 +327,7 @@ class ChatScreen(Screen[None]):
         """Show changes by other processes, between our own answers."""
         with errors_shown(self):
             await self.rooms.end_idle()
+        self._list_chats()
         if self.is_answering:
             return
         try:
@@ -340,6 +349,28 @@ class ChatScreen(Screen[None]):
                 await self.show_branch()
         self._show_speed()
         self.show_status()
+
+    def _list_chats(self) -> None:
+        """List the newest chats again if a chat has changed."""
+        history, chat_id = self._history, self.conversation.chat_id
+        busy = [room.conversation.chat_id or 0 for room in self.rooms if room.dialogue.is_busy]
+        with suppress(HistoryError):  # the next message will say it
+            if (seen := (history.version, chat_id, busy)) == self._listed_at:
+                return
+            self._listed_at = seen
+            chats = history.chats(_N_LISTED, pinned_first=True)
+            self._sidebar.show(chats, chat_id, busy)
+            self._recent.show(chats[:_N_RECENT], chat_id, busy)
+            self.set_class(self._has_sidebar and len(chats) > 1, "-listed")
+
+    def action_list(self) -> None:
+        self._has_sidebar, self._listed_at = not self._has_sidebar, None
+        self._list_chats()
+
+    @on(ChatList.OptionSelected, "ChatList")
+    async def open_listed(self, event: ChatList.OptionSelected) -> None:
+        with errors_shown(self):
+            await open_chat(self.parts, Place(int(event.option.id or 0), None))
 
     async def walk(self, turn: Turn, step: int) -> None:
         """Show another version of a turn, and the branch below it."""

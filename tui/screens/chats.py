@@ -9,16 +9,18 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
+from gptoss_local.talk.history.plain import one_line
 from tui.paste import counted
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
 from tui.screens.errors import errors_shown
 
 _SEARCH_AFTER_S = 0.15
 _MAX_SHOWN = 300
+_MAX_PREVIEW = 180  # characters of a message
 
 
 class Place(NamedTuple):
@@ -70,6 +72,24 @@ class ChatsDialog(Dialog[Place | None]):
     def content(self) -> ComposeResult:
         yield Input(self._words, placeholder="Search all chats")
         yield OptionList(markup=False)
+        yield Static(classes="preview", markup=False)
+
+    @on(OptionList.OptionHighlighted)
+    def preview(self) -> None:
+        """Show how the marked chat ends, or the message that was found."""
+        text = ""
+        with errors_shown(self):
+            if place := self._marked():
+                turn_id = place.turn_id or self._history.chat(place.chat_id).leaf_id
+                turns = [self._history.turn(turn_id)] if turn_id else []
+                if turns and turns[0].parent_id and not place.turn_id:
+                    turns.insert(0, self._history.turn(turns[0].parent_id))
+                marks = {"user": "❯ ", "assistant": ""}
+                text = "\n".join(
+                    marks.get(turn.role, f"[{turn.role}] ") + one_line(turn.content, _MAX_PREVIEW)
+                    for turn in turns
+                )
+        self.query_one(".preview", Static).update(text)
 
     def opened(self) -> None:
         self._refill()
