@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.cli._printer import Printer
@@ -15,9 +15,11 @@ from gptoss_local.settings import Settings
 from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.conversation.tool_choice import names_in
 from gptoss_local.talk.conversation.what_runs import (
+    Answer,
     CallPart,
-    about_text,
-    always_text,
+    answers_to,
+    asked_text,
+    doubt,
     pretty,
     what_runs,
 )
@@ -32,13 +34,6 @@ from gptoss_local.talk.loop import (
     Source,
 )
 from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, ToolSources
-
-_SCOPES: dict[str, Literal["once", "chat", "always"]] = {
-    "y": "once",
-    "yes": "once",
-    "a": "chat",
-    "A": "always",
-}
 
 
 class RunTools:
@@ -158,22 +153,39 @@ class RunTools:
 
 
 def _decision(tool: RunnableTool, parts: Sequence[CallPart]) -> Decision | None:
-    """Ask on the terminal until the answer is one; None at the end of the input."""
-    say(f"\nThe model asks to run {tool.name}. It {about_text(tool)}.")
+    """Ask on the terminal; None at the end of the input."""
+    say(f"\n{asked_text(tool)}")
     for part in parts:
         say("\n".join(f"  {line}" for line in part.text.split("\n")))
-    keys = f"y once, a always in this chat, A always for {always_text(tool)}, n [REASON] no: "
-    while True:
-        _forget_typed()
-        print(keys, end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            return None
-        word, _, reason = line.strip().partition(" ")
-        if scope := _SCOPES.get(word):
-            return Decision(scope)
-        if word in ("n", "no"):
-            return Decision(None, reason.strip())
+    answers = answers_to(tool)
+    while (answer := _choose(answers)) is not None:
+        if answer.scope is None:
+            return Decision(None, (answer.has_reason and _read("Why not? ")) or "")
+        if not (text := doubt(answer)):
+            return Decision(answer.scope)
+        say(text)
+        if (sure := _choose([answers[0], answer])) is None:
+            break
+        if sure is answer:
+            return Decision(answer.scope)
+    return None
+
+
+def _choose(answers: Sequence[Answer]) -> Answer | None:
+    for n, answer in enumerate(answers, 1):
+        say(f"  {n} {answer.label}")
+    while (line := _read(f"A number, or Enter for {answers[0].label}: ")) is not None:
+        typed = line or "1"
+        if typed.isdecimal() and 1 <= int(typed) <= len(answers):
+            return answers[int(typed) - 1]
+    return None
+
+
+def _read(question: str) -> str | None:
+    _forget_typed()
+    print(question, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    return line.strip() if line else None
 
 
 def _forget_typed() -> None:

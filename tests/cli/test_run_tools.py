@@ -100,20 +100,33 @@ def test_it_asks_shows_all_of_it_and_does_as_it_is_told(
     chat = Terminal(served, "nano", "Twice?", "--tools", **variables)
     terminal.append(chat)
     chat.type("y\n")  # typed before the question is there, so it is no answer to it
-    chat.read_until("n [REASON] no: ")
+    chat.read_until("Enter for No: ")
     assert "The model asks to run weather. It runs " in chat.screen
     assert "print('\"'\"'sunny in'\"'\"'" in chat.screen
     assert '"city": "Tokyo"' in chat.screen
-    assert "A always for this tool" in chat.screen
+    assert "  5 Always allow this tool" in chat.screen
     assert CALLED not in chat.screen
-    chat.type("maybe\n")
-    chat.read_until("maybe\r\ny once")
+    for typed in ("yes", "always", "9"):
+        chat.screen = ""
+        chat.type(f"{typed}\n")
+        chat.read_until(f"{typed}\r\nA number, or Enter for No: ")
+    chat.type("2\n")
+    chat.read_until("Why not? ")
     chat.screen = ""
-    chat.type("n not now\n")
+    chat.await_input()
+    chat.type("not now\n")
     chat.read_until("The user denied this call. not now")
-    chat.read_until("n [REASON] no: ")
-    chat.type("A\n")
-    chat.read_until("It is sunny twice.")
+    chat.read_until("Enter for No: ")
+    for sure, then in (("\n", "Enter for No: "), ("2\n", "It is sunny twice.")):
+        chat.await_input()
+        chat.screen = ""
+        chat.type("5\n")
+        chat.read_until("Are you sure?")
+        chat.read_until("Enter for No: ")
+        chat.await_input()
+        chat.screen = ""
+        chat.type(sure)
+        chat.read_until(then)
     chat.process.wait(timeout=20)
     assert "weather → sunny in Tokyo" in chat.screen
     assert "(19 more lines)" in chat.screen
@@ -131,13 +144,13 @@ def test_a_link_is_asked_about_by_its_address(
     site.requests.clear()
     chat = Terminal(served, "nano", "Open?", "--tools", "browser", **variables)
     terminal.append(chat)
-    chat.read_until("n [REASON] no: ")
+    chat.read_until("Enter for No: ")
     chat.screen = ""  # the question that follows is another one
-    chat.type("y\n")
+    chat.type("3\n")
     chat.read_until(f'"id": "{site.url}/there"')
-    chat.read_until("n [REASON] no: ")
+    chat.read_until("Enter for No: ")
     assert site.paths == ["/page"]
-    chat.type("y\n")
+    chat.type("3\n")
     chat.read_until("It is open.")
     assert site.paths == ["/page", "/there"]
 
@@ -245,7 +258,7 @@ def test_ctrl_c_at_the_question_and_tools_in_the_conversation(
     terminal.append(chat)
     chat.read_until(">>> ")
     chat.type("Weather?\n")
-    chat.read_until("n [REASON] no: ")
+    chat.read_until("Enter for No: ")
     chat.screen = ""
     chat.await_input()
     chat.process.send_signal(signal.SIGINT)
