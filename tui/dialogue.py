@@ -20,6 +20,7 @@ class Dialogue:
     Attributes:
         editing: The message that the next one replaces.
         queue: Messages that wait; on the screen while the chat is.
+        draft: The text that was in the input before it.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Dialogue:
         folded: FoldedTexts,
     ) -> None:
         self.editing: Turn | None = None
-        self._draft = ""  # in the input before the message that is edited
+        self.draft = ""
         self._view = view
         self._conversation = conversation
         self._server = server
@@ -117,15 +118,15 @@ class Dialogue:
     def edit(self, turn: Turn, typed: str | None = None) -> None:
         """Put a message into the input, to send another version of it."""
         if self.editing is None:
-            self._draft = self._view.typed
+            self.draft = self._view.typed
         self.editing = turn
         self._view.fill(self._folded.refold(composed_of(turn)) if typed is None else typed)
 
     def leave_edit(self, *, typed: str = "") -> None:
         """Leave the message as it is, and put the draft back into the input, then `typed`."""
         if self.editing is not None:
-            self.editing = None
-            self._view.fill("\n\n".join(filter(None, (self._draft, typed))))
+            self.editing, draft, self.draft = None, self.draft, ""
+            self._view.fill("\n\n".join(filter(None, (draft, typed))))
 
     def take_back_queue(self, *, is_last: bool = False) -> None:
         """Put all waiting messages, or the last one, back into the input."""

@@ -1,4 +1,4 @@
-"""By how much a prompt does not fit in the context, and the ways out."""
+"""Ways out for a prompt that does not fit, and the length by which it is too long."""
 
 from typing import Any, NamedTuple
 

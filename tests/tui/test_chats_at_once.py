@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tui.screens.approval import ApprovalDialog
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
@@ -16,7 +17,6 @@ from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat, OpenChat, opener, run_chat
 from tests.tui.test_tool_chats import Model, call, finds
 from tests.tui.wire import answer_of, installed
-from tui.screens.approval import ApprovalDialog
 
 SLOW, QUICK = "Count slowly", "Be quick"
 NUMBERS = ", ".join(map(str, range(1, 61)))

@@ -87,3 +87,30 @@ async def test_every_character_is_in_the_draft_or_sent(tmp_path: Path, seed: int
         sent = "".join(turn.content for turn in chat.turns() if turn.role == "user")
         assert characters(sent + screen.prompt.text) == characters(typed)
     assert not (tmp_path / "RAN").exists()
+
+
+async def test_drafts_come_back(tmp_path: Path) -> None:
+    """One was cleared, one was in the input at the end, and one waited for an answer."""
+    paste = "\n".join(f"line {n}" for n in range(20))
+    async with run_chat(ScriptedServer("a", ["b"] * 900, 30), tmp_path / "c") as chat:
+        prompt = chat.app.chat.prompt
+        await chat.type("first")
+        await chat.press("ctrl+c")
+        assert prompt.text == ""
+        await chat.press("up")
+        assert prompt.text == "first"
+        await chat.press("ctrl+c", *"sent", "enter", *"waits", "enter")
+        prompt.insert(prompt.folded.fold_paste(paste))
+    async with run_chat(ScriptedServer("a", [], 1), tmp_path / "c") as chat:
+        prompt = chat.app.chat.prompt
+        await chat.press("up")
+        assert prompt.text.startswith("waits\n\n[pasted #1: 20 lines")
+        await chat.press("enter")
+        await chat.answered()
+        assert chat.turns()[0].content == f"waits\n\n{paste}"
+    async with run_chat(ScriptedServer("a", [], 1), tmp_path / "c") as chat:
+        prompt = chat.app.chat.prompt
+        await chat.press("up")
+        assert prompt.text == "first"
+        await chat.press("up")
+        assert prompt.text == "first"

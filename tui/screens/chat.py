@@ -27,6 +27,7 @@ from tui.chat_parts import ChatParts, Rooms
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
+from tui.drafts import Drafts
 from tui.exchange import TICK_S
 from tui.screens.chats import Place
 from tui.screens.dialog import Typing
@@ -44,6 +45,7 @@ from tui.widgets.turn_view import AssistantTurnView, TurnView
 _STATUS_EVERY = 5  # ticks
 _ASK_EVERY = 20
 _LOOK_S = 5.0
+_KEEP_S = 1.0
 _CATCH_UP_S = 0.25
 _LEAVING_S = 2.0
 _N_LISTED, _N_RECENT = 50, 5
@@ -122,6 +124,7 @@ class ChatScreen(Screen[None]):
         self._status = StatusLine()
         self.typing = Typing()
         self._downloads = Downloads(server, self._downloaded)
+        self._drafts = Drafts(history.path.with_name("drafts.json"))
         self.rooms = Rooms(conversation, self._room)
 
     def _room(self, rooms: Rooms, conversation: Conversation) -> ChatParts:
@@ -164,6 +167,8 @@ class ChatScreen(Screen[None]):
             self.move_child(rack, before=self.prompt.menu)
         self.set_focus(self.prompt)
         self.set_interval(TICK_S, self._tick)
+        self.set_interval(_KEEP_S, self._keep_draft)
+        self.prompt.remember(self._drafts.read())
         self.set_interval(_LOOK_S, self._look)
         self.set_interval(_CATCH_UP_S, self._catch_up)
         await self.parts.open_tools()
@@ -273,7 +278,17 @@ class ChatScreen(Screen[None]):
     def show_error(self, error: GptOssError) -> None:
         show_error(self, error)
 
+    def _keep_draft(self) -> None:
+        """Store all that was typed and not sent, so that a crash loses a second at most."""
+        edited = "" if self.dialogue.editing else self.typed
+        kept = [room.dialogue for room in self.rooms]
+        held = [text for each in kept for text in (*each.queue.texts, each.draft)]
+        typed = "\n\n".join(filter(None, (*held, edited)))
+        with errors_shown(self.app):
+            self._drafts.keep(self.prompt.folded.unfold(typed))
+
     def on_unmount(self) -> None:
+        self._keep_draft()
         self._downloads.close()
 
     def _downloaded(self, download: Download) -> None:
@@ -295,6 +310,8 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     async def submit(self, event: Prompt.Submitted) -> None:
+        with errors_shown(self):
+            self._drafts.forget(self.prompt.folded.unfold(event.text))
         if event.is_command:
             await self.action_command(self.prompt.folded.unfold(event.text).text.removeprefix("/"))
             return
@@ -447,13 +464,16 @@ class ChatScreen(Screen[None]):
                 await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
-        """Copy the selection; else clear the input; else stop; else quit when pressed twice."""
+        """Copy the selection; else put the draft aside; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
         elif self.dialogue.editing is not None:
             self.dialogue.leave_edit()
         elif self.prompt.text:
-            self.prompt.text = ""
+            self._keep_draft()
+            self._drafts.put_aside()
+            self.prompt.take()
+            self.notify("Up brings it back.", timeout=_LEAVING_S)
         elif self.is_answering:
             self.dialogue.stop()
         elif time.monotonic() < self._leaves_until_s:

@@ -20,34 +20,34 @@ class MessageQueue(Static):
 
     def __init__(self) -> None:
         super().__init__(markup=False, classes="-empty")
-        self._texts: list[str] = []
+        self.texts: list[str] = []
 
     @property
     def is_empty(self) -> bool:
-        return not self._texts
+        return not self.texts
 
     def add(self, text: str, *, is_next: bool = False) -> None:
         """Let a message wait, as the last one or as the next."""
-        self._hold([text, *self._texts] if is_next else [*self._texts, text])
+        self._hold([text, *self.texts] if is_next else [*self.texts, text])
 
     def take_first(self) -> str:
-        first, *rest = self._texts
+        first, *rest = self.texts
         self._hold(rest)
         return first
 
     def take_last(self) -> str:
-        *rest, last = self._texts
+        *rest, last = self.texts
         self._hold(rest)
         return last
 
     def take_all(self) -> str:
         """Take all of them as one text."""
-        text = "\n\n".join(self._texts)
+        text = "\n\n".join(self.texts)
         self._hold([])
         return text
 
     def _hold(self, texts: list[str]) -> None:
-        self._texts = texts
+        self.texts = texts
         lines = [f"» {' '.join(shown(text).split())}" for text in texts]
         if len(lines) > _MAX_SHOWN:
             lines[_MAX_SHOWN:] = [f"  and {len(lines) - _MAX_SHOWN} more"]

@@ -44,7 +44,7 @@ class History:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._database = open_database(path)
         self._streaming: set[int] = set()
         with translated(path):
@@ -65,7 +65,7 @@ class History:
 
     def stop_orphans(self) -> None:
         """Mark the streaming turns of dead processes as `stopped`."""
-        with translated(self._path):
+        with translated(self.path):
             owner.stop_orphans(self._database)
 
     def new_chat(self, model: str, effort: str, title: str = "", *, preset: str = "") -> int:
@@ -124,7 +124,7 @@ class History:
         with self._write():  # deleted words stay in the index until it is rebuilt
             for table in ("turn_words", "chat_words"):
                 self._database.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
-        with translated(self._path):
+        with translated(self.path):
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def add(
@@ -253,7 +253,7 @@ class History:
         Case and accents do not count, the last word may be unfinished, and "several words" in
         quotes stand next to each other.
         """
-        with translated(self._path):
+        with translated(self.path):
             return search(self._database, words, limit)
 
     def export_markdown(self, chat_id: int) -> str:
@@ -320,12 +320,12 @@ class History:
             self._database.close()
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with translated(self._path):
+        with translated(self.path):
             return self._database.execute(query, values).fetchall()
 
     @contextmanager
     def _write(self) -> Iterator[None]:
-        with translated(self._path), transaction(self._database):
+        with translated(self.path), transaction(self._database):
             yield
 
     def _change_chat(self, chat_id: int, **values: str | int) -> None:

@@ -1,0 +1,67 @@
+"""Messages that were written and not sent, in a file beside the chats."""
+
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.whole_file import write_whole
+from tui.paste import Composed
+
+_MAX = 20
+
+
+class _Draft(msgspec.Struct):
+    id: str
+    message: Composed
+
+
+class Drafts:
+    """Keeps the text of the input, and those before it; several terminals share the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Path | None = path
+        self._id = secrets.token_hex(8)
+        self._kept = Composed("")
+
+    def read(self) -> list[Composed]:
+        """Return them, the oldest first."""
+        return [draft.message for draft in self._read()]
+
+    def keep(self, message: Composed) -> None:
+        """Take the text of the input as it is now. Raise UsageError, once: it cannot be written."""
+        if message != self._kept:
+            self._kept = message
+            self._write([each for each in self._read() if each.id != self._id])
+
+    def put_aside(self) -> None:
+        """Begin another draft; the kept one stays."""
+        self._id, self._kept = secrets.token_hex(8), Composed("")
+
+    def forget(self, message: Composed) -> None:
+        """Remove a draft that was sent."""
+        self._kept = Composed("")
+        drafts = self._read()
+        left = [d for d in drafts if d.id != self._id and d.message != message]
+        if left != drafts:
+            self._write(left)
+
+    def _read(self) -> list[_Draft]:
+        try:
+            return msgspec.json.decode(
+                self._path.read_bytes() if self._path else b"[]", type=list[_Draft]
+            )
+        except (OSError, msgspec.DecodeError):
+            return []
+
+    def _write(self, others: list[_Draft]) -> None:
+        now = [_Draft(self._id, self._kept)] if self._kept.text else []
+        if self._path is None:
+            return
+        try:
+            text = msgspec.json.encode([*others, *now][-_MAX:]).decode()
+            write_whole(self._path, text, is_private=True)
+        except UsageError:
+            self._path = None
+            raise
