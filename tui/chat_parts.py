@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from textual.app import App
@@ -20,6 +20,14 @@ from tui.server import ChatServer
 
 _POLL_S = 0.05
 _T = TypeVar("_T")
+
+
+@dataclass
+class Found:
+    """Words that were found in the open chat, by the number of a turn and the place in it."""
+
+    words: str = ""
+    spot: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class ChatParts:
     downloads: Downloads
     keys: Mapping[str, str]
     rooms: "Rooms"
+    found: Found = field(default_factory=Found)
 
     @property
     def app(self) -> App[Any]:

@@ -9,7 +9,9 @@ from textual.widget import Widget
 from gptoss_local.talk.history import Turn
 from tui.conversation import Conversation
 from tui.screens.dialog import Typing
-from tui.widgets.question import CallView, Question
+from tui.widgets.prompt import Prompt
+from tui.widgets.question import Question
+from tui.widgets.transcript import Transcript
 from tui.widgets.turn_view import AssistantTurnView
 
 
@@ -18,6 +20,8 @@ class ChatView(Protocol):
 
     typing: Typing
     question: Question
+    prompt: Prompt
+    transcript: Transcript
     model_names: list[str]
     """Models on this machine, as far as they are known."""
 
@@ -49,9 +53,6 @@ class ChatView(Protocol):
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
         """Return the view of an answer; None while another chat is shown."""
-
-    async def show_call(self, call: CallView) -> None:
-        """Show a call that the user is asked about, from its first line on."""
 
     def show_status(self) -> None: ...
 

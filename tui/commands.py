@@ -55,6 +55,8 @@ COMMANDS = (
     Command("new", "Begin a new chat", "", True, ("clear",)),
     Command("resume", "Open, rename, delete or export a chat", "", True),
     Command("search", "Search all chats", "WORDS", True),
+    Command("find", "Find words in this chat", "[WORDS]", True),
+    Command("recall", "Search the messages that you wrote", "", True),
     Command("model", "Continue with another model", "[NAME]", True),
     Command("load", "Begin with another model, or a saved session", "NAME"),
     Command("save", "Save the session as a model", "NAME"),

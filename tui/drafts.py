@@ -1,4 +1,4 @@
-"""Messages that were written and not sent, in a file beside the chats."""
+"""Messages that were written and not sent, in a file next to the chats."""
 
 import secrets
 from pathlib import Path

@@ -321,7 +321,7 @@ async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments)
         question.tell(f"{counted(n_unseen, 'line')} not seen: PgUp, PgDn" if n_unseen else "")
 
     call = CallView(what_runs(tool, arguments), tell)
-    await view.show_call(call)
+    await view.transcript.ask(call)
     answers = answers_to(tool)
     labels = [answer.label for answer in answers]
     try:

@@ -162,7 +162,7 @@ async def test_retry_keeps_the_old_answer(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.ask(FRANCE)
         first_id = chat.turns()[-1].id
-        await chat.press("ctrl+r")
+        await chat.press("alt+r")
         assert await chat.answered() == PARIS
         assert chat.turns()[-1].id != first_id
         assert len(chat.turns()) == 2

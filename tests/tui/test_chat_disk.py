@@ -58,7 +58,7 @@ async def test_a_message_that_cannot_be_stored_comes_back(history_path: Path) ->
         await chat.enter("second")
         await chat.until(lambda: "cannot be used" in chat.notices())
         assert chat.app.chat.prompt.text == "second"
-        await chat.press("f4", "ctrl+r", "alt+left")
+        await chat.press("f4", "alt+r", "alt+left")
         assert [turn.content for turn in chat.turns()] == ["first", "hello"]
 
         refuse_writes(chat, False)
@@ -116,7 +116,7 @@ async def test_the_open_chat_is_deleted_elsewhere(history_path: Path) -> None:
         await chat.until(lambda: "one 0 1" in chat.screen())
         delete_elsewhere(history_path)
         assert (await chat.answered()).endswith("98 99")
-        await chat.press("ctrl+r", "f5", "alt+left", "f4")
+        await chat.press("alt+r", "f5", "alt+left", "f4")
         await chat.enter("second")
         await chat.until(lambda: "There is no chat 1" in chat.notices())
         assert chat.app.chat.prompt.text == "second"

@@ -2,9 +2,11 @@
 
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 
 from tests.conftest import RunningServer, wait_until
 from tests.tui.running_chat import FRANCE, PARIS
+
+_COMMAND = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 
@@ -41,6 +45,10 @@ class Tmux:
 
     def type(self, text: str) -> None:
         self._tmux("send-keys", "-l", text)
+
+    def enter(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
 
     def paste(self, text: str) -> None:
         self._tmux("set-buffer", text)
@@ -103,13 +111,14 @@ def terminal(size: tuple[int, int]) -> Iterator[Tmux]:
 
 @pytest.fixture
 def start_chat(terminal: Tmux, server: RunningServer, tmp_path: Path) -> Callable[..., None]:
-    """Starts a chat on nano, also again on the same chats."""
+    """Starts a chat on nano, in a shell if wanted."""
 
-    def start(*arguments: str) -> None:
+    def start(*, in_shell: bool = False) -> None:
         environment = server.environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        environment |= {"HOME": str(tmp_path)}
-        command = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
-        terminal.start([*command, *arguments], environment)
+        environment |= {"HOME": str(tmp_path), "PS1": "shell> ", "CHAT": shlex.join(_COMMAND)}
+        terminal.start(["bash", "--norc", "-i"] if in_shell else _COMMAND, environment)
+        if in_shell:
+            terminal.enter("$CHAT")
         terminal.wait_for("Message, /command or @file")
 
     return start
@@ -132,6 +141,26 @@ def test_a_click_leaves_the_keyboard_to_the_input(
     terminal.press("BTab", "z", "c")  # no key of a message, so it is typed, and all that follows
     terminal.wait_for("give morepastedzc")
     assert terminal.screen().count(PARIS) == 1
+
+
+@pytest.mark.parametrize("size", [(100, 30)])
+def test_a_draft_outlives_a_pause_and_a_kill(
+    terminal: Tmux, start_chat: Callable[..., None]
+) -> None:
+    start_chat(in_shell=True)
+    terminal.type("a long draft")
+    terminal.press("C-z")
+    terminal.wait_for("Stopped")
+    terminal.enter("fg")
+    terminal.wait_for("│ a long draft")
+    terminal.type(", to its end")
+    time.sleep(2)  # it is stored once a second
+    terminal.press("C-z")
+    terminal.wait_for("Stopped(.|\n)*Stopped")
+    terminal.enter("kill -9 %1; clear; $CHAT")
+    terminal.wait_for("Message, /command or @file")
+    terminal.press("Up")
+    terminal.wait_for("│ a long draft, to its end")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

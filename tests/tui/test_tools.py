@@ -113,7 +113,7 @@ async def test_escape_ends_the_loop(open_chat: OpenChat, tmp_path: Path) -> None
         assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool"]
         assert chat.turns()[-1].content == "The user stopped this call."
         assert not log.exists()
-        await chat.press("ctrl+r")  # the model goes on with that
+        await chat.press("alt+r")  # the model goes on with that
         await chat.until(lambda: len(chat.turns()) == 4)
         await chat.until(lambda: not chat.app.chat.is_answering)
 

@@ -78,3 +78,37 @@ async def test_another_version_of_an_early_message_is_shown(history_path: Path) 
         await chat.until(lambda: "❯ question-10" in chat.screen())
         await chat.press("alt+right")
         await chat.until(lambda: "question-10-again" in chat.screen())
+
+
+async def test_questions_ends_and_words_are_found(history_path: Path) -> None:
+    chat_id = long_chat(history_path)
+    async with run_chat(server(), history_path, chat_id) as chat:
+
+        async def goes(key: str, shown: str) -> None:
+            await chat.press(key)
+            await chat.until(lambda: shown in chat.screen())
+
+        await chat.until(lambda: "answer-59" in chat.screen())
+        await goes("alt+up", "question-59")
+        for n in range(58, 48, -1):
+            await goes("alt+up", f"question-{n}")
+        await goes("alt+down", "question-50")
+        await goes("alt+home", "question-00")
+        await goes("alt+down", "question-01")
+        await goes("alt+end", "answer-59")
+        await chat.press("ctrl+f", *"Answer-1", "enter")
+        await chat.until(lambda: "answer-19" in chat.screen())
+        assert "10 of 10" in chat.notices()
+        await chat.press("ctrl+f", "enter")
+        await chat.until(lambda: "answer-18" in chat.screen())
+        await chat.enter("/find nowhere")
+        assert "'nowhere' is not in this chat" in chat.notices()
+
+
+async def test_messages_are_searched_in_all_chats(history_path: Path) -> None:
+    long_chat(history_path)
+    async with run_chat(server(), history_path) as chat:
+        await chat.press("ctrl+r")
+        await chat.until(lambda: "question-59" in chat.screen())
+        await chat.press(*"30 quest", "enter")
+        await chat.until(lambda: chat.app.chat.prompt.text == "question-30")

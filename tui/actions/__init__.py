@@ -12,7 +12,7 @@ from textual.app import SuspendNotSupported
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import OPTIONS
 from gptoss_local.talk.presets import read_presets
-from tui.actions import answers, chats, choices
+from tui.actions import answers, chats, choices, places
 from tui.actions.help import show_help
 from tui.chat_parts import ChatParts
 from tui.commands import Registry
@@ -80,6 +80,8 @@ REGISTRY = Registry(
         "new": chats.new,
         "resume": chats.resume,
         "search": chats.resume,
+        "find": places.find,
+        "recall": places.recall,
         "model": choices.model,
         "effort": choices.effort,
         "edit": answers.edit,

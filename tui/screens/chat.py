@@ -36,7 +36,7 @@ from tui.server import ChatServer
 from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
-from tui.widgets.question import CallView, Question
+from tui.widgets.question import Question
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -63,7 +63,10 @@ class ChatScreen(Screen[None]):
         Binding("f4,ctrl+t", "command('effort next')", "Effort", id="chat.effort"),
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
-        Binding("ctrl+r", "command('retry')", "Answer again", id="chat.retry"),
+        Binding("alt+r", "command('retry')", "Answer again", id="chat.retry"),
+        Binding("ctrl+r", "command('recall')", "Search your messages", id="chat.recall"),
+        Binding("ctrl+f", "command('find')", "Find in this chat", id="chat.find", priority=True),
+        Binding("ctrl+z", "app.suspend_process", "Suspend", id="chat.suspend", priority=True),
         Binding("ctrl+b,f7", "list", "List of chats: show or hide", id="chat.list"),
         Binding(
             "f5,alt+e",
@@ -88,6 +91,10 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+down", "scroll(1)", "Scroll down", priority=True, id="chat.down"),
         Binding("pageup", "page(-1)", "A page up", priority=True, id="chat.page_up"),
         Binding("pagedown", "page(1)", "A page down", priority=True, id="chat.page_down"),
+        Binding("alt+up", "question(-1)", "Question before", id="chat.question_up", priority=True),
+        Binding("alt+down", "question(1)", "Next one", id="chat.question_down", priority=True),
+        Binding("alt+home", "end(-1)", "To the first message", id="chat.first", priority=True),
+        Binding("alt+end", "end(1)", "To the last message", id="chat.last", priority=True),
         Binding("escape", "escape", "Stop; leave", id="chat.stop"),
         Binding(
             "ctrl+c,ctrl+q", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True
@@ -236,12 +243,6 @@ class ChatScreen(Screen[None]):
         if turn.chat_id == self.conversation.chat_id:
             self.set_class(False, "-empty")
             await self.transcript.add(turn)
-
-    async def show_call(self, call: CallView) -> None:
-        await self.transcript.mount(call)
-        self.call_after_refresh(
-            self.transcript.scroll_to_widget, call, top=True, animate=False, immediate=True
-        )
 
     async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
         if is_new:
@@ -439,6 +440,12 @@ class ChatScreen(Screen[None]):
     def action_page(self, n: int) -> None:
         self.action_scroll(n * self.transcript.scrollable_content_region.height)
 
+    async def action_question(self, step: int) -> None:
+        await self.transcript.show_question(step)
+
+    async def action_end(self, step: int) -> None:
+        await self.transcript.show_end(step)
+
     def action_reasoning(self) -> None:
         """Cycle the view of the focused or the last answer's reasoning."""
         focused = self.focused
@@ -453,6 +460,7 @@ class ChatScreen(Screen[None]):
         elif self.is_answering:
             self.dialogue.stop()
         elif self.dialogue.editing is not None:
+            self.prompt.take()
             self.dialogue.leave_edit()
         self.set_focus(self.prompt)
 
@@ -468,6 +476,7 @@ class ChatScreen(Screen[None]):
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
         elif self.dialogue.editing is not None:
+            self.prompt.take()
             self.dialogue.leave_edit()
         elif self.prompt.text:
             self._keep_draft()

@@ -66,6 +66,7 @@ class Prompt(TextArea):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j", "newline", "New line", id="prompt.newline"),
+        Binding("alt+z,ctrl+underscore", "undo", "Undo", id="prompt.undo"),
         Binding("tab", "complete", "Complete", show=False, id="prompt.complete"),
         Binding("shift+tab", "app.focus_previous", "To the messages", show=False),
     ]
@@ -281,6 +282,11 @@ class Prompt(TextArea):
         self._recalled = 0
         self.text = ""
         return typed
+
+    @property
+    def written(self) -> list[str]:
+        """The messages that Up recalls, the newest first."""
+        return self._sent[::-1]
 
     def remember(self, messages: Iterable[Composed]) -> None:
         """Let messages of an earlier run be recalled, too, after the present ones."""

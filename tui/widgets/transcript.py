@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
+from tui.widgets.question import CallView
 from tui.widgets.turn_view import AssistantTurnView, TurnView, view_of
 
 _N_FIRST = 8
@@ -60,8 +61,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def add(self, turn: Turn) -> TurnView:
         if self._newer:
-            mounted = [view.turn for view in self.views()]
-            await self.open([*self._older, *mounted, *self._newer])
+            await self.open(self._turns())
         view = self._view(turn)
         await self.mount(view)
         self._mark_last()
@@ -75,6 +75,54 @@ class Transcript(VerticalScroll, can_focus=False):
     def view(self, turn: Turn) -> TurnView | None:
         """Return the view of a turn, if it is mounted."""
         return next((view for view in self.views() if view.turn.id == turn.id), None)
+
+    async def ask(self, call: CallView) -> None:
+        """Show a call that the user is asked about, from its first line on."""
+        await self.mount(call)
+        self.call_after_refresh(
+            self.scroll_to_widget, call, top=True, animate=False, immediate=True
+        )
+
+    async def show(self, turn: Turn, share: float = 0.0) -> None:
+        """Scroll to a turn, or to a part of it from 0 to 1."""
+        views = self.views()
+        if views[-1].turn.state == "streaming":  # its view must stay
+            while self._older and self.view(turn) is None:
+                await self._load_older()
+        elif self.view(turn) is None:
+            await self.open(self._turns(), turn)
+        self.call_after_refresh(self._show_part, turn, share)
+
+    async def show_question(self, step: int) -> None:
+        """Go to the last question above the first row, or the first one below it."""
+        places = [(view.turn, view.virtual_region.y - self.scroll_y) for view in self.views()]
+        if step < 0:
+            turns = [*self._older, *(turn for turn, y in places if y < 0)][::-1]
+        else:
+            turns = [*(turn for turn, y in places if y > 0), *self._newer]
+        if asked := next((turn for turn in turns if turn.role == "user"), None):
+            await self.show(asked)
+        elif step > 0:
+            await self.show_end(step)
+
+    async def show_end(self, step: int) -> None:
+        """Go to the first or the last turn."""
+        if step < 0 and (turns := self._turns()):
+            await self.show(turns[0])
+        elif self._newer:
+            await self.open(self._turns())
+        elif step > 0:
+            self.anchor()
+
+    def _turns(self) -> list[Turn]:
+        return [*self._older, *(view.turn for view in self.views()), *self._newer]
+
+    def _show_part(self, turn: Turn, share: float) -> None:
+        if (view := self.view(turn)) is not None:
+            place = view.virtual_region
+            row = place.y + int(place.height * share) - (self.size.height // 3 if share else 0)
+            self.release_anchor()
+            self.scroll_to(y=row, animate=False, immediate=True)
 
     async def grow(self, turns: Sequence[Turn]) -> bool:
         """Show turns as they are now; False if one has changed otherwise than by growing."""

@@ -196,6 +196,11 @@ class History:
             raise _no_turn(turn_id)
         return read_turn(rows[0])
 
+    def questions(self, limit: int = 1000) -> list[Turn]:
+        """Return the newest messages of the user in all chats, the newest first."""
+        query = f"SELECT {TURN_COLUMNS} FROM turn WHERE role = 'user' ORDER BY id DESC LIMIT ?"
+        return [read_turn(row) for row in self._rows(query, (limit,))]
+
     def tree(self, chat_id: int) -> list[Turn]:
         """Return all turns of a chat, parents before their children, older ones first."""
         self.chat(chat_id)

@@ -211,7 +211,7 @@ async def _nothing(_chat: Chat) -> None:
 def _asks(tool: RunnableTool, arguments: Arguments) -> Callable[[Chat], Awaitable[None]]:
     async def act(chat: Chat) -> None:
         screen = chat.app.chat
-        await screen.show_call(CallView(what_runs(tool, arguments), lambda _n: None))
+        await screen.transcript.ask(CallView(what_runs(tool, arguments), lambda _n: None))
         labels = [answer.label for answer in answers_to(tool)]
         screen.run_worker(screen.question.choose(asked_text(tool), labels))
         await chat.asked()

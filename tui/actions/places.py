@@ -1,0 +1,56 @@
+"""Commands that look for words in the open chat, and for messages that were written."""
+
+from gptoss_local.errors import UsageError
+from gptoss_local.talk.history.plain import one_line
+from tui.chat_parts import ChatParts
+from tui.conversation import composed_of
+from tui.screens.dialog import LineDialog
+from tui.screens.errors import errors_shown
+from tui.screens.recall import RecallDialog
+
+
+async def find(chat: ChatParts, argument: str) -> None:
+    """Show words in the chat; with the same words again, further up."""
+    if argument:
+        await _find(chat, argument)
+        return
+
+    async def find_them(words: str | None) -> None:
+        if words:
+            with errors_shown(chat.app):
+                await _find(chat, words)
+
+    chat.app.push_screen(LineDialog("Find in this chat", chat.found.words), find_them)
+
+
+async def _find(chat: ChatParts, words: str) -> None:
+    turns, found = chat.conversation.turns, chat.found
+    spots = [(n, at) for n, turn in enumerate(turns) for at in _spots(turn.content, words)]
+    if not spots:
+        raise UsageError(f"'{one_line(words, 40)}' is not in this chat", hint="F2 searches all.")
+    above = [spot for spot in spots if words == found.words and spot < found.spot]
+    found.words, found.spot = words, (above or spots)[-1]
+    n, at = found.spot
+    await chat.view.transcript.show(turns[n], at / len(turns[n].content))
+    place = spots.index(found.spot) + 1
+    chat.app.notify(f"{place} of {len(spots)}; again shows the one above.", markup=False)
+
+
+def _spots(text: str, words: str) -> list[int]:
+    text, words = text.casefold(), words.casefold()
+    spots, at = list[int](), text.find(words)
+    while at >= 0:
+        spots.append(at)
+        at = text.find(words, at + len(words))
+    return spots
+
+
+async def recall(chat: ChatParts, _argument: str) -> None:
+    def chosen(text: str | None) -> None:
+        if text:
+            chat.view.fill(text)
+
+    prompt = chat.view.prompt
+    stored = [prompt.folded.refold(composed_of(turn)) for turn in chat.history.questions()]
+    written = dict.fromkeys([*prompt.written, *stored])
+    chat.app.push_screen(RecallDialog(list(written)), chosen)
