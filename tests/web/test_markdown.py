@@ -248,6 +248,6 @@ def test_emphasis_is_drawn(page: Page) -> None:
     markdown = "10**6 is **big**, *it* too, **太字**です, __init__ and **kwargs"
     (paragraph,) = page.evaluate(RENDER, [[markdown]])["whole"]
     assert paragraph.strip() == (
-        "<p>10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, "
+        '<p dir="auto">10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, '
         "__init__ and **kwargs</p>"
     )

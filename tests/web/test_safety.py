@@ -129,6 +129,7 @@ def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
 ) -> None:
     made = store(scripted, content=ALL)
     page.goto(f"{scripted.url}/#/chat/{made}")
+    prose(page).scroll_into_view_if_needed()  # what is far away is not drawn yet
     expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
     expect(prose(page)).to_contain_text("image: pixel · https://evil.example/pixel.png")
     assert "\u202e" not in prose(page).inner_text()

@@ -9,6 +9,7 @@ import { IconButton } from "./ui.js";
 
 const PAGE = 40; // turns that are painted at first
 const NEAR = 48; // pixels
+const END = 1e9;
 
 export function Transcript() {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
@@ -21,19 +22,25 @@ export function Transcript() {
   const live = streaming();
   useLayoutEffect(() => {
     if (state.isSent) [follows.current, state.isSent] = [true, false];
+    else if (sought < 0) return;
     const target = sought >= 0 && document.getElementById(`turn-${state.sought}`);
     if (target) {
       target.scrollIntoView({ block: "nearest" });
       state.sought = null;
       follows.current = isAtEnd();
-    } else if (follows.current && scroller.current) {
-      scroller.current.scrollTop = scroller.current.scrollHeight;
-    }
+    } else follow();
   });
   useLayoutEffect(() => {
     if (state.sought === null) follows.current = true;
     setMore(0);
+    const grown = new ResizeObserver(follow); // no layout is forced while an answer streams
+    const { current } = scroller;
+    for (const each of current ? [current, ...current.children] : []) grown.observe(each);
+    return () => grown.disconnect();
   }, [state.chatId]);
+  function follow() {
+    if (follows.current && scroller.current) scroller.current.scrollTop = END;
+  }
   function isAtEnd() {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = scroller.current ?? {};
     return scrollHeight - scrollTop - clientHeight < NEAR;

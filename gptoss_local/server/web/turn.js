@@ -168,7 +168,7 @@ function Prose({ text, pages, isLive }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => {
     if (isNear || !place.current) return;
-    const far = new IntersectionObserver(([seen]) => seen?.isIntersecting && setNear(true), {
+    const far = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && setNear(true), {
       root: place.current.closest(".transcript"),
       rootMargin: "150% 0px",
     });
