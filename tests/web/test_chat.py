@@ -20,7 +20,7 @@ def test_an_answer_streams_and_has_its_figures(page: Page) -> None:
     expect(prose(page)).to_contain_text("the proof")
     expect(last_answer(page)).to_have_attribute("aria-busy", "false")
     expect(last_answer(page).locator(".facts")).to_have_text(
-        re.compile(r"nano · medium · \d+ tok/s · \d+ tokens · first after \d\.\d\d s")
+        re.compile(r"nano · (?:low|medium) · \d+ tok/s · \d+ tokens · first after \d\.\d\d s")
     )
     expect(page.locator(".context")).to_have_text(re.compile(r"ctx \d{3}/[\d,]+ \(\d+ %\)"))
     expect(page).to_have_title("Explain it slowly · gptoss")
