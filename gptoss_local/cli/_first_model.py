@@ -182,14 +182,17 @@ def fetch(
 
     A process does the work: it can be killed where a thread would wait for a network that is gone.
     """
-    from gptoss_local.models.pulling.process import STEP, read_line, start
+    from gptoss_local.models.pulling.process import STEP, Note, read_line, start
 
     with start(model, settings, gguf=gguf, dense=dense or "q8_0") as process:
         assert process.stdout is not None
         try:
             for text in process.stdout:
                 line = read_line(text)
-                progress(STEP, line.done, line.total)
+                if isinstance(line, Note):
+                    say(f"note: {line.text}")
+                else:
+                    progress(STEP, line.done, line.total)
             code = process.wait()
         finally:
             process.kill()

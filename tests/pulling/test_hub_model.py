@@ -69,6 +69,17 @@ def test_a_checkpoint_and_a_gguf(
     assert f"Fetch it: gptoss pull {TUNE}" in missing.stderr
 
 
+def test_rounded_experts_are_told(
+    hub: HubServer,
+    fresh: dict[str, str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    hub.add("someone/floats", read_folder(write_tiny(tmp_path / "floats", experts="bf16")))
+    done = run_cli(fresh | {"HF_ENDPOINT": hub.endpoint}, "pull", "someone/floats")
+    assert done.returncode == 0, done.stderr
+    assert "values of the experts changed as they became MXFP4" in done.stderr
+
+
 def test_over_the_api(
     hub: HubServer,
     fresh: dict[str, str],  # noqa: F811

@@ -110,7 +110,8 @@ class _Job:
             raise RuntimeError("the process has no stdout pipe")
         try:
             async for text in process.stdout:
-                self._step = read_line(text)
+                if isinstance(found := read_line(text), Step):  # notes are for the terminal
+                    self._step = found
             if code := await process.wait():
                 raise DownloadError(
                     f"the pull stopped unexpectedly (exit code {code})",

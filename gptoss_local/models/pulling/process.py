@@ -2,8 +2,8 @@
 
     python -m gptoss_local.models.pulling.process MODEL default|gguf DENSE
 
-Writes JSON lines: `Step` while it works, `Failure` if it fails. It ends when they are no longer
-read. Killed at any point, the next one continues.
+Writes JSON lines: `Step` while it works, `Note` at its end, `Failure` if it fails. It ends when
+they are no longer read. Killed at any point, the next one continues.
 """
 
 import os
@@ -26,6 +26,12 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
     done: int
     total: int
+
+
+class Note(msgspec.Struct, frozen=True, tag="note"):
+    """Something to know of the result, as how much was rounded."""
+
+    text: str
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
@@ -65,9 +71,9 @@ def start(
     )
 
 
-def read_line(text: bytes) -> Step:
+def read_line(text: bytes) -> Step | Note:
     """Read one line of a pull."""
-    line = msgspec.json.decode(text, type=Step | Failure)
+    line = msgspec.json.decode(text, type=Step | Note | Failure)
     if isinstance(line, Failure):
         raise error_by_name(line.error, line.message, hint=line.hint)
     return line
@@ -95,13 +101,16 @@ def main() -> None:
 
     try:
         settings, gguf = load_settings(), what == "gguf"
-        pull_model(pulled_model(name), settings, gguf=gguf, dense=dense, progress=report)
+        pull_model(
+            pulled_model(name), settings, gguf=gguf, dense=dense, progress=report,
+            on_note=lambda text: _say(Note(text)),
+        )  # fmt: skip
     except GptOssError as error:
         _say(Failure(type(error).__name__, error.message, error.hint))
         sys.exit(error.exit_code)
 
 
-def _say(line: Step | Failure) -> None:
+def _say(line: Step | Note | Failure) -> None:
     try:
         sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
         sys.stdout.buffer.flush()

@@ -32,6 +32,7 @@ def pull_model(
     gguf: bool = False,
     dense: DenseType = "q8_0",
     progress: Progress,
+    on_note: Callable[[str], None] | None = None,
 ) -> None:
     """Bring a model to this machine, under its name.
 
@@ -45,6 +46,7 @@ def pull_model(
         progress: Called with one step, `pull`: bytes downloaded and bytes written together, of all
             that there are; from several threads. Their sum never falls. Until the conversion is
             planned, its output is taken to be as large as the download.
+        on_note: As for `convert_checkpoint`.
 
     Raises:
         GptOssError: See `pull_checkpoint` and `download_files`.
@@ -64,10 +66,11 @@ def pull_model(
     assert model.checkpoint is not None
     repo, size_bytes = model.checkpoint.repo, model.checkpoint.size_bytes
     if folder := cached_checkpoint(repo):
-        convert_checkpoint(folder, target, dense=dense, progress=_Total(progress))
+        total = _Total(progress)
+        convert_checkpoint(folder, target, dense=dense, progress=total, on_note=on_note)
     else:
         total = _Total(progress, n_expected=size_bytes)
-        pull_checkpoint(repo, target, progress=total, dense=dense)
+        pull_checkpoint(repo, target, progress=total, on_note=on_note, dense=dense)
 
 
 def download_folder(target: Path, *, gguf: bool) -> Path:
