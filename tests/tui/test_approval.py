@@ -179,7 +179,9 @@ async def test_a_draft_keeps_the_keyboard(tmp_path: Path) -> None:
         await chat.press("enter")
         assert "» a message" in chat.screen()
         assert chat.app.chat.question.display
-        await chat.press("down", "down", "enter")  # in haste, so they are for the input
+        for key in ("down", "down", "enter"):  # in haste, so they are for the input
+            chat.app.post_message(Key(key, None))
+        await chat.pilot.pause()
         assert chat.app.chat.question.display
         assert not (tmp_path / "RAN").exists()
         await chat.answer("Allow once")
