@@ -161,3 +161,12 @@ def test_a_checkpoint_without_an_index_is_whole(
     cached(tmp_path / "hub", "me/partly", whole)
     assert cached_checkpoint("me/whole") is not None
     assert cached_checkpoint("me/partly") is None
+
+
+def test_a_dangling_link_hides_no_other_model(theirs: Path) -> None:
+    before = {each.name for each in find_elsewhere()}
+    snapshots = sorted((theirs / "hub").glob("models--*/snapshots/*"))
+    assert snapshots
+    for folder in snapshots:
+        (folder / "gone.gguf").symlink_to("../../blobs/" + "0" * 64)
+    assert {each.name for each in find_elsewhere()} == before

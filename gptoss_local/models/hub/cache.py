@@ -1,11 +1,12 @@
 """Finds files that Hugging Face's own cache holds already; it is read and never changed."""
 
+import contextlib
 import os
 from pathlib import Path
+from stat import S_ISREG
 
 import msgspec
-from huggingface_hub import constants, scan_cache_dir
-from huggingface_hub.errors import CacheNotFound
+from huggingface_hub import constants
 
 
 class CachedRepo(msgspec.Struct, frozen=True):
@@ -23,27 +24,21 @@ class CachedRepo(msgspec.Struct, frozen=True):
 
 
 def cached_repos() -> list[CachedRepo]:
-    """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
-    folder = os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE
-    try:
-        cache = scan_cache_dir(folder)
-    except (CacheNotFound, ValueError, OSError):  # there is none, or it is a file
-        return []
-    found = [
-        (
-            revision.last_modified,
-            CachedRepo(
-                repo.repo_id,
-                revision.commit_hash,
-                revision.snapshot_path,
-                {
-                    file.file_path.relative_to(revision.snapshot_path).as_posix(): file.size_on_disk
-                    for file in revision.files
-                },
-            ),
-        )
-        for repo in cache.repos
-        if repo.repo_type == "model"
-        for revision in repo.revisions
-    ]
+    """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first.
+
+    A file that is not there, as a link to a blob that was deleted, hides no other.
+    """
+    cache = Path(os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE)
+    found = []
+    for snapshot in cache.glob("models--*/snapshots/*"):
+        files, newest_s = {}, 0.0
+        for path in snapshot.rglob("*"):
+            with contextlib.suppress(OSError):
+                stat = path.stat()
+                if S_ISREG(stat.st_mode):
+                    files[path.relative_to(snapshot).as_posix()] = stat.st_size
+                    newest_s = max(newest_s, stat.st_mtime)
+        repo = snapshot.parents[1].name.removeprefix("models--").replace("--", "/")
+        if files:
+            found.append((newest_s, CachedRepo(repo, snapshot.name, snapshot, files)))
     return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
