@@ -76,7 +76,7 @@ def test_print(environment: dict[str, str]) -> None:
     shown = run_cli(environment, "chats", "1").stdout
     assert shown.startswith("# Capitals\n")
     assert shown.endswith("## You\n\nA question of capitals?\n\n## Assistant\n\n"
-                          "Paris is the capital.\n")  # fmt: skip
+                          "Paris is the \x1b[31mcapital.\n")  # fmt: skip
     data = json.loads(run_cli(environment, "chats", "1", "--json").stdout)
     assert [turn["role"] for turn in data["turns"]] == ["user", "assistant"]
 
