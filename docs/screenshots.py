@@ -98,6 +98,7 @@ sundays = [
 ]
 print(len(sundays), sundays[:3])
 """
+_SUNDAYS_IN_WORDS = "Which day was 1 January 2001?"
 _PRIMES = "Is 221 a prime number?"
 
 
@@ -115,6 +116,12 @@ def make_script(vocabulary: Vocabulary) -> Script:
         _SUNDAYS,
         calls_built_in("python", _SUNDAYS_CODE, "Let me count the months from 2001 to 2100."),
         answer("**172** of the 1,200 months from 2001 to 2100 begin with a Sunday."),
+    )
+    script.say(
+        _SUNDAYS_IN_WORDS,
+        answer(
+            "A **Monday**: see [the calendar](https://www.timeanddate.com/calendar/?year=2001)."
+        ),
     )
     script.say(_PRIMES, answer("No: 221 = 13 × 17.", "221 / 13 = 17, so it is not."))
     script.say(
@@ -160,8 +167,30 @@ class Session:
             await self.pilot.pause(0.7)
 
 
-async def empty(_session: Session) -> None:
-    """Show the start of a chat."""
+async def start(session: Session) -> None:
+    """Show the start of a chat, with earlier ones."""
+    for question in (_PRIMES, _WEATHER_QUESTION):
+        await session.ask(question)
+        await session.press("ctrl+n")
+
+
+async def menu(session: Session) -> None:
+    """The commands that begin so."""
+    await session.press("/", "e", "down")
+
+
+async def chats(session: Session) -> None:
+    """All chats, with the end of the marked one."""
+    await start(session)
+    await session.press("f2")
+    session.app.screen.set_focus(None)  # or its cursor splits a word
+    await session.pilot.pause(0.2)
+
+
+async def next_to(session: Session) -> None:
+    """The chats next to one of them."""
+    await start(session)
+    await session.ask(_SUNDAYS_IN_WORDS)
 
 
 async def talk(session: Session) -> None:
@@ -225,13 +254,16 @@ async def wait(session: Session) -> None:
 Scene = Callable[[Session], Awaitable[None]]
 PICTURES: dict[str, tuple[Scene, tuple[int, int], str]] = {
     "chat": (talk, _LARGE, _DARK),
+    "chat-start": (start, _SMALL, _DARK),
+    "chat-menu": (menu, _SMALL, _DARK),
+    "chat-list": (chats, _SMALL, _LIGHT),
+    "chat-wide": (next_to, _WIDE, _DARK),
     "chat-light": (tool, _SMALL, _LIGHT),
     "tools": (compute, _SMALL, _LIGHT),
     "chat-harmony": (inspect, _LARGE, _DARK),
     "chat-compare": (compare, _WIDE, _DARK),
 }
 _TO_LOOK_AT: dict[str, tuple[Scene, tuple[int, int], str]] = {
-    "empty": (empty, _SMALL, _DARK),
     "approve": (approve, _SMALL, _DARK),
     "wait": (wait, _SMALL, _DARK),
 }
