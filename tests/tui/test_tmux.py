@@ -1,5 +1,6 @@
 """The chat in a terminal of its own: keys go in through tmux, and its screen is read back."""
 
+import json
 import re
 import secrets
 import shlex
@@ -15,6 +16,7 @@ import pytest
 
 from tests.conftest import RunningServer, wait_until
 from tests.tui.running_chat import FRANCE, PARIS
+from tests.tui.test_tools import QUESTION, weather
 
 _COMMAND = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
 
@@ -113,9 +115,13 @@ def terminal(size: tuple[int, int]) -> Iterator[Tmux]:
 def start_chat(terminal: Tmux, server: RunningServer, tmp_path: Path) -> Callable[..., None]:
     """Starts a chat on nano, in a shell if wanted."""
 
-    def start(*, in_shell: bool = False) -> None:
+    def start(*, in_shell: bool = False, **variables: str) -> None:
         environment = server.environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        environment |= {"HOME": str(tmp_path), "PS1": "shell> ", "CHAT": shlex.join(_COMMAND)}
+        environment |= {
+            "HOME": str(tmp_path),
+            "PS1": "shell> ",
+            "CHAT": shlex.join(_COMMAND),
+        } | variables
         terminal.start(["bash", "--norc", "-i"] if in_shell else _COMMAND, environment)
         if in_shell:
             terminal.enter("$CHAT")
@@ -141,6 +147,34 @@ def test_a_click_leaves_the_keyboard_to_the_input(
     terminal.press("BTab", "z", "c")  # no key of a message, so it is typed, and all that follows
     terminal.wait_for("give morepastedzc")
     assert terminal.screen().count(PARIS) == 1
+
+
+@pytest.mark.parametrize("size", [(100, 30)])
+def test_a_sentence_allows_no_tool(
+    terminal: Tmux, start_chat: Callable[..., None], tmp_path: Path
+) -> None:
+    log, tool = tmp_path / "log", "get_current_weather"
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text(
+        f"[tools.{tool}]\ncommand = {json.dumps(['touch', str(log)])}\n"
+        f"description = {json.dumps(weather(log)[tool].description)}\n"
+        'parameters = { type = "object", properties = { location = { type = "string" } }, '
+        'required = ["location"] }\n'
+    )
+    start_chat(XDG_CONFIG_HOME=str(tmp_path))
+    terminal.enter("/set temperature 0")
+    terminal.enter(QUESTION)
+    terminal.wait_for("The model asks to run get_current_weather")
+    time.sleep(1)  # as long as a person thinks
+    terminal.type("and why yes Always")
+    terminal.press("Up", "Down")
+    terminal.wait_for("│ and why yes Always")
+    terminal.press("BTab")
+    time.sleep(0.5)
+    terminal.press("Enter")
+    terminal.wait_for("denied this call")
+    terminal.wait_for("│ and why yes Always")
+    assert not log.exists()
 
 
 @pytest.mark.parametrize("size", [(100, 30)])
