@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tui.screens.approval import ApprovalDialog
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
@@ -177,21 +176,27 @@ async def test_model_effort_and_tools_apply_from_the_next_message(tmp_path: Path
 async def test_a_question_waits_for_its_chat(tmp_path: Path) -> None:
     model = Model([call("python", code="1")], "Done.")
 
+    n_runs = 0
+
     async def runs(_arguments: Arguments) -> str:
+        nonlocal n_runs
+        n_runs += 1
         return "ran"
 
     def box() -> Any:
         return toolbox_of(OwnSource("python", "runs code", {"python": runs}))
 
     async with run_chat(model, tmp_path / "c", make_toolbox=box) as chat:
-        chat.app.chat.typing.note()  # so that the question waits
         await chat.enter("go")
+        await chat.asked()
         await chat.press("ctrl+n")
         await chat.until(lambda: "“go” waits for you: may it run python?" in chat.notices())
-        await chat.pilot.pause(1)
-        assert not isinstance(chat.app.screen, ApprovalDialog)
-        await open_other(chat, "go")
-        await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+        assert not chat.app.chat.question.display
         await chat.pilot.pause(0.6)
-        await chat.press("y")
+        await chat.press("down", "enter")  # an answer to nothing
+        assert n_runs == 0
+        await open_other(chat, "go")
+        await chat.asked()
+        await chat.answer("Allow once")
         assert await chat.answered() == "Done."
+        assert n_runs == 1

@@ -220,7 +220,7 @@ def test_unknown_command() -> None:
 
 
 def test_commands_are_ranked() -> None:
-    assert [c.name for c in REGISTRY.complete("/re")][:2] == ["resume", "retry"]
+    assert [c.name for c in REGISTRY.complete("/re")][:3] == ["resume", "recall", "retry"]
     assert REGISTRY.complete("/xport")[0].name == "export"
     assert REGISTRY.complete("/zz") == []
 

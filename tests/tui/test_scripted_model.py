@@ -13,7 +13,7 @@ from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS, at_random
 from tests.tui.running_chat import Chat, opener
 from tests.tui.test_answer_screen import missing
-from tests.tui.test_tools import asked, weather
+from tests.tui.test_tools import weather
 
 PROSE = "".join(
     f"Sentence {n} of some words, and **one more** of them, in a paragraph.\n\n" for n in range(280)
@@ -72,8 +72,7 @@ async def test_a_call_of_a_tool(
     open_chat = opener(scripted_server, history_path)
     async with open_chat(tools=weather(tmp_path / "log")) as chat:
         await chat.enter("Weather?")
-        await asked(chat)
-        await chat.press("y")
+        await chat.answer("Allow once")
         await chat.until(lambda: not chat.app.chat.is_answering)
         assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool", "assistant"]
         assert chat.turns()[-1].content == "Sunny."

@@ -43,11 +43,12 @@ async def settled(pilot: Pilot[None]) -> str:
     """The screen once nothing changes any more, without the cursor."""
     for line in (*pilot.app.screen.query(TextArea), *pilot.app.screen.query(Input)):
         line.cursor_blink = False
-    before, now = "", picture(pilot.app)
-    while before != now:
+    n_same, now = 0, picture(pilot.app)
+    while n_same < 5:  # turns above are laid out later
         await pilot.pause()
-        await pilot.pause(0.02)
+        await pilot.pause(0.04)
         before, now = now, picture(pilot.app)
+        n_same = n_same + 1 if before == now else 0
     return now
 
 

@@ -248,8 +248,8 @@ CHATS: dict[str, ChatCase] = {
         SMALL,
         True,
     ),
-    "asks-code": (_asks(_PYTHON, {"code": _CODE}), SMALL, False),
-    "asks-server": (_asks(_ISSUES, {"title": "[b]x"}), SMALL, False),
+    "asks-code": (_asks(_PYTHON, {"code": _CODE}), SMALL, True),
+    "asks-server": (_asks(_ISSUES, {"title": "[b]x"}), SMALL, True),
     "overflow": (_overflow, SMALL, True),
 }
 
