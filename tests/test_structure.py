@@ -25,6 +25,7 @@ LARGE = {
     "Conversation": "every move in a tree of turns",
     "ChatView": "the screen, for all parts below it",
     "ChatScreen": "Textual looks for its handlers here",
+    "chat.py": "the keys of ChatScreen, and the handlers that Textual looks for in it",
     "History": "one transaction a method",
     "Slots": "counts and moves of cells belong together",
     "convert_checkpoint": "the options of a conversion",
