@@ -9,13 +9,14 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import BLACK, WHITE, Color
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.driver import Driver
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -32,6 +33,8 @@ from tui.conversation import Conversation
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
+
+_SYNCHRONIZED = ("\x1b[?2026h", "\x1b[?2026l")  # begin and end a frame
 
 
 class RegistryProvider(Provider):
@@ -97,6 +100,21 @@ class ChatApp(App[None], inherit_bindings=False):
     COMMANDS: ClassVar = {RegistryProvider}
     BINDINGS: ClassVar = []
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, which paints a frame only if it is another one.
+
+        What grows is painted for its layout, and again, the same, for its scroll: half the bytes.
+        """
+        base: Any = super().get_driver_class()
+
+        def write(driver: Any, data: str) -> None:
+            if data in _SYNCHRONIZED or data != driver.written:
+                base.write(driver, data)
+            if data not in _SYNCHRONIZED:
+                driver.written = data
+
+        return type(base.__name__, (base,), {"write": write, "written": ""})
 
     def __init__(
         self,

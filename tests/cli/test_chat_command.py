@@ -135,9 +135,11 @@ def test_a_tool_that_runs_ends_with_the_chat(
         chat = terminals[0]
         chat.read_until(READY)
         chat.type("Sleep\r")
-        chat.read_until("always for this tool")
+        chat.read_until("Allow once")
         time.sleep(1)  # the question counts once no key was pressed for a while
-        chat.type("y")
+        for key in ("\x1b[B", "\x1b[B", "\r"):  # from No to Allow once
+            chat.type(key)
+            time.sleep(0.2)
         wait_until(lambda: _pid_in(tmp_path / "pid", chat), timeout_s=30)
         chat.type("/quit\r")
         chat.read_until("gptoss chat --chat 1")
