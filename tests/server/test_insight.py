@@ -102,7 +102,11 @@ def test_fits_and_status(http: httpx.Client) -> None:
 
 def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
     fits = {fit["name"]: fit for fit in http.get("/api/gptoss/fits").json()["models"]}
-    assert list(fits) == ["nano", "gpt-oss:20b", "gpt-oss:120b"]
+    sizes = ("20b", "120b")
+    assert list(fits) == [
+        "nano",
+        *(f"{m}:{n}" for m in ("gpt-oss", "gpt-oss-safeguard") for n in sizes),
+    ]
     for name in ("gpt-oss:20b", "gpt-oss:120b"):  # there is no GPU, and RAM as the machine has it
         assert (fits[name]["fits"], fits[name]["n_ctx"] > 0) in (("ram", True), ("no", False))
 
