@@ -14,6 +14,7 @@ const END = 1e9;
 export function Transcript() {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const follows = useRef(true);
+  const top = useRef(0); // where the last scroll ended
   const [isAway, setAway] = useState(false);
   const [nMore, setMore] = useState(0);
   const turns = shown();
@@ -45,7 +46,13 @@ export function Transcript() {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = scroller.current ?? {};
     return scrollHeight - scrollTop - clientHeight < NEAR;
   }
-  const onScroll = () => [(follows.current = isAtEnd()), setAway(!follows.current)];
+  const onScroll = () => {
+    const { scrollTop = 0 } = scroller.current ?? {};
+    if (isAtEnd()) follows.current = true;
+    else if (scrollTop < top.current) follows.current = false; // by the user: what grows moves nothing up
+    top.current = scrollTop;
+    setAway(!follows.current);
+  };
   const toEnd = () => [(follows.current = true), scroller.current?.scrollTo({ top: scroller.current.scrollHeight })];
   return html`<div class="transcript" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region"
     aria-label="Messages">
