@@ -35,7 +35,7 @@ CODE = "```python\n" + "    value = compute(index, offset)  # row\n" * 12 + "```
 
 
 def chat(per_s: int, n_turns: int, folder: Path) -> None:
-    """Run the chat in this process, which has the terminal; a question is sent at once."""
+    """Run the chat on the terminal of this process."""
     history = History(folder / "chats.sqlite3")
     conversation = Conversation(history, "nano", "medium")
     chat_id, parent = history.new_chat("nano", "medium", "bench"), None

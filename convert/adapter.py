@@ -56,7 +56,7 @@ class _Pair(msgspec.Struct, frozen=True):
 
     Attributes:
         is_exchanged: Whether `a` has the outputs, as PEFT's factors of embeddings do, and in some
-            versions those of experts.
+            versions the factors of experts.
     """
 
     a: SourceTensor
@@ -140,7 +140,7 @@ class Adapter:
         return msgspec.structs.replace(shard, tensors=tensors)
 
     def match(self, plan: Sequence[PlannedTensor]) -> list[PlannedTensor]:
-        """Find the changes of a checkpoint's tensors; mark what is made of these in its plan.
+        """Match the adapter with a checkpoint's tensors, and mark the merged ones in its plan.
 
         Raises:
             ConvertError: The adapter is not one of this model.
@@ -191,7 +191,7 @@ class Adapter:
     def _is_swapped(
         self, factors: dict[str, tuple[str, str]], places: dict[str, PlannedTensor]
     ) -> bool:
-        """Return whether packed experts have in and out exchanged: one that fits only so tells.
+        """Return whether packed experts have in and out exchanged; any that is not square tells.
 
         `down_proj` of OpenAI's models is square and fits both ways.
         """

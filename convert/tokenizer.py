@@ -21,7 +21,7 @@ from gptoss_local.errors import ConvertError
 from gptoss_local.formats.o200k import FIRST_SPECIAL, is_harmony_sized, vocabulary_faults
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
-_OWN_IDS = {"bos": 199998, "eos": 200002}  # without them llama.cpp takes those of GPT-2
+_OWN_IDS = {"bos": 199998, "eos": 200002}  # or llama.cpp takes GPT-2's
 TOKENIZER_HINT = (
     "Name a file of gpt-oss's vocabulary with --tokenizer: a folder with tokenizer.json, "
     "an o200k_base.tiktoken, or the .gguf of any gpt-oss model."

@@ -100,7 +100,7 @@ def parse_option(name: str, text: str, source: str = "") -> OptionValue:
     """Return the value of an option as people write it.
 
     Raises:
-        UsageError: there is no such option, or it cannot be that; `source` is named instead of it.
+        UsageError: the option is unknown, or the value is not possible; the message names `source`.
     """
     if name in _ON_OR_OFF:
         if text.lower() not in _SWITCHES:

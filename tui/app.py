@@ -102,9 +102,9 @@ class ChatApp(App[None], inherit_bindings=False):
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, which paints a frame only if it is another one.
+        """Return Textual's driver, which leaves out a frame that equals the one before it.
 
-        What grows is painted for its layout, and again, the same, for its scroll: half the bytes.
+        Textual paints a widget that has grown for its layout, and once more for its scroll.
         """
         base: Any = super().get_driver_class()
 

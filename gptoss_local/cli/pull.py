@@ -50,27 +50,22 @@ def pull(
     With --json: a line per report, the last one with "event": "done".
     """
     settings = load_settings()
+    say_unreadable(settings)
     known = known_model(canonical_name(model)) or _model_at(repository(model))
     if known and "/" in model:
         model = known.name
     if known and dense:
         _check_dense(dense, is_gguf=gguf or known.checkpoint is None)
     was_here = _is_here(model, settings, dense)
-    if not was_here and known is None:
-        from gptoss_local.models.pulling.hub_model import pulled_model
+    if not was_here:
+        known = known or _on_hub(model, dense)
+        if dry_run:
+            from gptoss_local.models.pulling.preview import preview_pull
 
-        known = pulled_model(model)
-        if dense:
-            _check_dense(dense, is_gguf=known.checkpoint is None)
-    if known and dry_run and not was_here:
-        from gptoss_local.models.pulling.preview import preview_pull
-
-        _print_preview(preview_pull(known, settings, gguf=gguf), json)
-        return
-    say_unreadable(settings)
-    if known and not was_here and not (quiet or json or dense):
-        was_here = take_from_disk(known, settings)
-    if known and not was_here:
+            _print_preview(preview_pull(known, settings, gguf=gguf), json)
+            return
+        was_here = not (quiet or json or dense) and take_from_disk(known, settings)
+    if not was_here:
         is_quiet = quiet or json
         with progress_bar(tenths=True, quiet=is_quiet, if_interrupted=RESUMABLE) as bar:
             progress = _print_as_json if json else bar
@@ -88,6 +83,15 @@ def _model_at(repo: str | None) -> CatalogModel | None:
         if repo in [source.partition("@")[0] for source in sources]:
             return model
     return None
+
+
+def _on_hub(name: str, dense: str) -> CatalogModel:
+    from gptoss_local.models.pulling.hub_model import pulled_model
+
+    model = pulled_model(name)
+    if dense:
+        _check_dense(dense, is_gguf=model.checkpoint is None)
+    return model
 
 
 def _check_dense(dense: str, *, is_gguf: bool) -> None:

@@ -109,9 +109,9 @@ def vocabulary_faults(
         return
     if is_harmony_sized(tokens):
         if not has_its_ranks(tokens):
-            yield TOKENS_KEY, "The tokens are not those of o200k_harmony."
+            yield TOKENS_KEY, "The tokens differ from o200k_harmony's."
         if hashlib.sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
-            yield MERGES_KEY, "The merges are not those of o200k_harmony."
+            yield MERGES_KEY, "The merges differ from o200k_harmony's."
         if set(types[:FIRST_SPECIAL]) != {_NORMAL}:
             yield TYPES_KEY, "A token of plain text has another type than NORMAL."
         for i in NAMED_SPECIALS:

@@ -257,9 +257,9 @@ def test_a_vocabulary_that_is_not_o200k(q8_0_gguf: Path, tmp_path: Path) -> None
     length = b"\x05\0\0\0\0\0\0\0"
     data = q8_0_gguf.read_bytes()
     cases = {
-        "The tokens are not those": ("\u0120the".encode(), "\u0120teh".encode()),
+        "The tokens differ": ("\u0120the".encode(), "\u0120teh".encode()),
         "Token 200012 is '<|cull|>'": (b"<|call|>", b"<|cull|>"),
-        "The merges are not those": (length + "\u0120 t".encode(), length + "\u0120 u".encode()),
+        "The merges differ": (length + "\u0120 t".encode(), length + "\u0120 u".encode()),
     }
     for i, (message, (old, new)) in enumerate(cases.items()):
         assert old in data

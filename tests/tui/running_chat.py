@@ -60,7 +60,7 @@ class Chat:
         raise AssertionError(f"timed out; on the screen:\n{self.screen()}")
 
     async def asked(self) -> None:
-        """Wait for a question, and until its answer is no key in haste."""
+        """Wait for a question, and until a key counts as its answer."""
         await self.until(lambda: self.app.chat.question.display)
         await self.pilot.pause(0.7)
 

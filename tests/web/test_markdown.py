@@ -13,6 +13,7 @@ from tests.prose import PROSE, Piece
 from tests.tui.documents import at_random, every_pair, pieces
 from tests.web.answers import RICH
 from tests.web.chatting import ask, prose, until
+from tests.web.conftest import Watch
 
 RENDER = """async ([texts]) => {
   const { Growing } = await import("/web/markdown.js");
@@ -251,3 +252,12 @@ def test_emphasis_is_drawn(page: Page) -> None:
         '<p dir="auto">10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, '
         "__init__ and **kwargs</p>"
     )
+
+
+def test_text_is_there_without_the_part_that_renders_it(page: Page, watch: Watch) -> None:
+    ask(page, "Explain it fast")
+    watch.expected = ("markdown.js", "Failed to load", "ERR_FAILED")
+    page.route("**/web/markdown.js", lambda route: route.abort())
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("A part of this page could not be loaded.")
+    expect(prose(page)).to_contain_text("**Newton's method** finds a root")

@@ -3,10 +3,11 @@
 import json
 import re
 
+import httpx
 from playwright.sync_api import Page, expect
 
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, new_chat, press
+from tests.web.chatting import ask, box, choose, last_answer, new_chat, press
 from tests.web.conftest import Watch
 
 
@@ -92,3 +93,15 @@ def test_another_model_answers_and_a_new_chat_begins_with_it(
     page.locator(".composer .model").click()
     press(page, "Use nano")
     page.request.delete(f"{scripted.url}/api/delete", data={"model": "nano-copy"})
+
+
+def test_an_answer_again_with_another_model(page: Page, scripted: RunningServer) -> None:
+    ask(page, "What is the capital of France?")
+    with httpx.Client(base_url=scripted.url, headers=scripted.owner) as http:
+        assert http.post("/api/copy", json={"source": "nano", "destination": "second"}).is_success
+        page.reload()
+        choose(page, "Answer again with another model", "second")
+        expect(page.locator(".versions").last).to_contain_text("2/2")
+        expect(last_answer(page).locator(".facts")).to_contain_text("second")
+        expect(page.locator("button.model")).to_contain_text("second")
+        assert http.request("DELETE", "/api/delete", json={"model": "second"}).is_success

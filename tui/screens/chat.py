@@ -251,7 +251,8 @@ class ChatScreen(Screen[None]):
             await self.show_branch()
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
-        return self.transcript.answer(turn.id)
+        view = self.transcript.view(turn)
+        return view if isinstance(view, AssistantTurnView) else None
 
     def toggle_speed(self, is_on: bool | None = None) -> None:
         self._speed.display = not self._speed.display if is_on is None else is_on

@@ -141,11 +141,6 @@ class Transcript(VerticalScroll, can_focus=False):
         for view in self.views():
             view.set_place(self._place_of(view.turn.id))
 
-    def answer(self, turn_id: int) -> AssistantTurnView | None:
-        """Return the view of an answer, if it is mounted."""
-        views = [view for view in self.views() if isinstance(view, AssistantTurnView)]
-        return next((view for view in reversed(views) if view.turn.id == turn_id), None)
-
     def last_answer(self) -> AssistantTurnView | None:
         answers = [view for view in self.views() if isinstance(view, AssistantTurnView)]
         return answers[-1] if answers else None

@@ -76,13 +76,13 @@ class Fold(Vertical):
 
 
 class TurnView(Vertical, can_focus=True):
-    FOCUS_ON_CLICK = False
     """The base of all kinds: focus, keys, and the marker of siblings.
 
     Args:
         place: Its number among its siblings, from 1, and how many there are.
     """
 
+    FOCUS_ON_CLICK = False
     HELP = "Keys on a message: e edits or retries it, left and right walk its versions, c copies."
     DEFAULT_CSS = """
     TurnView {

@@ -132,7 +132,7 @@ export const retry = action(async (/** @type {Turn} */ turn) =>
   show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.parent_id })).answer),
 );
 
-/** Answer a question again with another model, which the chat goes on with. */
+/** Answer a question again with another model, and keep that model for the chat. */
 export const retryWith = action(async (/** @type {Turn} */ turn, /** @type {string} */ model) => {
   await setModel(model, madeWith().effort);
   await retry(turn);

@@ -49,7 +49,7 @@ export function drawMath(nodes) {
       continue;
     }
     for (const each of /** @type {NodeListOf<HTMLElement>} */ (math.querySelectorAll("[style]")))
-      each.style.cssText = each.getAttribute("style") ?? ""; // the page allows no attribute of style, but this
+      each.style.cssText = each.getAttribute("style") ?? ""; // the page forbids the attribute, but not this
     place.replaceWith(math);
   }
 }

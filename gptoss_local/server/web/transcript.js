@@ -62,6 +62,7 @@ export function Transcript() {
           (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn}
             ids=${same(`ids-${turn.id}`, versions(state.turns, turn))}
             pages=${same(`pages-${turn.id}`, pagesBefore(turns, start + k))}
+            models=${same("models", state.models.map(({ name }) => name))}
             isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}

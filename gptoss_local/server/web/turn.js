@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { answerNow, choose, fork, resume, retry, retryWith } from "./actions.js";
 import { energy, plain, plural, speed, waiting } from "./format.js";
-import { notLoaded, set, state } from "./store.js";
+import { notLoaded, set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
 import { afterPaint, copyText, IconButton, memo, Menu } from "./ui.js";
 import { Editor } from "./composer.js";
@@ -28,7 +28,7 @@ const loading = afterPaint
 
 export const TurnView = memo(
   /**
-   * @param {{turn: Turn, ids: number[], pages: Page[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
    */
   (props) => {
     const { turn, isEdited } = props;
@@ -61,13 +61,13 @@ function User({ turn, ids, isBusy }) {
 }
 
 /**
- * @param {{turn: Turn, ids: number[], pages: Page[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+ * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
  */
-function Assistant({ turn, ids, pages, isLast, isBusy, progress }) {
+function Assistant({ turn, ids, pages, models, isLast, isBusy, progress }) {
   const isLive = turn.state === "streaming";
-  const others = state.models
-    .filter(({ name }) => name !== turn.model)
-    .map(({ name }) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
+  const others = models
+    .filter((name) => name !== turn.model)
+    .map((name) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
     ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}

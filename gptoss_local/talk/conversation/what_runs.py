@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
     Attributes:
         scope: How far the permission goes; None denies it.
-        has_reason: The user goes on to say why; the model is told.
+        has_reason: The user then says why, and the model is told.
     """
 
     label: str
