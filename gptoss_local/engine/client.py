@@ -156,6 +156,7 @@ class EngineClient:
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
         priority: int = 0,
+        in_memory: bool = False,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Queue a sequence and yield its events, Finished last; closing the iterator cancels it.
 
@@ -175,7 +176,7 @@ class EngineClient:
             # Wide steps round differently from narrow ones, and a seed promises the same answer.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
-            caller=caller.get(),
+            caller=caller.get(), in_memory=in_memory,
         )  # fmt: skip
         is_over = False
         try:
@@ -197,9 +198,9 @@ class EngineClient:
         if self.is_alive:
             self._send(Cancel(seq_id))
 
-    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+    def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         if self.is_alive:
-            self._send(Prefetch(lineage, tokens))
+            self._send(Prefetch(lineage, tokens, in_memory))
 
     def report_blocks(
         self, n_block_tokens: int, on_change: Callable[[BlocksChanged], None]

@@ -37,11 +37,12 @@ class AnyEngine(Protocol):
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
         priority: int = 0,
+        in_memory: bool = False,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield the events of a sequence, Finished last; closing the iterator cancels it.
 
         The fields are those of the frame `Generate`. Prefilled comes, and priority counts, where
-        the engine can.
+        the engine can; an engine of others keeps prompts as it likes.
 
         Raises:
             ContextOverflowError: the prompt does not fit.
@@ -52,7 +53,7 @@ class AnyEngine(Protocol):
     def cancel(self, seq_id: int) -> None:
         """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
 
-    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+    def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         """Announce the beginning of a conversation's next prompt; nothing waits for it."""
 
     async def stats(self) -> Stats:

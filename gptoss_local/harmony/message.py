@@ -92,6 +92,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     format: AnswerFormat | None = None
     n_logprobs: int | None = None
     priority: int = 0
+    in_memory: bool = False
 
 
 class AnswerNow:
@@ -117,8 +118,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     where the prompt does not fit; `may_grow` is for the server, which may load a larger context
     then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
     `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
-    The highest `priority` is answered first. After `think_budget` tokens of analysis the model
-    answers; and `answer_now` asks for that
+    The highest `priority` is answered first. With `in_memory` nothing of it is written to disk.
+    After `think_budget` tokens of analysis the model answers; and `answer_now` asks for that
     meanwhile; `ends_repetition` closes analysis that goes in circles, and ends such an answer.
     """
 
@@ -141,6 +142,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     n_logprobs: int | None = None
     owner: str = ""
     priority: int = 0
+    in_memory: bool = False
     think_budget: int | None = None
     answer_now: AnswerNow | None = None
     ends_repetition: bool = True

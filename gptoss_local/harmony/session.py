@@ -112,6 +112,7 @@ async def answer(
             n_logprobs=request.n_logprobs,
             reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
             priority=request.priority,
+            in_memory=request.in_memory,
         )
         async with aclosing(generation):
             async for frame in generation:
@@ -127,7 +128,7 @@ async def answer(
     is_known = whole.done.reason == "stop" and bool(whole.content) and not whole.calls
     if is_known and isinstance(request, ChatRequest) and request.has_next_turn:
         render = functools.partial(render_history, request, whole.content, vocabulary, start.date)
-        _prefetch(engine, lineage(request), render)
+        _prefetch(engine, lineage(request), render, in_memory=request.in_memory)
 
 
 class _Start(NamedTuple):
@@ -186,11 +187,13 @@ def _remember(start: _Start, whole: WholeAnswer) -> None:
     _recall.add(start.request.owner, whole, written)
 
 
-def _prefetch(engine: AnyEngine, name: str, render: Callable[[], list[int]]) -> None:
+def _prefetch(
+    engine: AnyEngine, name: str, render: Callable[[], list[int]], *, in_memory: bool
+) -> None:
     """Let the engine prepare what the next turn begins with; without waiting for it."""
 
     def send(rendering: asyncio.Future[list[int]]) -> None:
-        engine.prefetch(name, rendering.result())
+        engine.prefetch(name, rendering.result(), in_memory=in_memory)
 
     asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
 

@@ -115,6 +115,7 @@ class Upstream:
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
         priority: int = 0,
+        in_memory: bool = False,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
 
@@ -165,7 +166,7 @@ class Upstream:
         if seq_id in self._running:
             self._cancelled.add(seq_id)
 
-    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+    def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         """Do nothing: upstreams cache prefixes themselves, and take no hints."""
 
     async def stats(self) -> Stats:

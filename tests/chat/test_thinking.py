@@ -51,7 +51,7 @@ class PlayedEngine:
     def cancel(self, seq_id: int) -> None:
         self._cancelled = True
 
-    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+    def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         pass
 
 

@@ -109,25 +109,26 @@ class Run:
         # Drafts as they are found, not as they would pay at the moment: a run can be repeated.
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
 
-    def ask(self, prompt: list[int], n_answer: int = 4) -> Asked:
+    def ask(self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False) -> Asked:
         request = Generate(
             seq_id=len(self.asked),
             prompt=prompt,
             sampling=SamplingParams(temperature=0),
             stop_tokens=[],
             max_tokens=n_answer,
+            in_memory=in_memory,
         )
         self.asked.append(Asked(prompt))
         self.take(self.engine.add_request(request))
         return self.asked[-1]
 
-    def answer(self, prompt: list[int], n_answer: int = 4) -> Asked:
-        asked = self.ask(prompt, n_answer)
+    def answer(self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False) -> Asked:
+        asked = self.ask(prompt, n_answer, in_memory=in_memory)
         self.finish()
         return asked
 
-    def prefetch(self, tokens: list[int], lineage: str = "x") -> None:
-        self.engine.prefetch(Prefetch(lineage, tokens))
+    def prefetch(self, tokens: list[int], lineage: str = "x", *, in_memory: bool = False) -> None:
+        self.engine.prefetch(Prefetch(lineage, tokens, in_memory))
 
     def step(self) -> None:
         self.take(self.engine.step())

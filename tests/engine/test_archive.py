@@ -134,6 +134,31 @@ def test_idle_engine_saves_a_prefix_once(reopen: Start, tmp_path: Path) -> None:
     assert files(tmp_path) != [path]  # the longer one is instead of the shorter
 
 
+def test_what_is_kept_in_memory_is_never_written(
+    reopen: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    run = reopen(keep_s=0)
+    private = run.answer(LONG, n_answer=20, in_memory=True)
+    history = [*LONG, *private.answer, *text(7, 80)]
+    run.prefetch(history, in_memory=True)
+    run.finish()
+    assert run.answer([*history, 5], in_memory=True).n_cached == len(history)  # it is used again
+    other = run.answer(messages(50, 3))
+    rest(run)
+    assert run.engine.stats().n_cells_cached == len(other.prompt) + 3  # and makes way for others
+    save(run)
+    (path,) = files(tmp_path)
+    saved = path.read_bytes()
+    assert array("i", other.prompt).tobytes() in saved
+    assert array("i", LONG[50:60]).tobytes() not in saved
+    public = reopen()
+    public.answer(LONG, in_memory=True)
+    public.answer([*LONG, 5])  # which continues it, and asks for the same tokens
+    save(public)
+    assert any(array("i", LONG).tobytes() in each.read_bytes() for each in files(tmp_path))
+
+
 def test_what_is_on_disk_makes_way_for_what_was_used_last(
     reopen: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

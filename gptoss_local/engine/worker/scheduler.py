@@ -81,7 +81,10 @@ class Scheduler:
             if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
                 match = self._cache.match(sequence.tokens, n_max)
             del self.waiting[0]
-            sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
+            n_asked, in_memory = sequence.n_prompt, sequence.request.in_memory
+            sequence.slot = self._cache.place(
+                sequence.tokens, match, n_asked=n_asked, in_memory=in_memory
+            )
             sequence.admit()
             self.callers.serve(sequence.turn)
             insort(self.running, sequence, key=lambda s: s.rank)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, RawRequest
 from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
@@ -29,6 +29,8 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
 
 _BILLING = re.compile(r"x-anthropic-billing-header:(?:[ \t]*[\w.-]+=[^;\n]*;?)*\s*")
+_RETENTION = "prompt_cache_retention"
+_KEPT = {None: False, "24h": False, "in_memory": True, "in-memory": True}  # as OpenAI's SDKs send
 _INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place of another
 
 
@@ -47,6 +49,7 @@ class NamedModel:
         self._names = names
         self._found: ModelEntry | GptOssError | None = None
         self._is_flex = False  # OpenAI's word for requests that can wait
+        self._in_memory = False
         self.manager: ModelManager = request.app.state.manager
 
     async def read(
@@ -93,7 +96,8 @@ class NamedModel:
         """
         asked = await translate(self._request, make)
         asked = begin(asked, self.entry.defaults)
-        asked = msgspec.structs.replace(asked, priority=current_caller().priority - self._is_flex)
+        priority = current_caller().priority - self._is_flex
+        asked = msgspec.structs.replace(asked, priority=priority, in_memory=self._in_memory)
         if isinstance(asked, RawRequest):
             return asked
         owner, answer_now = owner_of(self._request), AnswerNow()
@@ -102,6 +106,10 @@ class NamedModel:
 
     def _fill_in(self, body: dict[str, Any]) -> dict[str, Any]:
         self._is_flex = body.get("service_tier") == "flex"
+        retention = body.get(_RETENTION)
+        if not isinstance(retention, str | None) or retention not in _KEPT:
+            raise UsageError(f"{_RETENTION} must be in_memory or 24h")
+        self._in_memory = _KEPT[retention]
         name = body.get("model")
         name = name if isinstance(name, str) else ""
         try:

@@ -106,7 +106,7 @@ class Archive:
         return False
 
     def _make_way(self) -> float | None:
-        """Evict prefixes that are on disk and not used recently, except the most recently used one.
+        """Evict prefixes not used recently that are on disk or must not be, except the newest one.
 
         PERF: llama.cpp's masks and attention cover all cells up to the last one in use: with
         114,688 cells of other sequences, 20b on an H200 takes 4.3 ms for a token, with none 3.2.
@@ -118,7 +118,7 @@ class Archive:
         *others, last = cached
         waits_s = [slot.last_use_s + self._keep_s - time.perf_counter() for slot in others]
         for slot, wait_s in zip(others, waits_s, strict=True):
-            if wait_s <= 0 and self._is_saved(slot):
+            if wait_s <= 0 and (slot.in_memory or self._is_saved(slot)):
                 self._cache.evict(slot)
         if n_before - self._slots.n_cells_cached >= len(last.tokens):
             self._move(last)
@@ -138,7 +138,8 @@ class Archive:
 
     def _is_worth(self, slot: Slot, *, is_last: bool) -> bool:
         n_tokens = len(slot.tokens)
-        if n_tokens < _WORTH_TOKENS or not self._slots.is_live(slot, n_tokens):
+        is_short = n_tokens < _WORTH_TOKENS
+        if slot.in_memory or is_short or not self._slots.is_live(slot, n_tokens):
             return False
         if _digest(slot.tokens) in self._tried:
             return False

@@ -29,31 +29,31 @@ class Prefetcher:
         self._cache = cache
         self._pace = pace
         self._batch = Batch(context.n_batch)
-        self._wanted: dict[str, array[int]] = {}
+        self._wanted: dict[str, tuple[array[int], bool]] = {}
         self.n_prefilled = 0
 
     @property
     def has_work(self) -> bool:
         return bool(self._wanted)
 
-    def add(self, lineage: str, tokens: list[int]) -> None:
+    def add(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         """Want a prefix, in place of an earlier one of the same conversation."""
         self._wanted.pop(lineage, None)
         if 0 < len(tokens) <= self._context.n_ctx:
-            self._wanted[lineage] = array("i", tokens)
+            self._wanted[lineage] = array("i", tokens), in_memory
         while len(self._wanted) > self._context.n_seq_max:
             del self._wanted[next(iter(self._wanted))]
 
     def step(self) -> None:
         """Prefill one chunk of the latest prefix; no sequence may be running."""
-        lineage, tokens = next(reversed(self._wanted.items()))
+        lineage, (tokens, in_memory) = next(reversed(self._wanted.items()))
         match = self._cache.match(tokens, len(tokens))
         n_left = len(tokens) - match.n_tokens
         slot = match.slot if match.is_continuation else self._slots.empty
         if n_left == 0 or slot is None or not self._has_room(slot, match.n_tokens, n_left):
             del self._wanted[lineage]
             return
-        slot = self._cache.place(tokens, match, n_asked=len(tokens))
+        slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory)
         try:
             self._prefill(slot, tokens)
         except GptOssError:

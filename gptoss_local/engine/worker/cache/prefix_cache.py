@@ -60,7 +60,9 @@ class PrefixCache:
                 best = found
         return best if best.n_tokens >= _WORTH_REUSING else Match()
 
-    def place(self, tokens: "array[int]", match: Match, *, n_asked: int) -> Slot:
+    def place(
+        self, tokens: "array[int]", match: Match, *, n_asked: int, in_memory: bool = False
+    ) -> Slot:
         """Give a sequence a slot that starts with the prefix just matched.
 
         A continuation takes the slot. Anything else leaves it to those who may come back to it,
@@ -78,6 +80,7 @@ class PrefixCache:
         path = self.checkpoints.along(tokens, len(slot.tokens))
         self.checkpoints.use(path)
         slot.n_asked, slot.n_saved = n_asked, path[-1].n_tokens if path else 0
+        slot.in_memory = in_memory
         return slot
 
     def retire(self, slot: Slot) -> None:
@@ -108,7 +111,7 @@ class PrefixCache:
             self.checkpoints.add(
                 tokens, point.n_tokens, point.window, is_boundary=point.is_boundary
             )
-        slot.n_asked = n_asked
+        slot.n_asked, slot.in_memory = n_asked, False
         self.retire(slot)
 
     def discard(self, slot: Slot) -> None:

@@ -25,6 +25,7 @@ class Slot:
         n_asked: Tokens of the prompt; the others are an answer.
         n_saved: Position of its last checkpoint.
         last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
+        in_memory: Its tokens are not written to disk.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Slot:
     n_asked: int = 0
     n_saved: int = 0
     last_use_s: float = 0.0
+    in_memory: bool = False
 
 
 class Slots:
