@@ -48,24 +48,44 @@ class ServerStatus(msgspec.Struct):
 class ModelFit(msgspec.Struct):
     """The place of a model if it were loaded now, with the loaded ones making room.
 
-    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it.
+    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it; the last
+    four fields are of such a one.
 
     Attributes:
         fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
         vram_share: Of the weights.
         n_ctx: Tokens of context it would have.
+        tokens_s: The expected speed of its answers.
+        problem: Why it cannot be used here, or not be downloaded.
+        file_bytes: Its size on disk.
+        is_special: Made for one purpose, so that it is not suggested to start with.
     """
 
     name: str
     fits: Literal["vram", "split", "ram", "no"]
     vram_share: float = 0.0
     n_ctx: int = 0
+    tokens_s: float = 0.0
+    problem: str = ""
+    download_bytes: int = 0
+    file_bytes: int = 0
+    is_special: bool = False
 
 
 class ModelFits(msgspec.Struct):
-    """The answer of `GET /api/gptoss/fits`."""
+    """The answer of `GET /api/gptoss/fits`.
+
+    Attributes:
+        is_new: There is no model here but the embedded one.
+        suggested: The model to download first; empty: none is quick enough here.
+        machine: Its memory and cores in words, by their titles.
+    """
 
     models: list[ModelFit]
+    is_new: bool = False
+    suggested: str = ""
+    advice: str = ""
+    machine: dict[str, str] = {}
 
 
 class HarmonyPiece(msgspec.Struct, kw_only=True):

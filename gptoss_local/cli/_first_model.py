@@ -7,13 +7,13 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._output import RESUMABLE, print_error, print_table, progress_bar, say
 from gptoss_local.cli._question import choose, confirm, has_terminal
-from gptoss_local.errors import DoesNotFitError, DownloadError, GptOssError, UsageError
+from gptoss_local.errors import DownloadError, GptOssError, UsageError
 from gptoss_local.models.catalog import CatalogModel, catalog, known_model
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
+    from gptoss_local.api.gptoss import ModelFit
     from gptoss_local.machine.hardware import Machine
-    from gptoss_local.machine.plan.result import Plan
     from gptoss_local.models.store.external import FoundModel
     from gptoss_local.types import Progress
 
@@ -64,20 +64,24 @@ def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
         KeyboardInterrupt: the user leaves.
     """
     from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.runner.fits import advice, fit_to_download, suggestion
 
     machine = machine or read_machine(settings.models_dir)
     models = [model for model in catalog() if model.repo and not model.is_special]
-    fits = [_fit(model, machine, settings) for model in models]
+    fits = {
+        model.name: fit_to_download(model, machine, settings)
+        for model in models
+        if model.layers and model.experts
+    }
     rows = [
-        (str(i), model.name, _size(model), fit)
-        for i, (model, (_, fit)) in enumerate(zip(models, fits, strict=True), start=1)
+        (str(i), model.name, _size(model), _words(model, fits.get(model.name)))
+        for i, model in enumerate(models, start=1)
     ]
     rows.append((str(len(rows) + 1), _embedded(), "is here", "tiny, to try the program"))
     print_table(("", "MODEL", "DOWNLOAD", "HERE, ESTIMATED"), rows)
-    # The largest that is expected to answer at reading speed, else the embedded one.
-    best = max((i for i, (tok_s, _) in enumerate(fits) if tok_s >= _READING_TOK_S), default=None)
-    default = len(rows) if best is None else best + 1
-    print(f"\n{_what_it_takes(models, best, settings)}")
+    best = suggestion(list(fits.values()))
+    default = len(rows) if best is None else [model.name for model in models].index(best.name) + 1
+    print(f"\n{advice(best, settings)}")
     while True:
         number = choose("Which one?", len(rows), default=default)
         if number == len(rows):
@@ -91,10 +95,6 @@ def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
             say(f"{model.name} is not here yet. Enter takes {_embedded()}; {number} tries again.")
         else:
             return model.name
-
-
-_READING_TOK_S = 10.0
-_MBIT_S = 100
 
 
 def _embedded() -> str:
@@ -113,48 +113,13 @@ def _ask(settings: Settings) -> str:
     return ask_for_model(settings)
 
 
-def _what_it_takes(models: list[CatalogModel], best: int | None, settings: Settings) -> str:
-    """Suggest a model, with the time and place of its download."""
-    if best is None:
-        return (
-            f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s, "
-            f"here,\nso {_embedded()} is the suggestion."
-        )
-    model = models[best]
-    minutes = max(1, round(model.download_bytes * 8 / (_MBIT_S * 1e6) / 60))
-    return (
-        f"{model.name} is the suggestion: about {minutes} minutes at {_MBIT_S} Mbit/s, into\n"
-        f"{settings.models_dir}. A download that is interrupted continues later."
-    )
-
-
-def _fit(model: CatalogModel, machine: "Machine", settings: Settings) -> tuple[float, str]:
-    """Return the expected tokens/s of answers (0: unusable) and a description."""
-    from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.machine.hardware import free_bytes
-    from gptoss_local.machine.plan.facts import published_facts
-    from gptoss_local.machine.plan.options import plan_options
-    from gptoss_local.machine.plan.planner import make_plan
-
-    if not (model.layers and model.experts):
-        return 0.0, f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
-    facts = published_facts(model.layers, model.experts)
-    try:
-        plan = make_plan(facts, machine, plan_options(settings, N_DRAFT_MAX))
-    except DoesNotFitError:
-        return 0.0, f"does not fit; {model.needs.vram} VRAM and {model.needs.ram} RAM do"
-    if model.download_bytes > (free := free_bytes(settings.models_dir)):
-        return 0.0, f"no room: only {decimal(free)} of disk are free"
-    return plan.speed.decode_tok_s, _words(plan)
-
-
-def _words(plan: "Plan") -> str:
+def _words(model: CatalogModel, fit: "ModelFit | None") -> str:
     from gptoss_local.machine.plan.words import rate
 
-    where = "without a GPU"
-    if plan.uses_gpu:
-        where = "all on the GPU" if plan.vram_share == 1 else "partly on the GPU"
-    return f"about {rate(plan.speed.decode_tok_s)} tokens/s, {where}"
+    if fit is None:
+        return f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
+    place = {"vram": "all on the GPU", "split": "partly on the GPU"}.get(fit.fits, "without a GPU")
+    return fit.problem or f"about {rate(fit.tokens_s)} tokens/s, {place}"
 
 
 def _size(model: CatalogModel) -> str:

@@ -21,7 +21,6 @@ from gptoss_local.talk.presets import find_preset
 from gptoss_local.types import Effort
 
 if TYPE_CHECKING:
-    from gptoss_local.machine.hardware import Machine
     from gptoss_local.talk.history import ChatSummary, History
     from tui.conversation import Conversation
 
@@ -144,8 +143,10 @@ def _show(settings: Settings, history: "History", conversation: "Conversation") 
 
 def welcome() -> None:
     """Chat with the last model; if there is none yet but nano, help to get one first."""
+    from gptoss_local.runner.fits import has_model
+
     settings = load_settings()
-    if _has_model(settings):
+    if has_model(settings):
         say("Starting the chat with your last model. `gptoss --help` lists the commands.")
         chat()
         return
@@ -158,39 +159,12 @@ def welcome() -> None:
     chat(name)
 
 
-def _has_model(settings: Settings) -> bool:
-    from gptoss_local.models.store import list_models
-
-    return any(e.upstream or (e.path and not e.embedded) for e in list_models(settings))
-
-
 def _first_model(settings: Settings) -> str:
     from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.runner.fits import machine_facts
 
     print("Welcome to gptoss, which runs OpenAI's gpt-oss models on this machine.\n")
     machine = read_machine(settings.models_dir)
-    print_facts(_facts(machine, settings))
+    print_facts(machine_facts(machine, settings))
     print()
     return ask_for_model(settings, machine)
-
-
-def _facts(machine: "Machine", settings: Settings) -> dict[str, str]:
-    from rich.filesize import decimal
-
-    from gptoss_local.machine.hardware import free_bytes
-    from gptoss_local.machine.plan.words import gib
-
-    cards = [
-        f"{gpu.name}, {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free"
-        for gpu in machine.gpus
-    ]
-    if cards and not machine.usable_gpus:
-        cards.append("not used, as llama.cpp is built without CUDA: see gptoss doctor")
-    n = machine.n_cores
-    facts = {
-        "GPU": "\n".join(cards) or "none that NVIDIA's driver shows",
-        "RAM": f"{gib(machine.available_bytes)} of {gib(machine.total_bytes)} are free",
-        "CPU": f"{n} core{'s' * (n > 1)}" if n else "",
-        "Disk": f"{decimal(free_bytes(settings.models_dir))} are free",
-    }
-    return {name: text for name, text in facts.items() if text}

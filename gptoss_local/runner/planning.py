@@ -81,7 +81,7 @@ def plan_load(
     """
     facts = read_facts(model) if isinstance(model, Path) else model
     machine, options = _situation(settings, n_ctx, attempt)
-    return make_plan(facts, _without(machine, freed), options, tuning)
+    return make_plan(facts, without(machine, freed), options, tuning)
 
 
 def choose_unload(
@@ -102,10 +102,10 @@ def choose_unload(
         return None
     facts = read_facts(path)
     machine, options = _situation(settings, n_ctx, attempt)
-    alone = make_plan(facts, _without(machine, others), options)
+    alone = make_plan(facts, without(machine, others), options)
     for gone in ([], *([each] for each in others)):
         try:
-            plan = make_plan(facts, _without(machine, gone), options)
+            plan = make_plan(facts, without(machine, gone), options)
         except DoesNotFitError:
             continue
         if _is_as_good(facts, plan, alone, options):
@@ -180,7 +180,8 @@ def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions
     return has_context and worth_s(facts, plan, options) <= worst_s
 
 
-def _without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
+def without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
+    """Return the machine as if the engines had freed their memory."""
     gpus = list(machine.gpus)
     available_bytes = machine.available_bytes
     for engine in engines:

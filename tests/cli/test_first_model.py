@@ -11,6 +11,8 @@ from gptoss_local.errors import UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.planner import make_plan
+from gptoss_local.models.catalog import catalog
+from gptoss_local.runner.fits import as_fit
 from gptoss_local.settings import Settings
 from tests.plan.machines import LARGE, SMALL, gpu, machine
 from tests.store.gguf_parts import as_ollama_wrote_it
@@ -30,7 +32,8 @@ SMALL_RAM = machine(gpu(12), ram_gib=32)
     ],
 )
 def test_where_it_would_be(facts: ModelFacts, here: Machine, text: str) -> None:
-    assert text in _words(make_plan(facts, here))
+    (model, *_) = (model for model in catalog() if model.repo)
+    assert text in _words(model, as_fit(model.name, make_plan(facts, here)))
 
 
 def test_the_newest_that_can_be_loaded(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.cli import _first_model
-from gptoss_local.cli.chat import _facts
 from gptoss_local.machine.hardware import Machine, free_bytes
+from gptoss_local.runner.fits import machine_facts
 from gptoss_local.settings import Settings
 from tests.cli.conftest import run_cli
 from tests.conftest import free_port
@@ -172,7 +172,7 @@ def test_the_suggestion(
         return n
 
     monkeypatch.setattr(_first_model, "choose", take_nano)
-    monkeypatch.setattr("gptoss_local.machine.hardware.free_bytes", lambda _: free)
+    monkeypatch.setattr("gptoss_local.runner.fits.free_bytes", lambda _: free)
     assert _first_model.ask_for_model(Settings(home=tmp_path), here) == "nano"
     printed = capsys.readouterr().out
     assert asked == [number], printed
@@ -183,11 +183,11 @@ def test_the_suggestion(
 
 def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
-    cards = _facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()
+    cards = machine_facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()
     assert cards[0] == "card 0, 15.5 GiB of 16.0 GiB are free"
     assert len(cards) == 2
-    assert "gptoss doctor" in _facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
-    assert "none" in _facts(machine(), settings)["GPU"]
+    assert "gptoss doctor" in machine_facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
+    assert "none" in machine_facts(machine(), settings)["GPU"]
 
 
 def test_free_bytes_of_a_folder_to_be(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the terminal chat asks beyond Ollama's API."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -101,7 +102,8 @@ def test_fits_and_status(http: httpx.Client) -> None:
 
 
 def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
-    fits = {fit["name"]: fit for fit in http.get("/api/gptoss/fits").json()["models"]}
+    found = http.get("/api/gptoss/fits").json()
+    fits = {fit["name"]: fit for fit in found["models"]}
     sizes = ("20b", "120b")
     assert list(fits) == [
         "nano",
@@ -109,6 +111,14 @@ def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
     ]
     for name in ("gpt-oss:20b", "gpt-oss:120b"):  # there is no GPU, and RAM as the machine has it
         assert (fits[name]["fits"], fits[name]["n_ctx"] > 0) in (("ram", True), ("no", False))
+        assert (fits[name]["tokens_s"] > 0) == (fits[name]["fits"] == "ram")
+        assert bool(fits[name]["problem"]) or fits[name]["fits"] == "ram"
+        assert 1e9 < fits[name]["file_bytes"] < fits[name]["download_bytes"]
+    assert found["is_new"] is True
+    assert found["suggested"] in ("", "gpt-oss:20b", "gpt-oss:120b")
+    assert "the suggestion" in found["advice"]
+    assert found["machine"]["GPU"].startswith("none")
+    assert re.match(r"\d+\.\d GiB of", found["machine"]["RAM"])
 
 
 def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:

@@ -6,18 +6,16 @@ Documented in docs/api.md, for other programs, too.
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local import __version__
-from gptoss_local.api.gptoss import GpuMemory, Inspection, ModelFit, ModelFits, ServerStatus
+from gptoss_local.api.gptoss import GpuMemory, Inspection, ServerStatus
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import AnsweringError, GptOssError, UsageError
+from gptoss_local.errors import AnsweringError, UsageError
 from gptoss_local.harmony import (
     ChatRequest,
     Message,
@@ -26,16 +24,11 @@ from gptoss_local.harmony import (
     text_size,
 )
 from gptoss_local.machine.hardware import read_usable_gpus
-from gptoss_local.machine.plan.facts import published_facts
-from gptoss_local.machine.plan.measured import read_measured
-from gptoss_local.machine.plan.result import Plan
-from gptoss_local.models.catalog import CatalogModel, catalog
-from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.off_loop import Check, run_off_loop
 from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.fits import all_fits
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialects.bounds import TokenId, number_in
@@ -147,31 +140,12 @@ async def load(request: Request) -> Response:
 
 
 async def fits(request: Request) -> Response:
-    """For each model on this machine or in the catalogue, where it would go; takes some time."""
+    """Send where each model on this machine or in the catalogue would go; takes some time."""
     manager = _manager(request)
-    loaded, n_ctx = list(manager.loaded), number_in(request.query_params, "n_ctx")
-    settings, freed = manager.settings, [model.engine for model in loaded]
-
-    def plan_here(entry: ModelEntry) -> Plan:
-        path = entry.ensure_file(settings)
-        known = read_measured(measured_file(find_model(entry.name, settings), settings))
-        return plan_load(path, settings, n_ctx, freed=freed, tuning=known.tuning)
-
-    def plan_published(model: CatalogModel) -> Plan:
-        facts = published_facts(model.layers, model.experts)
-        return plan_load(facts, settings, n_ctx, freed=freed)
-
-    def plan_all() -> ModelFits:
-        here = list_models(settings)
-        names = {entry.name for entry in here}
-        others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
-        ours = [entry for entry in here if entry.upstream is None]
-        found = [_fit(entry.name, partial(plan_here, entry)) for entry in ours]
-        return ModelFits(
-            found + [_fit(model.name, partial(plan_published, model)) for model in others]
-        )
-
-    return json_response(await asyncio.to_thread(plan_all))
+    n_ctx = number_in(request.query_params, "n_ctx")
+    freed = [model.engine for model in manager.loaded]
+    found = await asyncio.to_thread(all_fits, manager.settings, n_ctx, freed=freed)
+    return json_response(found)
 
 
 def _manager(request: Request) -> ModelManager:
@@ -185,17 +159,3 @@ def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
     answer = to_message(body.answer)
     following = Message(role="tool" if answer.tool_calls else "user")
     return msgspec.structs.replace(asked, messages=(*asked.messages, answer, following))
-
-
-def _fit(name: str, plan: Callable[[], Plan]) -> ModelFit:
-    try:
-        return _as_fit(name, plan())
-    except GptOssError:  # too large, or a file that is broken: either way it cannot be used
-        return ModelFit(name, "no")
-
-
-def _as_fit(name: str, plan: Plan) -> ModelFit:
-    where: dict[str, Any] = {"vram_share": plan.vram_share, "n_ctx": plan.shape.n_ctx}
-    if not plan.uses_gpu:
-        return ModelFit(name, "ram", n_ctx=plan.shape.n_ctx)
-    return ModelFit(name, "vram" if plan.vram_share > 0.999 else "split", **where)
