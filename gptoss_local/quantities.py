@@ -128,3 +128,8 @@ def parse_number(
         upwards = f"from {low} to {high}" if high < math.inf else f"from {low} on"
         raise UsageError(f"{source} is a {'whole ' * is_whole}number {upwards}, not {text!r}")
     return value
+
+
+def counted(n: int, noun: str) -> str:
+    """Return `1 line` or `2 lines`."""
+    return f"{n:,} {noun}{'s' if n != 1 else ''}"

@@ -13,8 +13,9 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import counted
 from tui.documents import MAX_FILE_BYTES, UnreadableFile, is_pdf, read_document
-from tui.paste import BYTES_PER_TOKEN, about_tokens, counted
+from tui.paste import BYTES_PER_TOKEN, about_tokens
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from threading import Event
 
-from tui.paste import counted
+from gptoss_local.quantities import counted
 
 MAX_FILE_BYTES = 1 << 20
 _MAX_PDF_BYTES = 64 << 20

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
 from gptoss_local.events import ChatEvent, Growing
+from gptoss_local.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import Decision, what_runs
 from gptoss_local.talk.conversation.calls import denied
@@ -33,7 +34,6 @@ from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.overflow import SUMMARISE, Way, larger_context, overflow_text, ways_for
-from tui.paste import counted
 from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.server import ChatServer
 from tui.widgets.question import CallView

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from gptoss_local.quantities import counted
+
 _MAX_LINES = 8
 _MAX_CHARACTERS = 1000
 BYTES_PER_TOKEN = 4  # of o200k: 4.1 in code, 4.7 in Chinese, 5.1 in English
@@ -143,11 +145,6 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
 
 def about_tokens(text: str) -> str:
     return f"~{-(-len(text.encode(errors='replace')) // BYTES_PER_TOKEN):,} tokens"
-
-
-def counted(n: int, noun: str) -> str:
-    """Return `1 line` or `2 lines`."""
-    return f"{n:,} {noun}{'s' if n != 1 else ''}"
 
 
 def expanded(path: str) -> Path:

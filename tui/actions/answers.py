@@ -1,6 +1,7 @@
 """Commands on messages and answers: edit, answer again, compare, copy, inspect."""
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import counted
 from gptoss_local.talk.citations import linked
 from gptoss_local.talk.conversation import messages_of, was_cut
 from gptoss_local.talk.history import Turn
@@ -8,7 +9,6 @@ from gptoss_local.talk.history.plain import one_line
 from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
 from tui.markdown_blocks import code_blocks, links_of
-from tui.paste import counted
 from tui.screens.compare import CompareDialog
 from tui.screens.dialog import ChoiceDialog
 from tui.screens.inspector import InspectorDialog

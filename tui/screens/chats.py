@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from gptoss_local.quantities import counted
 from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
 from gptoss_local.talk.history.plain import one_line
-from tui.paste import counted
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
 from tui.screens.errors import errors_shown
 

@@ -7,7 +7,7 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.widgets import Static
 
-from tui.paste import counted
+from gptoss_local.quantities import counted
 from tui.widgets.line_block import LineBlock
 
 Shown = Literal["folded", "tail", "full"]

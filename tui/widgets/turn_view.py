@@ -16,13 +16,14 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from gptoss_local.printable import printable, shown, visible
+from gptoss_local.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.conversation.what_runs import code_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
 from tui.conversation import composed_of
-from tui.paste import counted, shown_parts
+from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.line_block import LineBlock
 from tui.widgets.reasoning_view import ReasoningView
