@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import counted
-from tui.documents import MAX_FILE_BYTES, UnreadableFile, is_pdf, read_document
+from gptoss_local.talk.documents import MAX_TEXT_BYTES, UnreadableFile, fenced, is_document
+from tui.documents import read_file
 from tui.paste import BYTES_PER_TOKEN, about_tokens
 
 if TYPE_CHECKING:
@@ -65,12 +66,11 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
         base, pattern = _split_pattern(typed)
         return _Folder(folder / base, base, pattern).read(stop)
     try:
-        text, length = read_document(path, stop)
+        found = read_file(path, stop)
     except UnreadableFile as error:
         raise UsageError(f"{path} {error.why}", hint=error.hint) from error
-    whole = f"{path}:\n{_fenced(text)}"
-    what = "PDF" if is_pdf(path) else "file"
-    return Attachment(f"{what}: {path.name}, {length}, {about_tokens(whole)}", whole)
+    whole = fenced(str(path), found.text)
+    return Attachment(found.label(path.name, about_tokens(whole)), whole)
 
 
 def _split_pattern(typed: str) -> tuple[str, str]:
@@ -125,12 +125,12 @@ class _Folder:
 
     def _read_file(self, path: Path, name: str, n_left: int, stop: Event) -> str:
         try:
-            n_bytes = 0 if is_pdf(path) else path.stat().st_size
+            n_bytes = 0 if is_document(path.name) else path.stat().st_size
         except OSError as error:
             raise UnreadableFile("cannot be read") from error
-        if n_left < n_bytes <= MAX_FILE_BYTES:
+        if n_left < n_bytes <= MAX_TEXT_BYTES:
             raise UnreadableFile("is too much", kind=_OVER_LIMIT)
-        text = f"{name}:\n{_fenced(read_document(path, stop)[0])}"
+        text = fenced(name, read_file(path, stop).text)
         if len(text.encode()) > n_left:
             raise UnreadableFile("is too much", kind=_OVER_LIMIT)
         return text
@@ -222,9 +222,3 @@ def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
     except OSError:
         return None
     return GitIgnoreSpec.from_lines(filter(is_rule, text.splitlines()))
-
-
-def _fenced(text: str) -> str:
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    end = "" if text.endswith("\n") else "\n"
-    return f"{fence}\n{text}{end}{fence}\n"

@@ -14,6 +14,7 @@ import pypdf
 import pytest
 
 from gptoss_local.errors import UsageError
+from tests.tui.docx import REPORT, make_docx, unreadable
 from tests.tui.pdf import make_pdf
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.test_folds import SIZES, Recorder, paste
@@ -222,7 +223,52 @@ def test_pdfs_without_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
         with pytest.raises(UsageError) as caught:
             attach("x.pdf", tmp_path, Event())
         assert re.search(f"x.pdf cannot be read: {words}", caught.value.message)
+        assert caught.value.hint
     assert capfd.readouterr() == ("", "")  # the screen is the chat's
+
+
+@SIZES
+async def test_a_word_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rivers.docx").write_bytes(make_docx())
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c", size=size) as chat:
+        await chat.type("Sum up @ri")
+        await chat.press("tab")
+        await attached(chat)
+        assert "[Word #1: rivers.docx, 39 words, ~" in " ".join(chat.screen().split())
+        await chat.ask("")
+        assert f"rivers.docx:\n```\n{REPORT}\n```" in server.asked[0]
+
+
+def test_word_documents_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, (data, why, hint) in unreadable().items():
+        (tmp_path / "x.docx").write_bytes(data)
+        with pytest.raises(UsageError) as caught:
+            attach("x.docx", tmp_path, Event())
+        assert why in caught.value.message, name
+        assert hint in (caught.value.hint or ""), name
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "hint"),
+    [
+        ("a.doc", "is an old Word document", "Save it as .docx or PDF."),
+        ("a.ODT", "is an OpenDocument file", "Save it as .docx or PDF."),
+        ("a.pptx", "is a presentation", "Save it as PDF."),
+        ("a.xlsx", "is a spreadsheet", "Save it as CSV or PDF."),
+        ("a.rtf", "is a document in another format", "Save it as .docx or PDF."),
+    ],
+)
+def test_other_formats_are_refused_by_name(
+    tmp_path: Path, name: str, words: str, hint: str
+) -> None:
+    (tmp_path / name).write_bytes(make_docx())
+    with pytest.raises(UsageError, match=words) as caught:
+        attach(name, tmp_path, Event())
+    assert caught.value.hint == hint
 
 
 def slow_pdf() -> bytes:

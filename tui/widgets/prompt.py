@@ -16,10 +16,11 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from gptoss_local.errors import UsageError
+from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
 from tui.attachments import attach, is_pattern
 from tui.commands import Registry
-from tui.documents import image_note, is_image
+from tui.documents import image_note
 from tui.paste import (
     Composed,
     FoldedTexts,
@@ -118,7 +119,7 @@ class Prompt(TextArea):
         event.prevent_default()  # the base class has a handler of its own, which would paste again
         text = plain_text(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         paths = dropped_paths(text)
-        self._dropped = text if paths and not any(is_image(Path(path)) for path in paths) else ""
+        self._dropped = text if paths and not any(map(is_image, paths)) else ""
         self.insert(self.folded.fold_paste(text))
 
     def on_text_area_changed(self) -> None:

@@ -22,10 +22,10 @@ class Fetched(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The page to read: as it is shown, as it was sent, or its PDF."""
+    """The page to read: as it is shown, as it was sent, or a file that was attached."""
 
     page: Fetched
-    what: Literal["page", "source", "pdf"]
+    what: Literal["page", "source", "pdf", "docx"]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -46,17 +46,21 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     is_found: bool = False
 
 
-class Pdf(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The text of a PDF by its pages; where not all were read, it ends with a note of that."""
+class Attached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The text of a PDF or a Word document; where not all was read, it ends with a note of that.
+
+    Attributes:
+        length: Its pages or words.
+    """
 
     title: str
     text: str
-    n_pages: int
-    n_read: int
+    length: str
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag=True):
     why: str
+    hint: str = ""
 
 
 def without_markup(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Has the bytes of a page or a PDF turned into text by a process of its own, `reading`.
+"""Has the bytes of a page or a document turned into text by a process of its own, `reading`.
 
 Parsers of other people's files may crash, take minutes or gigabytes. There they take a limited
 part of the machine, and are killed when the time is over.
@@ -7,23 +7,28 @@ part of the machine, and are killed when the time is over.
 import asyncio
 import contextlib
 import sys
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import environment_without_secrets
 from gptoss_local.talk.tools.browser.addresses import shortened
-from gptoss_local.talk.tools.browser.page import Content, Fetched, Pdf, Request, Unreadable
+from gptoss_local.talk.tools.browser.page import Attached, Content, Fetched, Request, Unreadable
 
-AnswerT = TypeVar("AnswerT", Content, Pdf)
+AnswerT = TypeVar("AnswerT", Content, Attached)
 
 _MODULE = "gptoss_local.talk.tools.browser.reading"
-_TIMEOUT_S = 15.0
+_TIMEOUT_S, _ATTACHED_TIMEOUT_S = 15.0, 30.0
+_TOO_MUCH = "Attach a part of it."
 
 
 class UnreadableError(Exception):
     """Says why there is no text, in words that follow a name."""
+
+    def __init__(self, why: str, hint: str = _TOO_MUCH) -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
@@ -35,8 +40,8 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
         raise UsageError(f"`{shortened(page.url)}` {error}") from error
 
 
-async def read_pdf(body: bytes) -> Pdf:
-    return await _answer(Request(Fetched("", "", body), "pdf"), Pdf, _TIMEOUT_S)
+async def read_attached(body: bytes, what: Literal["pdf", "docx"]) -> Attached:
+    return await _answer(Request(Fetched("", "", body), what), Attached, _ATTACHED_TIMEOUT_S)
 
 
 async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:
@@ -61,5 +66,5 @@ async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> An
     except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
         raise UnreadableError("cannot be read: it is too large or damaged") from error
     if isinstance(answer, Unreadable):
-        raise UnreadableError(f"cannot be read: {answer.why}")
+        raise UnreadableError(f"cannot be read: {answer.why}", answer.hint)
     return answer

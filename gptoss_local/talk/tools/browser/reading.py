@@ -2,7 +2,7 @@
 
     python -m gptoss_local.talk.tools.browser.reading < REQUEST > CONTENT
 
-Both are msgpack: `page.Request`, and `page.Content`, `page.Pdf` or `page.Unreadable`.
+Both are msgpack: `page.Request`, and `page.Content`, `page.Attached` or `page.Unreadable`.
 """
 
 import contextlib
@@ -11,16 +11,19 @@ import logging
 import re
 import sys
 import time
+import zipfile
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from gptoss_local.quantities import counted
 from gptoss_local.talk.tools.browser.page import (
     MAX_TEXT_CHARACTERS,
     SOURCE_PREFIX,
+    Attached,
     Content,
     Fetched,
-    Pdf,
     Request,
     Unreadable,
     without_markup,
@@ -38,23 +41,34 @@ _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-
 _LOOKS_LIKE_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html)")
 _XML_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
 _HTML = ("text/html", "application/xhtml+xml")
+_MAX_UNPACKED_BYTES = 32 << 20  # of a Word document, beyond its own size
+_ENCRYPTED = b"\xd0\xcf\x11\xe0"  # the container of old documents, and of those with a password
+_HEADINGS = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => h2:fresh"
+_MAX_COLUMNS = 63  # of a table in Word
+_SAVE_AGAIN = "Open it in the program that made it, and save it again."
 
 
 class _NoText(Exception):
     """Says why there is no text."""
 
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
 
 def main() -> None:
     _limit_memory()
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
-    answer: Content | Pdf | Unreadable
+    answer: Content | Attached | Unreadable
     try:
         if request.what == "pdf":
             answer = _read_pdf(request.page.body)
+        elif request.what == "docx":
+            answer = _read_docx(request.page.body)
         else:
             answer = read_content(request.page, is_source=request.what == "source")
     except _NoText as error:
-        answer = Unreadable(str(error))
+        answer = Unreadable(str(error), error.hint)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 
@@ -181,7 +195,7 @@ def _bounded(text: str) -> str:
     return f"{text[:MAX_TEXT_CHARACTERS]}\n\n{note}"
 
 
-def _read_pdf(body: bytes) -> Pdf:
+def _read_pdf(body: bytes) -> Attached:
     import pypdf
     from pypdf.errors import DependencyError
 
@@ -192,7 +206,7 @@ def _read_pdf(body: bytes) -> Pdf:
     try:
         reader = pypdf.PdfReader(io.BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise _NoText("the PDF is protected by a password")
+            raise _NoText("the PDF is protected by a password", "Save a copy without the password.")
         title = str((reader.metadata and reader.metadata.title) or "")
         n_pages = len(reader.pages)
         for n_read, page in enumerate(reader.pages, 1):
@@ -205,15 +219,81 @@ def _read_pdf(body: bytes) -> Pdf:
     except _NoText:
         raise
     except DependencyError as error:
-        raise _NoText("the PDF is encrypted") from error
+        raise _NoText("the PDF is encrypted", "Save a copy without the password.") from error
     except Exception as error:  # pypdf raises any exception for a damaged file
-        raise _NoText("the PDF is damaged") from error
+        raise _NoText("the PDF is damaged", _SAVE_AGAIN) from error
     if not pages:
-        raise _NoText("the PDF has no text; it may be a scan")
+        raise _NoText(
+            "the PDF has no text; it may be a scan", "Let a program such as ocrmypdf read it first."
+        )
     if n_read < n_pages:
         pages.append(f"(The PDF has {n_pages:,} pages; these are the first {n_read}.)")
     text = "\n\n".join(pages).encode(errors="replace").decode()
-    return Pdf(title=title, text=text, n_pages=n_pages, n_read=n_read)
+    length = counted(n_pages, "page")
+    if n_read < n_pages:
+        length = f"the first {n_read} of {length}"
+    return Attached(title=title, text=text, length=length)
+
+
+def _read_docx(body: bytes) -> Attached:
+    import mammoth
+    from lxml import html
+
+    from gptoss_local.talk.tools.browser.html_text import text_of_page
+
+    if body.startswith(_ENCRYPTED):
+        raise _NoText("the document has a password", "Save a copy as .docx without the password.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as parts:
+            n_unpacked = sum(part.file_size for part in parts.infolist())
+        if n_unpacked > len(body) + _MAX_UNPACKED_BYTES:
+            raise _NoText("the document unpacks to too many bytes", "Attach a part of it.")
+        no_images = mammoth.images.img_element(lambda _: {})
+        made = mammoth.convert_to_html(
+            io.BytesIO(body), style_map=_HEADINGS, convert_image=no_images
+        )
+        root = html.fragment_fromstring(made.value, create_parent="div")
+        for table in reversed(list(root.iter("table"))):  # those inside others first
+            rows = _rows(table)
+            width = max(map(len, rows), default=0)
+            lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
+            lines.insert(1, "|" + " --- |" * width)
+            written = html.Element("p")
+            for line in lines:
+                html.etree.SubElement(written, "br").tail = line
+            table.getparent().replace(table, written)
+    except _NoText:
+        raise
+    except Exception as error:  # mammoth raises any exception for a damaged file
+        raise _NoText("the document is damaged, or no .docx", _SAVE_AGAIN) from error
+    text = text_of_page(root).encode(errors="replace").decode()
+    if not text:
+        raise _NoText("the document has no text", "It may have pictures only.")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise _NoText("the document has too much text", "Attach a part of it.")
+    return Attached(title="", text=text, length=counted(len(text.split()), "word"))
+
+
+def _rows(table: Any) -> list[list[str]]:
+    """Return the cells of a table as text; of a cell that spans others, these are empty."""
+    from gptoss_local.talk.tools.browser.html_text import text_of_page
+
+    rows: list[list[str]] = []
+    n_hanging: dict[int, int] = {}  # rows that a cell above still takes, by column
+    for line in table.iter("tr"):
+        row: list[str] = []
+        for cell in [*line.iterchildren("td", "th"), None]:
+            while n_hanging.get(len(row)):
+                n_hanging[len(row)] -= 1
+                row.append("")
+            if cell is None:
+                break
+            text = " ".join(text_of_page(cell).split()).replace("|", "\\|")
+            for n in range(min(_MAX_COLUMNS, int(cell.get("colspan", "1")))):
+                n_hanging[len(row)] = int(cell.get("rowspan", "1")) - 1
+                row.append("" if n else text)
+        rows.append(row)
+    return rows
 
 
 def _limit_memory() -> None:
