@@ -1,4 +1,4 @@
-"""Says where each model would go on this machine, how fast it would be, and which to begin with."""
+"""Plans each model for this machine: its place, its expected speed, and the one to try first."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """What a user does on the page, and where to look."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from tests.conftest import wait_until
@@ -55,3 +57,11 @@ def choose(page: Page, menu: str, action: str) -> None:
 def until(page: Page, expression: str) -> None:
     """Wait until an expression is true; the page's own rules forbid to look from within."""
     wait_until(lambda: page.evaluate(expression))
+
+
+def start_download(page: Page, place: Locator) -> None:
+    """Press the button; where the machine of the tests is too small, the page asks first."""
+    place.get_by_role("button", name=re.compile("gpt-oss:20b$")).click()
+    sure = place.get_by_role("button", name="Download", exact=True)
+    if sure.is_visible():
+        sure.click()

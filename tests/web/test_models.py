@@ -7,7 +7,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, choose, last_answer, new_chat, press
+from tests.web.chatting import ask, box, choose, last_answer, new_chat, press, start_download
 from tests.web.conftest import Watch
 
 
@@ -47,20 +47,37 @@ def test_progress_of_a_download_its_stop_and_its_failure(page: Page) -> None:
     """The page's part; the server's stream is tested in tests/server."""
     page.evaluate(PULL)
     press(page, "Models")
-    press(page, "Download gpt-oss:20b")
+    start_download(page, page.get_by_role("dialog"))
     frame = {"status": "pulling model", "total": 4_000_000_000, "completed": 1_000_000_000}
     page.evaluate("frame => window.send(frame)", frame)
-    bar = page.get_by_role("progressbar", name="Downloading gpt-oss:20b")
+    dialog = page.get_by_role("dialog")
+    bar = dialog.get_by_role("progressbar", name="Downloading gpt-oss:20b")
     expect(bar).to_have_js_property("value", 0.25)
-    expect(page.locator(".progress")).to_contain_text("pulling model: 1.0 GB of 4.0 GB")
+    expect(dialog.locator(".progress")).to_contain_text("1.0 GB of 4.0 GB")
     assert json.loads(page.evaluate("window.asked")) == {"model": "gpt-oss:20b"}
-    press(page, "Stop downloading gpt-oss:20b")
+    dialog.get_by_role("button", name="Stop downloading gpt-oss:20b").click()
     expect(bar).to_have_count(0)
-    expect(page.locator(".notice")).to_have_count(0)
-    press(page, "Download gpt-oss:20b")
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text(
+        "Stopped at 1.0 GB of 4.0 GB."
+    )
+    start_download(page, page.get_by_role("dialog"))
     failure = {"error": "the hub does not answer", "hint": "Try again later."}
     page.evaluate("frame => window.send(frame)", failure)
-    expect(page.locator(".notice")).to_contain_text("the hub does not answer Try again later.")
+    problem = page.get_by_role("dialog").get_by_role("alert")
+    expect(problem).to_have_text("the hub does not answer Try again later.")
+    expect(page.locator(".notice")).to_have_count(0)
+
+
+def test_an_error_of_a_download_is_seen_where_no_list_of_models_is_open(page: Page) -> None:
+    page.evaluate(PULL)
+    ask(page, "What is the capital of France?")
+    press(page, "Models")
+    start_download(page, page.get_by_role("dialog"))
+    page.keyboard.press("Escape")
+    page.evaluate(
+        "frame => window.send(frame)", {"error": "the disk is full", "hint": "Make room."}
+    )
+    expect(page.locator(".notice")).to_contain_text("the disk is full Make room.")
 
 
 def test_a_real_refusal_of_a_download_is_shown(page: Page, watch: Watch) -> None:
@@ -70,8 +87,9 @@ def test_a_real_refusal_of_a_download_is_shown(page: Page, watch: Watch) -> None
     page.route("**/api/gptoss/fits", lambda route: route.fulfill(json=fits))
     press(page, "Models")
     expect(page.get_by_label("To download")).to_contain_text("✗ does not fit")
-    press(page, "Download no-such-model")
-    expect(page.locator(".notice")).to_contain_text("gptoss pulls gpt-oss:20b")
+    press(page, "Download anyway: no-such-model")
+    page.get_by_role("dialog").get_by_role("button", name="Download", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("gptoss pulls gpt-oss:20b")
 
 
 def test_another_model_answers_and_a_new_chat_begins_with_it(

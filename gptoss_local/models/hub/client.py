@@ -48,7 +48,7 @@ _MAX_ANSWER_BYTES = 16 * 2**20  # a list of 10,000 files has 4 MB
 _IS_FILE = "gptoss_is_file"
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
-_AGAIN_HINT = "Run the same command again: what has arrived is kept."
+_AGAIN_HINT = "Try again: what has arrived is kept."
 
 # Else huggingface_hub asks huggingface.co for a list of coding agents, even when HF_ENDPOINT names
 # a mirror, and reports to the hub which one runs it.

@@ -1,7 +1,7 @@
 /** What the user does: requests to the server and what follows from them. Errors become notices. */
 
-import { call, lines, send } from "./api.js";
-import { size } from "./format.js";
+import { ApiError, call, lines, send } from "./api.js";
+import { duration, size } from "./format.js";
 import { apply, applyChat, applyTurn, connect, fail, set, state, when } from "./store.js";
 import { branch, compose, newestBelow } from "./tree.js";
 
@@ -10,6 +10,7 @@ import { branch, compose, newestBelow } from "./tree.js";
 /** @typedef {import("./types").Chip} Chip */
 
 const CHATS = "/api/gptoss/chats";
+const RATE_MS = 20_000; // of a download
 
 /**
  * Make an action of a function that may fail.
@@ -71,7 +72,7 @@ export const readModels = action(async () => {
 
 const readLoaded = action(async () => set({ loaded: (await call("GET", "/api/ps")).models }));
 
-export const readFits = action(async () => set({ fits: (await call("GET", "/api/gptoss/fits")).models }));
+export const readFits = action(async () => set({ fits: await call("GET", "/api/gptoss/fits") }));
 
 export const readPresets = action(async () => set({ presets: (await call("GET", "/api/gptoss/presets")).presets }));
 
@@ -247,28 +248,50 @@ export const removePreset = action(async (/** @type {string} */ name) => {
   await readPresets();
 });
 
-/** Load a model into memory, or download it, and show how far that is. */
-export const run = action(async (/** @type {"load" | "pull"} */ what, /** @type {string} */ model) => {
+/**
+ * Load a model into memory, or download it, and show how far that is; an error stays where the job is shown.
+ * @param {"load" | "pull"} what @param {string} model
+ */
+export async function run(what, model) {
   const abort = new AbortController();
-  const stop = () => abort.abort();
-  const say = (/** @type {string} */ text, /** @type {number | null} */ share) =>
-    set({ jobs: { ...state.jobs, [model]: { what, text, share, stop } } });
-  say("waiting", null);
+  const { is_new: isFirst } = state.fits;
+  const put = (/** @type {import("./types").Job} */ job) => set({ jobs: { ...state.jobs, [model]: job } });
+  const pace = what === "pull" ? pacing() : () => "";
+  put({ what, text: "waiting", share: null, stop: () => abort.abort() });
   try {
     const path = what === "load" ? "/api/gptoss/load" : "/api/pull";
     for await (const line of lines("POST", path, { model }, abort.signal)) {
-      if (line.error) throw Object.assign(new Error(line.error + (line.hint ? ` ${line.hint}` : "")));
+      if (line.error) throw new ApiError(line.error, line);
       const { status, completed = 0, total = 0 } = line;
-      say(total ? `${status}: ${size(completed)} of ${size(total)}` : status, total ? completed / total : null);
+      const bytes = `${size(completed)} of ${size(total)}${pace(completed, total)}`;
+      const text = !total ? status : what === "pull" ? bytes : `${status}: ${bytes}`;
+      put({ what, text, share: total ? completed / total : null, stop: () => abort.abort() });
     }
-  } catch (error) {
-    if (!abort.signal.aborted) throw error;
-  } finally {
     const { [model]: _, ...others } = state.jobs;
-    set({ jobs: others });
-    await readModels();
+    set({ jobs: others, spoken: `${model} is ready.` });
+    if (what === "pull" && isFirst) set({ draft: { ...state.draft, model } });
+  } catch (error) {
+    const isShown = state.dialog?.kind === "models" || (state.chatId === null && state.fits.is_new);
+    const { message, hint = "", status = 0 } = /** @type {ApiError} */ (error);
+    const over = { what, share: null, hint, isError: !abort.signal.aborted };
+    put({ ...over, text: over.isError ? message : `Stopped at ${state.jobs[model]?.text.split(" · ")[0]}.` });
+    if (over.isError && (!isShown || status === 401)) fail(error);
   }
-});
+  await readModels();
+  if (what === "pull") await readFits();
+}
+
+/** Say of a download how fast it has been lately, and how long the rest takes. */
+function pacing() {
+  let seen = /** @type {{ms: number, bytes: number}[]} */ ([]);
+  return (/** @type {number} */ done, /** @type {number} */ total) => {
+    const ms = performance.now();
+    seen = [...seen.filter((each) => ms - each.ms < RATE_MS), { ms, bytes: done }];
+    const first = seen[0] ?? { ms, bytes: done };
+    const rate = (1000 * (done - first.bytes)) / (ms - first.ms);
+    return rate > 0 ? ` · ${size(Math.round(rate))}/s · ${duration((total - done) / rate)} left` : "";
+  };
+}
 
 /** Free the memory that a model takes. */
 export const unload = action(async (/** @type {string} */ model) => {

@@ -2,7 +2,7 @@
 
 import { html, render, useEffect } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { readModels, route, go, stop, streaming } from "./actions.js";
+import { readFits, readModels, route, go, stop, streaming } from "./actions.js";
 import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { connect, disconnect, fail, notLoaded, set, state } from "./store.js";
@@ -12,11 +12,11 @@ import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 const NOTICE_MS = 8000;
 const INPUT = ".composer textarea";
 
-/** Dialogs, once they are loaded. @type {typeof import("./dialogs.js").OpenDialog} */
-let OpenDialog = () => null;
+/** Parts that are loaded after the first paint. @type {Pick<typeof import("./dialogs.js"), "First" | "OpenDialog">} */
+let { First, OpenDialog } = { First: () => null, OpenDialog: () => null };
 const loading = afterPaint
   .then(() => import("./dialogs.js"))
-  .then((dialogs) => [(OpenDialog = dialogs.OpenDialog), set({})])
+  .then((dialogs) => [({ First, OpenDialog } = dialogs), set({})])
   .catch(notLoaded);
 
 function App() {
@@ -49,6 +49,7 @@ const Welcome = () => html`<div class="welcome">
   <h2>What can I help with?</h2>
   <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a text file here, or just ask.</p>
   <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>. Press <kbd>?</kbd> for the keys.</p>
+  <${First} />
 </div>`;
 
 const isHere = () => ["127.0.0.1", "localhost", "[::1]"].includes(location.hostname);
@@ -127,6 +128,7 @@ async function start() {
   }
   if (isUnknown()) return set({ dialog: { kind: "key" } });
   await Promise.all([readModels(), route(true), loading]);
+  if (state.models.length === 1) void readFits(); // perhaps it is the toy
 }
 
 addEventListener("hashchange", () => void (location.hash.startsWith("#open=") ? start() : route()));

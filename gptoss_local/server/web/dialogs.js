@@ -6,6 +6,7 @@ import { keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 import { Models } from "./models.js";
+export { First } from "./models.js";
 import { Settings } from "./settings.js";
 
 /** @typedef {import("./types").Chat} Chat */

@@ -51,9 +51,17 @@ export function place(fit) {
     vram: "✓ fits in VRAM",
     split: `◐ ${Math.round(100 * fit.vram_share)} % in VRAM`,
     ram: "○ RAM, no GPU",
-    no: "✗ does not fit",
+    no: `✗ ${fit.problem || "does not fit"}`,
   };
-  return words[fit.fits] + (fit.n_ctx ? ` · ctx ${count(fit.n_ctx)}` : "");
+  const problem = fit.fits !== "no" && fit.problem;
+  return words[fit.fits] + (problem ? ` · ✗ ${problem}` : fit.n_ctx ? ` · ctx ${count(fit.n_ctx)}` : "");
+}
+
+/** Write a duration. @param {number} seconds */
+export function duration(seconds) {
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1) return `${Math.max(1, Math.round(seconds))} s`;
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** Say what an answer that has no text yet waits for. @param {import("./types").Progress | undefined} progress */

@@ -1,15 +1,15 @@
 /** The models on this machine and in the catalogue: use, load, unload, download. */
 
-import { html, useEffect } from "./vendor/preact.js";
+import { html, useEffect, useState } from "./vendor/preact.js";
 import { madeWith, readFits, readModels, run, setModel, unload } from "./actions.js";
-import { place, size } from "./format.js";
-import { state } from "./store.js";
+import { count, place, size } from "./format.js";
+import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
 export function Models() {
   useEffect(() => void readModels().then(readFits), []);
   const { models, fits } = state;
-  const missing = fits.filter((fit) => !models.some((model) => model.name === fit.name));
+  const missing = fits.models.filter((fit) => !models.some((model) => model.name === fit.name));
   return html`<${Dialog} title="Models" size="wide">
     <ul class="models" aria-label="On this machine">
       ${models.map((model) => html`<${Here} key=${model.name} model=${model} />`)}</ul>
@@ -30,17 +30,18 @@ function Here({ model }) {
   const facts = [
     model.size ? size(model.size) : (model.remote_host ? `computed at ${model.remote_host}` : "built on first use"),
     model.details.parameter_size,
-    loaded ? `loaded, ctx ${loaded.context_length.toLocaleString("en")}` : place(state.fits.find((fit) => fit.name === name)),
+    name === "nano" && "a toy, to show that the program works",
+    loaded ? `loaded, ctx ${loaded.context_length.toLocaleString("en")}` : place(state.fits.models.find((fit) => fit.name === name)),
     share > 0 && share < 1 && `${Math.round(100 * share)} % on the GPU`,
   ];
   const job = state.jobs[name];
   return html`<li>
     <div class="what"><span class=${loaded ? "dot on" : "dot"}></span><strong>${name}</strong>
       <span class="facts">${facts.filter(Boolean).join(" · ")}</span></div>
-    ${job && html`<${Progress} name=${name} />`}
+    <${Progress} name=${name} />
     <div class="buttons">
       ${name === current ? html`<span class="in-use">In use</span>` : html`<button type="button" class="primary" aria-label=${`Use ${name}`} onClick=${use}>Use</button>`}
-      ${!job &&
+      ${!job?.stop &&
       (loaded
         ? html`<button type="button" aria-label=${`Unload ${name}`} onClick=${() => unload(name)}>Unload</button>`
         : html`<button type="button" aria-label=${`Load ${name}`} onClick=${() => run("load", name)}>Load</button>`)}
@@ -48,26 +49,58 @@ function Here({ model }) {
   </li>`;
 }
 
-/** @param {{fit: import("./types").Fit}} props */
+/** A model to download, which asks first where it cannot be used. @param {{fit: import("./types").Fit}} props */
 function Missing({ fit }) {
+  const [isAsking, setAsking] = useState(false);
+  const { name, download_bytes: bytes, tokens_s: speed } = fit;
+  const problem = fit.problem || (fit.fits === "no" && "does not fit");
+  const job = state.jobs[name];
+  const start = () => [setAsking(false), void run("pull", name)];
+  const facts = [
+    bytes ? `${size(bytes)} to download, ${size(fit.file_bytes)} on disk` : "not on this machine",
+    speed && !problem && `about ${speed >= 10 ? count(speed) : speed.toPrecision(2)} tokens/s`,
+    place(fit),
+  ];
+  const words = problem ? "Download anyway" : job ? (job.isError ? "Try again" : "Continue") : "Download";
   return html`<li>
-    <div class="what"><span class="dot"></span><strong>${fit.name}</strong>
-      <span class="facts">not on this machine · ${place(fit)}</span></div>
-    ${state.jobs[fit.name]
-      ? html`<${Progress} name=${fit.name} />`
-      : html`<div class="buttons"><button type="button" aria-label=${`Download ${fit.name}`}
-        onClick=${() => run("pull", fit.name)}>Download</button></div>`}
+    <div class="what"><span class="dot"></span><strong>${name}</strong>
+      <span class="facts">${facts.filter(Boolean).join(" · ")}</span></div>
+    ${!job?.stop && !isAsking && html`<div class="buttons"><button type="button" class=${name === state.fits.suggested && "primary"}
+      aria-label=${`${words}: ${name}`} onClick=${problem ? () => setAsking(true) : start}>${words}</button></div>`}
+    ${isAsking && html`<div class="progress" role="alert"><span>${name}: ${problem}. Download ${bytes ? size(bytes) : "it"} all the same?</span>
+      <button type="button" onClick=${start}>Download</button>
+      <button type="button" onClick=${() => setAsking(false)}>Cancel</button></div>`}
+    <${Progress} name=${name} />
   </li>`;
 }
 
-/** @param {{name: string}} props */
+/** How far a job is, or why it ended. @param {{name: string}} props */
 function Progress({ name }) {
   const job = state.jobs[name];
   if (!job) return null;
+  const { what, text, hint, isError, share, stop } = job;
+  if (!stop) {
+    return html`<p class=${isError ? "progress wrong" : "progress"} role=${isError ? "alert" : "status"}>${text} ${hint}</p>`;
+  }
   return html`<div class="progress">
-    <progress max="1" value=${job.share ?? undefined}
-      aria-label=${`${job.what === "load" ? "Loading" : "Downloading"} ${name}`}></progress>
-    <span>${job.text}</span>
-    ${job.what === "pull" && html`<button type="button" aria-label=${`Stop downloading ${name}`} onClick=${job.stop}>Stop</button>`}
+    <progress max="1" value=${share ?? undefined}
+      aria-label=${`${what === "load" ? "Loading" : "Downloading"} ${name}`}></progress>
+    <span>${text}</span>
+    ${what === "pull" && html`<button type="button" aria-label=${`Stop downloading ${name}`} onClick=${stop}>Stop</button>`}
   </div>`;
+}
+
+/** In a new home, offer the model that suits this machine. */
+export function First() {
+  const { models, is_new: isNew, suggested, advice, machine } = state.fits;
+  const fit = models.find((each) => each.name === suggested) ?? models.find((each) => each.download_bytes > 0);
+  if (!isNew || !fit) return null;
+  return html`<section class="first" aria-labelledby="first">
+    <h3 id="first">Get a real model</h3>
+    <p>Only <b>nano</b> is here: a toy that shows that the program works, and knows next to nothing.</p>
+    <dl>${Object.entries(machine).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
+    <ul class="models"><${Missing} fit=${fit} /></ul>
+    <p class="hint">${advice}</p>
+    <button type="button" class="link" onClick=${() => set({ dialog: { kind: "models" } })}>All models</button>
+  </section>`;
 }

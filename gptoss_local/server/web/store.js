@@ -25,7 +25,7 @@ export const state = {
   editing: /** @type {number | null} */ (null), // the question that is edited
   models: /** @type {import("./types").Model[]} */ ([]),
   loaded: /** @type {import("./types").Loaded[]} */ ([]),
-  fits: /** @type {import("./types").Fit[]} */ ([]),
+  fits: /** @type {import("./types").Fits} */ ({ models: [], is_new: false, suggested: "", advice: "", machine: {} }),
   jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
   presets: /** @type {import("./types").Preset[]} */ ([]),
   dialog: /** @type {import("./types").Dialog | null} */ (null),

@@ -33,10 +33,16 @@ export interface Progress {
 }
 export interface Fit {
   name: string; fits: "vram" | "split" | "ram" | "no"; vram_share: number; n_ctx: number;
+  tokens_s: number; problem: string; download_bytes: number; file_bytes: number; is_special: boolean;
+}
+export interface Fits {
+  models: Fit[]; is_new: boolean; suggested: string; advice: string; machine: Record<string, string>;
 }
 export interface Model { name: string; size: number; remote_host?: string; details: { parameter_size: string } }
 export interface Loaded { name: string; size: number; size_vram: number; context_length: number }
-export interface Job { what: "load" | "pull"; text: string; share: number | null; stop: () => void }
+export interface Job { // without `stop` it is over: stopped, or failed
+  what: "load" | "pull"; text: string; share: number | null; stop?: () => void; hint?: string; isError?: boolean;
+}
 export interface Chip { label: string; text: string }
 export interface Draft {
   model: string; effort: string; preset: string; system: string; options: Options;
