@@ -100,6 +100,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Form of `gptoss serve`'s log: `text` on stderr, or `json` on stdout, an object a line."""
     theme: str = "textual-dark"
     """Colours of the chat; `/theme` lists their names."""
+    chat_titles: bool = True
+    """Let the model title a chat of the page after its first answer."""
     keys: dict[str, str] = {}
     """Keys of the chat by their action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}

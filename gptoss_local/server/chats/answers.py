@@ -4,12 +4,13 @@ import asyncio
 import logging
 from functools import partial
 
-from gptoss_local.errors import AnsweringError
+from gptoss_local.errors import AnsweringError, GptOssError
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.changes import Changes
 from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts
 from gptoss_local.server.chats.running_answer import RunningAnswer
 from gptoss_local.server.chats.store import ChatStore
+from gptoss_local.server.chats.titles import write_title
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.talk.conversation import Decision
 from gptoss_local.talk.conversation.calls import ENDED
@@ -32,9 +33,12 @@ class Answers:
         self.changes = Changes(store, running)
         self._parts = Parts(manager, store, self.changes, self.toolboxes, running)
         self._tasks: dict[Exchange, asyncio.Task[None]] = {}
+        self._titling: asyncio.Task[None] | None = None
 
     def start(self, chat: ChatSummary, branch: list[Turn], owner: str) -> None:
         """Let an answer run into the last turn of a branch, which is stored as streaming."""
+        if self._titling is not None:  # an answer waits for no title
+            self._titling.cancel()
         exchange = Exchange(chat, branch, owner, self._parts)
         task = self._tasks[exchange] = asyncio.create_task(exchange.run())
         task.add_done_callback(partial(self._ended, exchange))
@@ -88,6 +92,8 @@ class Answers:
 
     async def close(self) -> None:
         """Stop and store all of them, and end their tools."""
+        if self._titling is not None:
+            self._titling.cancel()
         for exchange in self._tasks:
             exchange.stop(ENDED)
         if self._tasks:
@@ -105,5 +111,19 @@ class Answers:
 
     def _ended(self, exchange: Exchange, task: asyncio.Task[None]) -> None:
         self._tasks.pop(exchange, None)
-        if not task.cancelled() and (error := task.exception()):
+        if task.cancelled():
+            return
+        if error := task.exception():
             _log.error("an answer ended with an internal error", exc_info=error)
+        elif not self._tasks and self._parts.manager.settings.chat_titles:
+            self._titling = asyncio.create_task(self._title(exchange))
+
+    async def _title(self, exchange: Exchange) -> None:
+        manager, store, changes, toolboxes, _ = self._parts
+        try:
+            if await write_title(manager, store, toolboxes, exchange.leaf, exchange.owner):
+                changes.look_now()
+        except GptOssError as error:
+            _log.info("a chat keeps its first title: %s", error)
+        except Exception:
+            _log.exception("internal error in a title")

@@ -82,7 +82,7 @@ class Exchange:
     def __init__(self, chat: ChatSummary, branch: list[Turn], owner: str, parts: Parts) -> None:
         self.turn_ids: set[int] = set()
         self._parts = parts
-        self._owner = owner
+        self.owner = owner
         self._chat = chat
         self._toolbox: Toolbox
         self._loop: Loop | None = None
@@ -95,6 +95,11 @@ class Exchange:
     @property
     def chat_id(self) -> int:
         return self._chat.id
+
+    @property
+    def leaf(self) -> Turn:
+        """The open turn as it began, or the last one."""
+        return self._branch[-1]
 
     @property
     def is_asking(self) -> bool:
@@ -178,7 +183,7 @@ class Exchange:
                 self._answer_now = AnswerNow()
                 asked = msgspec.structs.replace(
                     asked,
-                    owner=self._owner,
+                    owner=self.owner,
                     priority=current_caller().priority,
                     answer_now=self._answer_now,
                 )

@@ -1,5 +1,6 @@
 """All chats of a user: trees of turns in one file that several processes may have open."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from gptoss_local.talk.history.rows import (
     insert_turn,
     read_chat,
     read_turn,
+    title_of,
     write_json,
 )
 from gptoss_local.talk.history.schema import open_database, transaction, translated
@@ -103,6 +105,21 @@ class History:
 
     def rename(self, chat_id: int, title: str) -> None:
         self._change_chat(chat_id, title=one_line(title))
+
+    def has_title(self, chat_id: int) -> bool:
+        """Return whether a chat is called other than its first question."""
+        query = "SELECT title, content, stats FROM chat JOIN turn ON chat_id = chat.id " + (
+            "WHERE chat.id = ? AND role = 'user' ORDER BY turn.id LIMIT 1"
+        )
+        rows = self._rows(query, (chat_id,))
+        return not rows or rows[0][0] != title_of(rows[0][1], json.loads(rows[0][2]))
+
+    def give_title(self, chat: ChatSummary, title: str) -> bool:
+        """Rename a chat unless its title has changed meanwhile."""
+        with self._write():
+            change = "UPDATE chat SET title = ? WHERE id = ? AND title = ?"
+            values = (one_line(title), chat.id, chat.title)
+            return bool(self._database.execute(change, values).rowcount)
 
     def pin(self, chat_id: int, is_pinned: bool) -> None:
         """List a chat before the others, or no longer."""

@@ -70,9 +70,19 @@ def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> in
     if turn.role == "user":
         database.execute(
             "UPDATE chat SET title = ? WHERE id = ? AND title = ''",
-            (one_line(turn.content, _MAX_TITLE_CHARS), turn.chat_id),
+            (title_of(turn.content, turn.stats), turn.chat_id),
         )
     return turn_id
+
+
+def title_of(question: str, stats: dict[str, Any]) -> str:
+    """Return the beginning of a question without its files, or else their names."""
+    folds = stats.get("folds", [])
+    typed, end = "", 0
+    for start, stop, _ in folds:
+        typed, end = f"{typed} {question[end:start]}", stop
+    typed = one_line(f"{typed} {question[end:]}", _MAX_TITLE_CHARS)
+    return typed or one_line(", ".join(label for *_, label in folds), _MAX_TITLE_CHARS)
 
 
 def insert_tree(database: sqlite3.Connection, chat: ChatSummary, turns: list[Turn]) -> int:
