@@ -16,7 +16,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.quantities import counted
 from gptoss_local.talk.documents import MAX_TEXT_BYTES, UnreadableFile, fenced, is_document
 from tui.documents import read_file
-from tui.paste import BYTES_PER_TOKEN, about_tokens
+from tui.paste import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -35,11 +35,13 @@ class Attachment(NamedTuple):
     """The text that stands for a file or a folder in a message.
 
     Attributes:
-        label: For its chip: `file: notes.md, 4 lines, ~22 tokens`.
-        note: Says which files are left out.
+        what: `file: notes.md`.
+        length: `4 lines`.
+        note: Says which files are left out; it follows the length.
     """
 
-    label: str
+    what: str
+    length: str
     text: str
     note: str = ""
 
@@ -69,8 +71,7 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
         found = read_file(path, stop)
     except UnreadableFile as error:
         raise UsageError(f"{path} {error.why}", hint=error.hint) from error
-    whole = fenced(str(path), found.text)
-    return Attachment(found.label(path.name, about_tokens(whole)), whole)
+    return Attachment(f"{found.kind}: {path.name}", found.length, fenced(str(path), found.text))
 
 
 def _split_pattern(typed: str) -> tuple[str, str]:
@@ -116,11 +117,11 @@ class _Folder:
             raise UsageError(f"{shown} has no text files to attach", hint=left_out)
         n_files = counted(len(texts), "file")
         whole = "\n".join((f"{shown}: {n_files}. {left_out}".rstrip() + "\n", *texts))
-        length = f"{n_files}, {about_tokens(whole)}"
         return Attachment(
-            f"{'files' if self._pattern else 'folder'}: {shown}, {length}",
+            f"{'files' if self._pattern else 'folder'}: {shown}",
+            n_files,
             whole,
-            f"{length}, of at most {_MAX_TOKENS:,}. {left_out}".rstrip(),
+            f", of at most {_MAX_TOKENS:,}. {left_out}".rstrip(),
         )
 
     def _read_file(self, path: Path, name: str, n_left: int, stop: Event) -> str:

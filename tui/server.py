@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from gptoss_local.api.client import AsyncClient
-from gptoss_local.api.gptoss import Inspection, ModelFit, ModelFits, ServerStatus
+from gptoss_local.api.gptoss import Inspection, ModelFit, ModelFits, ServerStatus, TokenCount
 from gptoss_local.api.models import (
     InstalledModel,
     InstalledModels,
@@ -14,7 +14,7 @@ from gptoss_local.api.models import (
     RunningModel,
     RunningModels,
 )
-from gptoss_local.errors import ServerUnavailableError, UnauthorizedError
+from gptoss_local.errors import GptOssError, ServerUnavailableError, UnauthorizedError
 
 
 class ChatServer:
@@ -88,6 +88,13 @@ class ChatServer:
         except UnauthorizedError:
             return {}
         return {fit.name: fit for fit in found.models}
+
+    async def n_tokens(self, text: str) -> int | None:
+        """Return how many tokens a text takes; None: the server does not say."""
+        try:
+            return (await self._source.post("/api/gptoss/tokens", {"text": text}, TokenCount)).n
+        except GptOssError:
+            return None
 
     async def inspect(self, body: dict[str, Any]) -> Inspection:
         return await self._source.post("/api/gptoss/inspect", body, Inspection)

@@ -141,6 +141,19 @@ class ToolGroups(msgspec.Struct):
     groups: list[ToolGroup]
 
 
+class TokenCount(msgspec.Struct):
+    """The answer of `POST /api/gptoss/tokens`."""
+
+    n: int
+
+
+class AttachedFile(msgspec.Struct):
+    """A file as it stands in a message: the words of its chip, and the text."""
+
+    label: str
+    text: str
+
+
 class NamedPreset(msgspec.Struct):
     name: str
     system: str

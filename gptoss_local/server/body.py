@@ -87,6 +87,11 @@ async def read_text(request: Request) -> str:
     return await _read(request, decode, counts=False)
 
 
+async def read_bytes(request: Request) -> bytes:
+    """Read a request's body as it is; errors as `read_body`."""
+    return await _read(request, bytes, counts=False)
+
+
 async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = True) -> T:
     """Receive a body and make something of it, off the loop if it is large; errors as `read_body`.
 

@@ -21,7 +21,7 @@ class Endpoint(NamedTuple):
     Attributes:
         summary: A line for the document.
         answer: Struct of the body of a 200; None: text, or nothing.
-        body: Struct of the request's body.
+        body: Struct of the request's body; `bytes` for a file.
         stream: How frames of the answer are written when it is streamed; None: it never is.
         required: Fields without which a request is refused; the structs have defaults, so that the
             refusal is in our words.

@@ -16,7 +16,7 @@ from gptoss_local.server.dialect import Endpoint
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.streaming import NDJSON, json_response
 
-_TEXT, _JSON = "text/plain", "application/json"
+_TEXT, _JSON, _BYTES = "text/plain", "application/json", "application/octet-stream"
 _TEXTS = {
     "/": (_TEXT, "text/html"),
     "/metrics": (_TEXT,),
@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
     """The whole document, as plain values."""
     structs = {each.answer for each in ENDPOINTS} | {each.body for each in ENDPOINTS}
     structs |= {dialect.error for dialect in DIALECTS}
-    ordered = sorted((s for s in structs if s not in (None, dict)), key=str)
+    ordered = sorted((s for s in structs if s not in (None, dict, bytes)), key=str)
     references, schemas = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
     )
@@ -103,7 +103,8 @@ def _describe(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
         "responses": {} if endpoint.is_refused else _success(endpoint, reference),
     }
     if endpoint.body is not None:
-        content = {_JSON: {"schema": reference[endpoint.body]}}
+        is_file = endpoint.body is bytes
+        content = {_BYTES: {}} if is_file else {_JSON: {"schema": reference[endpoint.body]}}
         described["requestBody"] = {"required": True, "content": content}
     names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     for name in names:
@@ -113,8 +114,6 @@ def _describe(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
         query = {"name": name, "in": "query", "schema": schema}
         described.setdefault("parameters", []).append(query)
     if "digest" in names and method == "post":
-        upload: dict[str, Any] = {"application/octet-stream": {}}
-        described["requestBody"] = {"required": True, "content": upload}
         described["responses"]["201"] = {"description": "It is here now"}
     dialect = next(each for each in DIALECTS if each.is_spoken(path, {}))
     error = reference[dialect.error]

@@ -58,10 +58,6 @@ class Document(NamedTuple):
     text: str
     length: str
 
-    def label(self, name: str, tokens: str) -> str:
-        """Return the words of its chip: `file: notes.md, 4 lines, 22 tokens`."""
-        return " ".join(f"{self.kind}: {name}, {self.length}, {tokens}".replace("]", ")").split())
-
 
 def is_document(name: str) -> bool:
     """Return whether a file is read in a process of its own."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from textual.highlight import highlight
 
 from gptoss_local.api.client import AsyncClient
+from gptoss_local.errors import UnauthorizedError
 from tests.tui.wire import answer_of
 
 _CODE = "    value = compute(index, offset)  # row\n" * 100
@@ -41,6 +42,8 @@ class ScriptedServer(AsyncClient):
         yield _frame("", done=True)
 
     async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
+        if path == "/api/gptoss/tokens":
+            raise UnauthorizedError("this is for the owner of the server")
         raise AssertionError(f"{path} is not asked of a script")
 
     async def get(self, path: str, _answer_type: object) -> Any:

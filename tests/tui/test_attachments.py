@@ -14,9 +14,11 @@ import pypdf
 import pytest
 
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import Vocabulary
+from tests.conftest import RunningServer
 from tests.tui.docx import REPORT, make_docx, unreadable
 from tests.tui.pdf import make_pdf
-from tests.tui.running_chat import Chat, run_chat
+from tests.tui.running_chat import Chat, opener, run_chat
 from tests.tui.test_folds import SIZES, Recorder, paste
 from tui.attachments import attach
 from tui.paste import find_files
@@ -241,6 +243,22 @@ async def test_a_word_document(
         assert "[Word #1: rivers.docx, 39 words, ~" in " ".join(chat.screen().split())
         await chat.ask("")
         assert f"rivers.docx:\n```\n{REPORT}\n```" in server.asked[0]
+
+
+async def test_tokens_are_counted_by_the_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    server: RunningServer,
+    vocabulary: Vocabulary,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rivers.docx").write_bytes(make_docx())
+    whole = f"{tmp_path}/rivers.docx:\n```\n{REPORT}\n```\n"
+    async with opener(server, tmp_path / "c")() as chat:
+        await chat.enter("/attach rivers.docx")
+        await attached(chat)
+        n = len(vocabulary.encode(whole))
+        assert chat.app.chat.prompt.text == f"[Word #1: rivers.docx, 39 words, {n} tokens] "
 
 
 def test_word_documents_that_cannot_be_read(tmp_path: Path) -> None:

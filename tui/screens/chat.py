@@ -125,7 +125,9 @@ class ChatScreen(Screen[None]):
             lambda turn_id: self.conversation.place(turn_id),
             lambda turn_id: self.conversation.pages_before(turn_id),
         )
-        self.prompt = Prompt(REGISTRY, lambda *typed: values_of(self.parts, *typed))
+        self.prompt = Prompt(
+            REGISTRY, lambda *typed: values_of(self.parts, *typed), server.n_tokens
+        )
         self.question = Question(self.prompt)
         self._speed = SpeedPanel()
         self._status = StatusLine()

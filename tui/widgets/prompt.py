@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import counted
 from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
 from tui.attachments import attach, is_pattern
@@ -24,6 +25,7 @@ from tui.documents import image_note
 from tui.paste import (
     Composed,
     FoldedTexts,
+    about_tokens,
     chip_before,
     current_folder,
     dropped_paths,
@@ -80,7 +82,12 @@ class Prompt(TextArea):
             self.text = text
             self.is_command = is_command
 
-    def __init__(self, registry: Registry[Any], values: Values = lambda _name, _typed: ()) -> None:
+    def __init__(
+        self,
+        registry: Registry[Any],
+        values: Values = lambda _name, _typed: (),
+        n_tokens: Callable[[str], Awaitable[int | None]] | None = None,
+    ) -> None:
         super().__init__(
             id="prompt",
             soft_wrap=True,
@@ -90,6 +97,7 @@ class Prompt(TextArea):
         )
         self._registry = registry
         self._values = values
+        self._n_tokens = n_tokens
         self.menu = CompletionMenu(self.submit)
         self._menu_is_for = ""
         self.folded = FoldedTexts()
@@ -251,7 +259,11 @@ class Prompt(TextArea):
         try:
             unwanted = self._reading[placeholder]
             found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)
-            text, said = self.folded.fold(found.label, found.text) + " ", found.note
+            n_tokens = await self._n_tokens(found.text) if self._n_tokens else None
+            tokens = about_tokens(found.text) if n_tokens is None else counted(n_tokens, "token")
+            length = f"{found.length}, {tokens}"
+            text = self.folded.fold(f"{found.what}, {length}", found.text) + " "
+            said = found.note and f"{length}{found.note}"
         except UsageError as error:
             text, said = replaced, f"{error.message}. {error.hint}".strip()
         del self._reading[placeholder]

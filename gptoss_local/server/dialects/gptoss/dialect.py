@@ -4,18 +4,20 @@ from typing import Any
 
 from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.api.gptoss import (
+    AttachedFile,
     Inspection,
     ModelFits,
     NamedPresets,
     PageLink,
     PageToken,
     ServerStatus,
+    TokenCount,
     ToolGroups,
 )
 from gptoss_local.api.models import JobStatus, LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint, for_all, for_keys, for_page
-from gptoss_local.server.dialects.gptoss import chats, page, presets, tools
+from gptoss_local.server.dialects.gptoss import attached, chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
     AnswerNowBody,
     InspectBody,
@@ -175,6 +177,23 @@ GPTOSS = Dialect(
             Inspection,
             InspectBody,
             required=("model",),
+        ),
+        for_page(
+            "POST",
+            "/api/gptoss/tokens",
+            attached.count_tokens,
+            "How many tokens a text takes",
+            TokenCount,
+            attached.TextBody,
+        ),
+        for_page(
+            "POST",
+            "/api/gptoss/files",
+            attached.read_file,
+            "A text file, a PDF or a Word document as text",
+            AttachedFile,
+            bytes,
+            queries={"name": {"type": "string"}},
         ),
         for_page(
             "GET", "/api/gptoss/fits", fits, "Where each model would go", ModelFits, queries=_N_CTX

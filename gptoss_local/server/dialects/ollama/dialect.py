@@ -80,7 +80,9 @@ OLLAMA = Dialect(
         for_owner_or_all(
             "HEAD", "/api/blobs/{digest}", management.has_blob, "Whether a file is here"
         ),
-        for_owner_or_all("POST", "/api/blobs/{digest}", management.put_blob, "Upload a file"),
+        for_owner_or_all(
+            "POST", "/api/blobs/{digest}", management.put_blob, "Upload a file", None, bytes
+        ),
         for_owner_or_all(
             "POST", "/api/pull", management.pull, "Download a model", JobStatus, PullBody, NDJSON
         ),

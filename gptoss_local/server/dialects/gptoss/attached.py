@@ -1,0 +1,55 @@
+"""Files that are attached to a message: their text, and how many tokens it takes."""
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gptoss_local.api.gptoss import AttachedFile, TokenCount
+from gptoss_local.errors import UsageError
+from gptoss_local.off_loop import run_off_loop
+from gptoss_local.quantities import counted
+from gptoss_local.runner.elsewhere import own_vocabulary
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.body import read_body, read_bytes
+from gptoss_local.server.streaming import json_response, while_connected
+from gptoss_local.talk.documents import UnreadableFile, fenced, read_document
+
+_reading = asyncio.Semaphore(2)  # a large document takes seconds of a core, and gigabytes
+
+
+class TextBody(msgspec.Struct):
+    text: str = ""
+
+
+async def count_tokens(request: Request) -> Response:
+    """Count by the vocabulary of gpt-oss; loads no model."""
+    body = await read_body(request, TextBody)
+    return json_response(TokenCount(await while_connected(request, _n_tokens(request, body.text))))
+
+
+async def read_file(request: Request) -> Response:
+    """Return a file's text as the terminal chat attaches it; the body is the file."""
+    name, data = request.query_params.get("name", ""), await read_bytes(request)
+    return json_response(await while_connected(request, _attached(request, name, data)))
+
+
+async def _attached(request: Request, name: str, data: bytes) -> AttachedFile:
+    name = " ".join(name.split())
+    try:
+        async with _reading:
+            found = await read_document(name, data)
+    except UnreadableFile as error:
+        raise UsageError(f"{name} {error.why}", hint=error.hint) from error
+    text = fenced(name, found.text)
+    tokens = counted(await _n_tokens(request, text), "token")
+    label = f"{found.kind}: {name}, {found.length}, {tokens}".replace("]", ")")
+    return AttachedFile(label, text)
+
+
+async def _n_tokens(request: Request, text: str) -> int:
+    manager: ModelManager = request.app.state.manager
+    loaded = next(iter(manager.loaded), None)
+    vocabulary = loaded.vocabulary if loaded else await own_vocabulary(manager.settings)
+    return await run_off_loop(lambda _check: len(vocabulary.encode(text)), len(text))

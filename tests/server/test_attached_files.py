@@ -1,0 +1,107 @@
+"""Files that the page attaches are read by the server, beside its answers and with limits."""
+
+import json
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import httpx
+import pypdf
+import pytest
+
+from gptoss_local.api_keys import add_key
+from gptoss_local.harmony import Vocabulary
+from tests.conftest import RunningServer, run_server
+from tests.server.page_client import Page
+from tests.tui.docx import REPORT, make_docx, unreadable
+from tests.tui.pdf import make_pdf
+
+
+@pytest.fixture(scope="module")
+def page(server: RunningServer) -> Iterator[Page]:
+    with Page(server) as opened:
+        yield opened
+
+
+def put(page: Page, name: str, data: bytes) -> httpx.Response:
+    return page.http.post("/api/gptoss/files", params={"name": name}, content=data)
+
+
+def locked_pdf() -> bytes:
+    writer, data = pypdf.PdfWriter(BytesIO(make_pdf([["Hello"]]))), BytesIO()
+    writer.encrypt("secret", algorithm="RC4-128")
+    writer.write(data)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "label", "text"),
+    [
+        ("no]tes.md", b"# N\r\n``` x\n", "file: no)tes.md, 3 lines", "````\n# N\n``` x\n````\n"),
+        ("ü.txt", "größer".encode("utf-16"), "file: ü.txt, 1 line", "```\ngrößer\n```\n"),
+        (
+            "paper.PDF",
+            make_pdf([["On MXFP4"], ["The end."]]),
+            "PDF: paper.PDF, 2 pages",
+            "```\n[page 1]\nOn MXFP4\n\n[page 2]\nThe end.\n```\n",
+        ),
+        ("a b.docx", make_docx(), "Word: a b.docx, 39 words", f"```\n{REPORT}\n```\n"),
+        ("tags.txt", b"<|start|>", "file: tags.txt, 1 line", "```\n<|start|>\n```\n"),
+    ],
+)
+def test_a_file_as_text_with_its_tokens(
+    page: Page, vocabulary: Vocabulary, name: str, data: bytes, label: str, text: str
+) -> None:
+    whole = f"{name}:\n{text}"
+    n = len(vocabulary.encode(whole))
+    assert put(page, name, data).json() == {"label": f"{label}, {n} tokens", "text": whole}
+    assert page.call("POST", "tokens", {"text": whole}) == {"n": n}
+
+
+def test_files_that_cannot_be_read_say_what_to_do(page: Page) -> None:
+    pdf = "x.pdf cannot be read: the PDF"
+    cases = [
+        ("x.pdf", make_pdf([[], []]), f"{pdf} has no text; it may be a scan", "ocrmypdf"),
+        ("x.pdf", locked_pdf(), f"{pdf} is protected by a password", "without the password"),
+        ("x.pdf", make_pdf([["Hello"]])[:200], f"{pdf} is damaged", "save it again"),
+        ("x.doc", b"", "x.doc is an old Word document", "Save it as .docx or PDF."),
+        ("x.odt", b"", "x.odt is an OpenDocument file", "Save it as .docx or PDF."),
+        ("x.pptx", b"", "x.pptx is a presentation", "Save it as PDF."),
+        ("cat.JPG", b"", "cat.JPG is an image", "gpt-oss reads text only"),
+        ("x.bin", b"\xff\0", "x.bin is not a text file", "gpt-oss reads text only"),
+        ("x.txt", b"A" * (2**20 + 1), "x.txt is larger than 1 MiB", "Attach a part of it."),
+        *(("x.docx", *case) for case in unreadable().values()),
+    ]
+    for name, data, why, hint in cases:
+        reply = put(page, name, data)
+        assert reply.status_code == 400, why
+        assert why in reply.json()["error"]
+        assert hint in reply.json()["hint"], why
+
+
+def test_500_pages_are_read_beside_answers(page: Page) -> None:
+    data = make_pdf([["some words of a page"] * 20 for _ in range(500)])
+    start_s = time.monotonic()
+    reply = put(page, "long.pdf", data)
+    assert reply.status_code == 200
+    assert "PDF: long.pdf, 500 pages, " in reply.json()["label"] or (
+        "of 500 pages" in reply.json()["label"] and time.monotonic() - start_s > 8
+    )
+
+
+def test_only_the_owner_and_the_page_have_files_read(nano_home: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    guest = add_key(keys, "guest")
+    with run_server(nano_home, api_keys_file=str(keys), api_key="s3cret") as server:
+        for path, body in (("files?name=a.txt", b"words"), ("tokens", json.dumps({"text": "a"}))):
+            for headers, status in (
+                ({}, 401),
+                ({"authorization": f"Bearer {guest}"}, 401),
+                ({"authorization": "Bearer s3cret"}, 200),
+                ({"authorization": "Bearer s3cret", "origin": "http://evil.example"}, 403),
+                ({"authorization": "Bearer s3cret", "origin": "http://localhost:3000"}, 403),
+            ):
+                url = f"{server.url}/api/gptoss/{path}"
+                reply = httpx.post(url, content=body, headers=headers)
+                assert reply.status_code == status, (path, headers)
