@@ -122,6 +122,7 @@ def test_the_model_sees_only_the_branch_that_is_shown(page: Page, scripted: Runn
     press(page, "Edit the message")
     page.get_by_role("textbox", name="Edit your message").press("Escape")
     expect(page.locator(".editor")).to_have_count(0)
+    expect(page.locator(".composer textarea")).to_be_focused()
     box(page).press("ArrowUp")  # edits the last question
     page.get_by_role("textbox", name="Edit your message").fill("What is the capital of Italy?")
     page.keyboard.press("Enter")

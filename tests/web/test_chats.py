@@ -160,7 +160,7 @@ def test_arrows_go_from_the_search_to_what_it_found(page: Page) -> None:
 
 def test_a_draft_and_its_files_survive_a_reload(page: Page) -> None:
     ask(page, "What is the capital of France?")
-    page.get_by_label("Text files", exact=True).set_input_files(
+    page.get_by_label("Files", exact=True).set_input_files(
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"my notes"}
     )
     box(page).fill("Not sent yet")

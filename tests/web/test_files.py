@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer
+from tests.tui.docx import REPORT, make_docx, unreadable
+from tests.tui.pdf import make_pdf
 from tests.web.chatting import ask, box, chat_id, press
+from tests.web.conftest import Watch
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 
@@ -40,15 +43,15 @@ def test_a_dropped_file_becomes_a_chip_and_a_fold(page: Page, scripted: RunningS
     page.evaluate(DROP, [[["no]tes.md", text]], "drop"])
     expect(page.locator("body")).not_to_have_class("dropping")
     chip = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chip).to_have_text("file: no)tes.md, 4 lines, ~13 tokens")
+    expect(chip).to_have_text("file: no)tes.md, 4 lines, 18 tokens")
     ask(page, "What is in it? 😀")
-    expect(page.locator(".turn.user summary")).to_have_text("file: no)tes.md, 4 lines, ~13 tokens")
+    expect(page.locator(".turn.user summary")).to_have_text("file: no)tes.md, 4 lines, 18 tokens")
     expect(page.locator(".turn.user p")).to_have_text("What is in it? 😀")
     turn = question_of(page, scripted)
     whole = f"no]tes.md:\n````\n{text}````\n"
     assert turn.content == f"{whole}\nWhat is in it? 😀"
     assert list(shown_parts(composed_of(turn))) == [  # in the terminal
-        ("file: no)tes.md, 4 lines, ~13 tokens", whole),
+        ("file: no)tes.md, 4 lines, 18 tokens", whole),
         ("", "What is in it? 😀"),
     ]
     expect(page.get_by_label("Attached")).to_have_count(0)
@@ -63,17 +66,17 @@ def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
     pasted = "a line of words\r\n" * 150
     page.evaluate(PASTE, [pasted])
     chip = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chip).to_have_text("pasted: 151 lines, ~600 tokens")
+    expect(chip).to_have_text("pasted: 151 lines, 750 tokens")
     box(page).press("Enter")
-    expect(page.locator(".turn.user summary")).to_have_text("pasted: 151 lines, ~600 tokens")
+    expect(page.locator(".turn.user summary")).to_have_text("pasted: 151 lines, 750 tokens")
     expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
     turn = question_of(page, scripted)
     assert turn.content == "a line of words\n" * 150 + "\nSum it up"
-    assert turn.stats["folds"] == [[0, 2400, "pasted: 151 lines, ~600 tokens"]]
+    assert turn.stats["folds"] == [[0, 2400, "pasted: 151 lines, 750 tokens"]]
     press(page, "Edit the message")
-    expect(page.locator(".editor .chips li")).to_have_text("pasted: 151 lines, ~600 tokens")
+    expect(page.locator(".editor .chips li")).to_have_text("pasted: 151 lines, 750 tokens")
     expect(page.get_by_role("textbox", name="Edit your message")).to_have_value("Sum it up")
-    press(page, "Remove pasted: 151 lines, ~600 tokens")
+    press(page, "Remove pasted: 151 lines, 750 tokens")
     page.get_by_role("textbox", name="Edit your message").press("Enter")
     expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
     assert question_of(page, scripted).content == "Sum it up"
@@ -82,16 +85,20 @@ def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("cat.PNG", [1, 2, 3], "cat.PNG is an image. gpt-oss reads text only, no images."),
-        ("data.bin", [0xFF, 0x00, 0x81], "data.bin is not a text file."),
-        ("zero.txt", [65, 0, 66], "zero.txt is not a text file."),
-        ("paper.pdf", [37, 80, 68, 70], "paper.pdf is a PDF. `gptoss chat` reads those."),
-        ("big.txt", "A" * (2**20 + 1), "big.txt is larger than 1 MiB. Attach a part of it."),
+        ("cat.PNG", [1, 2, 3], "cat.PNG is an image gpt-oss reads text only, no images."),
+        ("data.bin", [0xFF, 0x00, 0x81], "data.bin is not a text file"),
+        ("zero.txt", [65, 0, 66], "zero.txt is not a text file"),
+        ("big.txt", "A" * (2**20 + 1), "big.txt is larger than 1 MiB Attach a part of it."),
+        ("old.doc", "words", "old.doc is an old Word document Save it as .docx or PDF."),
+        ("talk.pptx", "words", "talk.pptx is a presentation Save it as PDF."),
+        ("scan.pdf", list(make_pdf([[]])), "it may be a scan Let a program such as ocrmypdf"),
+        ("bomb.docx", list(unreadable()["bomb"][0]), "the document unpacks to too many bytes"),
     ],
 )
-def test_what_is_not_text_is_refused(
-    page: Page, name: str, content: list[int] | str, why: str
+def test_what_has_no_text_is_refused(
+    page: Page, watch: Watch, name: str, content: list[int] | str, why: str
 ) -> None:
+    watch.expected = ("status of 400",)
     page.evaluate(DROP, [[[name, content]], "drop"])
     expect(page.get_by_role("alert")).to_contain_text(why)
     expect(page.get_by_label("Attached")).to_have_count(0)
@@ -100,13 +107,43 @@ def test_what_is_not_text_is_refused(
 def test_files_by_the_button_in_utf_16(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("größer".encode("utf-16"))
     (tmp_path / "b.py").write_text("print(1)\n")
-    page.get_by_label("Text files", exact=True).set_input_files(
-        [tmp_path / "a.txt", tmp_path / "b.py"]
-    )
+    page.get_by_label("Files", exact=True).set_input_files([tmp_path / "a.txt", tmp_path / "b.py"])
     chips = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chips).to_have_text(["file: a.txt, 1 line, ~6 tokens", "file: b.py, 2 lines, ~6 tokens"])
-    press(page, "Remove file: a.txt, 1 line, ~6 tokens")
+    expect(chips).to_have_text(["file: a.txt, 1 line, 10 tokens", "file: b.py, 2 lines, 11 tokens"])
+    press(page, "Remove file: a.txt, 1 line, 10 tokens")
     expect(chips).to_have_count(1)
+
+
+def test_a_pdf_and_a_word_document(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "paper.pdf").write_bytes(make_pdf([["On MXFP4"], ["The end."]]))
+    (tmp_path / "rivers.docx").write_bytes(make_docx())
+    names = [tmp_path / "paper.pdf", tmp_path / "rivers.docx"]
+    page.get_by_label("Files", exact=True).set_input_files(names)
+    chips = page.get_by_label("Attached").get_by_role("listitem")
+    labels = ["PDF: paper.pdf, 2 pages, 25 tokens", "Word: rivers.docx, 39 words, 63 tokens"]
+    expect(chips).to_have_text(labels)
+    ask(page, "Compare them")
+    expect(page.locator(".turn.user summary")).to_have_text(labels)
+    assert list(shown_parts(composed_of(question_of(page, scripted)))) == [  # in the terminal
+        (labels[0], "paper.pdf:\n```\n[page 1]\nOn MXFP4\n\n[page 2]\nThe end.\n```\n"),
+        (labels[1], f"rivers.docx:\n```\n{REPORT}\n```\n"),
+        ("", "Compare them"),
+    ]
+
+
+def test_nothing_is_sent_while_a_file_is_read(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
+    page.evaluate(DROP, [[["notes.md", "words"], ["more.md", "others"]], "drop"])
+    chips = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chips).to_have_text(["reading notes.md…", "reading more.md…"])
+    box(page).fill("Sum it up")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+    press(page, "Remove reading notes.md…")
+    for route in held:
+        route.continue_()
+    expect(chips).to_have_text(["file: more.md, 1 line, 9 tokens"])
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
 
 
 def test_a_message_of_the_terminal_is_edited_without_loss(

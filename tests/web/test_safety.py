@@ -184,7 +184,7 @@ def test_titles_models_tools_labels_and_files(page: Page, scripted: RunningServe
     page.get_by_role("searchbox").fill("hacked")
     expect(page.get_by_label("Found").get_by_role("link").first).to_be_visible()
     assert page.evaluate(CHECK) == []
-    page.get_by_label("Text files", exact=True).set_input_files(
+    page.get_by_label("Files", exact=True).set_input_files(
         [{"name": "<img src=x onerror=window.hacked=1>", "mimeType": "", "buffer": b"x"}]
     )
     expect(page.get_by_label("Attached")).to_contain_text("<img src=x")

@@ -67,6 +67,15 @@ def test_a_value_out_of_range_is_refused(page: Page) -> None:
     assert form.get_by_label("temperature").evaluate("field => field.validity.rangeOverflow")
 
 
+def test_any_decimals_are_taken(page: Page) -> None:
+    form = dialog(page)
+    for name, value in (("temperature", "0.333"), ("top_p", "0.955"), ("min_p", "0.0125")):
+        form.get_by_label(name).fill(value)
+    apply(page)
+    form = dialog(page)
+    expect(form.get_by_label("temperature")).to_have_value("0.333")
+
+
 def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
     form.get_by_label("System prompt").fill("You review code.")

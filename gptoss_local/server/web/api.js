@@ -43,7 +43,7 @@ export class ApiError extends Error {
 /**
  * Send a request and return the response.
  * @param {string} method @param {string} path
- * @param {any} [body] sent as JSON; a string as it is
+ * @param {any} [body] sent as JSON; a string or bytes as they are
  * @param {AbortSignal} [signal]
  */
 export async function send(method, path, body, signal) {
@@ -83,9 +83,9 @@ async function attempt(method, path, body, signal) {
   const headers = new Headers({ "X-Gptoss-Token": localStorage.getItem(TOKEN) ?? "" });
   if (key) headers.set("Authorization", `Bearer ${key}`);
   if (body !== undefined) headers.set("Content-Type", "application/json");
-  const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  const isData = body === undefined || typeof body === "string" || body instanceof ArrayBuffer;
   try {
-    return await fetch(path, { method, headers, body: text, signal, cache: "no-store" });
+    return await fetch(path, { method, headers, body: isData ? body : JSON.stringify(body), signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError("The server does not answer.", { hint: "`gptoss serve` starts it." });

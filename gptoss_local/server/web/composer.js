@@ -2,7 +2,7 @@
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./actions.js";
-import { foldPaste, readFile } from "./attach.js";
+import { foldPaste, readFile, withTokens } from "./attach.js";
 import { plain } from "./format.js";
 import { fail, set, state } from "./store.js";
 import { contextText, takeApart } from "./tree.js";
@@ -21,6 +21,7 @@ const UNSENT = "gptoss-unsent";
  */
 const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
 addEventListener("pagehide", () => {
+  for (const draft of unsent.values()) draft.chips = draft.chips.filter(isRead);
   const drafts = [...unsent].filter(([, { typed, chips }]) => typed || chips.length);
   try {
     sessionStorage.setItem(UNSENT, JSON.stringify(drafts));
@@ -29,6 +30,7 @@ addEventListener("pagehide", () => {
     sessionStorage.setItem(UNSENT, JSON.stringify(texts));
   }
 });
+const isRead = (/** @type {Chip} */ chip) => chip.text !== "";
 const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
@@ -76,8 +78,8 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     const chip = foldPaste(event.clipboardData?.getData("text/plain") ?? "");
     if (!files.length && !chip) return;
     event.preventDefault();
-    if (chip) setChips((now) => [...now, chip]);
-    else void add(files, setChips);
+    if (chip) fill([[chip, withTokens(chip)]], setChips);
+    else add(files, setChips);
   };
   return html`${chips.length > 0 &&
     html`<ul class="chips" aria-label="Attached">
@@ -93,33 +95,45 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     ${children}`;
 }
 
-/** @param {Iterable<File>} files @param {(change: (chips: Chip[]) => Chip[]) => void} setChips */
-async function add(files, setChips) {
-  for (const file of files) {
+/** @typedef {(change: (chips: Chip[]) => Chip[]) => void} SetChips */
+
+/** @param {Iterable<File>} files @param {SetChips} setChips */
+function add(files, setChips) {
+  fill([...files].map((file) => [{ label: `reading ${file.name}…`, text: "" }, readFile(file)]), setChips);
+}
+
+/**
+ * Show chips at once, and the finished ones in their places once they come, unless they were removed.
+ * @param {[Chip, Promise<Chip>][]} chips @param {SetChips} setChips
+ */
+function fill(chips, setChips) {
+  setChips((now) => [...now, ...chips.map(([chip]) => chip)]);
+  chips.forEach(async ([chip, coming]) => {
+    let found = chip.text ? [chip] : [];
     try {
-      const chip = await readFile(file);
-      setChips((now) => [...now, chip]);
+      found = [await coming];
     } catch (error) {
       fail(error);
     }
-  }
+    setChips((now) => now.flatMap((each) => (each === chip ? found : [each])));
+  });
 }
 
 /** Where a new message is written. @param {{chatId: number | null}} props */
 export function Composer({ chatId }) {
   const [, again] = useState(0);
   const { typed, chips } = unsent.get(chatId) ?? NOTHING;
-  const keep = (/** @type {Partial<typeof NOTHING>} */ changes) => {
-    unsent.set(state.chatId, { ...(unsent.get(state.chatId) ?? NOTHING), ...changes });
+  const keep = (/** @type {Partial<typeof NOTHING>} */ changes, id = state.chatId) => {
+    unsent.set(id, { ...(unsent.get(id) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
   };
   const setTyped = (/** @type {string} */ text) => keep({ typed: text });
-  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(state.chatId)?.chips ?? []) });
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(chatId)?.chips ?? []) }, chatId);
   const file = useRef(/** @type {HTMLInputElement | null} */ (null));
-  receive = (files) => void add(files, setChips);
+  receive = (files) => add(files, setChips);
   const live = streaming();
   const { model, effort } = madeWith();
-  const canSend = !live && (typed.trim() !== "" || chips.length > 0);
+  const canSend = !live && chips.every(isRead) && (typed.trim() !== "" || chips.length > 0);
   const onSend = async () => {
     if (!canSend) return;
     keep(NOTHING);
@@ -127,13 +141,13 @@ export function Composer({ chatId }) {
   };
   const loaded = state.loaded.find((each) => each.name === model);
   const context = contextText(shown(), loaded?.context_length ?? 0);
-  const onFile = (/** @type {any} */ event) => [void add([...event.target.files], setChips), (event.target.value = "")];
+  const onFile = (/** @type {any} */ event) => [add(event.target.files, setChips), (event.target.value = "")];
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label=${model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
       chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
       <div class="composer-row">
-        <${IconButton} name="clip" label="Attach text files" onClick=${() => file.current?.click()} />
-        <input ref=${file} class="hidden-file" type="file" multiple aria-label="Text files" tabindex="-1"
+        <${IconButton} name="clip" label="Attach files" onClick=${() => file.current?.click()} />
+        <input ref=${file} class="hidden-file" type="file" multiple aria-label="Files" tabindex="-1"
           onChange=${onFile} />
         <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"}
           onClick=${() => set({ dialog: { kind: "models" } })}>
@@ -165,8 +179,11 @@ export function Editor({ turn }) {
   const [before] = useState(() => takeApart(turn));
   const [typed, setTyped] = useState(before.typed);
   const [chips, setChips] = useState(before.chips);
-  const leave = () => set({ editing: null });
-  const onSend = () => void ((typed.trim() || chips.length) && askInstead(turn, chips, typed));
+  const leave = () => {
+    set({ editing: null });
+    /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
+  };
+  const onSend = () => void ((typed.trim() || chips.length) && chips.every(isRead) && askInstead(turn, chips, typed));
   return html`<form class="editor" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
       onSend=${onSend} onEscape=${leave}>

@@ -81,7 +81,7 @@ const KEYS = [
 const Help = () => html`<${Dialog} title="Help">
   <table class="keys"><caption>Keys</caption>
     <tbody>${KEYS.map(([key, words]) => html`<tr><th scope="row"><kbd>${key}</kbd></th><td>${words}</td></tr>`)}</tbody></table>
-  <p>Drop text files anywhere, or paste them. A paste over 2,000 characters becomes a file.</p>
+  <p>Drop text files, PDFs and Word documents anywhere, or paste them. A paste over 2,000 characters becomes a file.</p>
   <p>Edits and new answers overwrite nothing: <b>‹ 2/3 ›</b> shows the other versions.</p>
   <p>Chats are in <code>chats.sqlite3</code> on the machine that runs the server. ${state.chat && html`In a terminal, <code>gptoss chat --chat ${state.chat.id}</code> continues this one.`}</p>
 <//>`;

@@ -14,10 +14,6 @@ export function size(n) {
   return `${k ? n.toFixed(1) : n} ${units[k]}`;
 }
 
-/** Estimate the tokens of a text, in words. @param {string} text */
-export const aboutTokens = (text) =>
-  `~${count(Math.ceil(new TextEncoder().encode(text).length / 4))} tokens`;
-
 /** Count the characters of a text as the server does. @param {string} text */
 export function codePoints(text) {
   let n = text.length;

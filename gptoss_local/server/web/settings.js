@@ -7,10 +7,10 @@ import { closeDialog, Dialog } from "./ui.js";
 
 /** @type {[name: string, words: string, attributes: object][]} */
 const OPTIONS = [
-  ["temperature", "how random words are; 1 by default", { min: 0, max: 2, step: 0.05 }],
-  ["top_p", "words of this total probability; 1 by default", { min: 0, max: 1, step: 0.01 }],
+  ["temperature", "how random words are; 1 by default", { min: 0, max: 2, step: "any" }],
+  ["top_p", "words of this total probability; 1 by default", { min: 0, max: 1, step: "any" }],
   ["top_k", "so many of the likeliest words; 0 for all", { min: 0, max: 1000, step: 1 }],
-  ["min_p", "words at least this likely, relative to the first", { min: 0, max: 1, step: 0.01 }],
+  ["min_p", "words at least this likely, relative to the first", { min: 0, max: 1, step: "any" }],
   ["seed", "the same seed gives the same answer", { min: 0, max: 2147483647, step: 1 }],
   ["num_predict", "the most tokens of an answer", { min: 1, max: 2147483647, step: 1 }],
   ["think_budget", "the most tokens of thinking, then it answers", { min: 0, max: 2147483647, step: 1 }],

@@ -43,7 +43,7 @@ export interface Loaded { name: string; size: number; size_vram: number; context
 export interface Job { // without `stop` it is over: stopped, or failed
   what: "load" | "pull"; text: string; share: number | null; stop?: () => void; hint?: string; isError?: boolean;
 }
-export interface Chip { label: string; text: string }
+export interface Chip { label: string; text: string } // without a text while its file is read
 export interface Draft {
   model: string; effort: string; preset: string; system: string; options: Options;
 }
