@@ -99,7 +99,7 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 
 
 def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
-    from gptoss_local.cli.launch.settings_file import merge
+    from gptoss_local.settings_file import merge
     from gptoss_local.talk.tools.mcp import (
         entry_of,
         mcp_path,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from gptoss_local.cli.launch.settings_file import Default, ListEntry, merge
 from gptoss_local.errors import UsageError
+from gptoss_local.settings_file import Default, ListEntry, merge
 
 NAMES = st.text("abcdefgh äü漢-_/:.", min_size=1, max_size=8).filter(lambda t: t.strip() == t)
 SCALARS = st.one_of(

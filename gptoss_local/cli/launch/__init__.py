@@ -26,7 +26,7 @@ from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.cli.launch.settings_file import Change, SettingsFile
+    from gptoss_local.settings_file import Change, SettingsFile
 
 
 def launch(
@@ -179,7 +179,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
     """Show the missing settings of a file, ask, and add them."""
     if file is None:
         return
-    from gptoss_local.cli.launch.settings_file import make_change, read_change
+    from gptoss_local.settings_file import make_change, read_change
 
     change = read_change(file)
     if not change.is_needed:
@@ -191,7 +191,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
 
 
 def _undo(agent: Agent, *, yes: bool) -> None:
-    from gptoss_local.cli.launch.settings_file import make_undo, read_undo
+    from gptoss_local.settings_file import make_undo, read_undo
 
     file = agent.setup(ServedModel("", "", 0)).file
     if file is None:
