@@ -9,6 +9,7 @@ import DOMPurify from "./vendor/purify.js";
 import { plain } from "./format.js";
 import { addGithub } from "./github.js";
 import { addMath, drawMath } from "./math.js";
+import { addPreviews, previewButton } from "./preview.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
 const LONGEST_CODE = 200_000; // characters that are highlighted
@@ -89,7 +90,12 @@ const escape = md.utils.escapeHtml;
 
 rules.fence = rules.code_block = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
   const language = tokens[i].info.trim().split(/[\s{]/)[0] ?? "";
-  return codeBlock(language, highlighted(tokens[i].content, language));
+  const text = tokens[i].content;
+  return (
+    `<div class="code"><div class="code-head"><span>${escape(language)}</span>${previewButton(language, text)}` +
+    '<button type="button" class="copy">Copy</button></div><pre tabindex="0"><code>' +
+    `${highlighted(text, language)}</code></pre></div>`
+  );
 };
 rules.table_open = () => '<div class="table" tabindex="0" role="group" aria-label="Table"><table>';
 rules.table_close = () => "</table></div>";
@@ -103,11 +109,6 @@ rules.image = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
   const words = [tokens[i].content, address].filter(Boolean).map(escape).join(" · ");
   return SAFE.test(address) ? `<a href="${escape(address)}">image: ${words}</a>` : `image: ${words}`;
 };
-
-/** @param {string} language @param {string} html */
-const codeBlock = (language, html) =>
-  `<div class="code"><div class="code-head"><span>${escape(language)}</span>` +
-  `<button type="button" class="copy">Copy</button></div><pre tabindex="0"><code>${html}</code></pre></div>`;
 
 /** @param {string} text @param {string} language */
 function highlighted(text, language) {
@@ -202,6 +203,7 @@ export class Growing {
     const make = () => {
       const nodes = DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
       drawMath(nodes);
+      addPreviews(nodes);
       return nodes;
     };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";

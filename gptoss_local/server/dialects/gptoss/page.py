@@ -25,16 +25,28 @@ from gptoss_local.server.streaming import json_response
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
-        "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "img-src 'self' data:; connect-src 'self'; frame-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_INDEX, _PREVIEW_PAGE = web.FOLDER / "index.html", "preview.html"
+_PREVIEW = {
+    "Content-Security-Policy": (
+        "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+        "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; media-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
+        "require-trusted-types-for 'script'; trusted-types default"
+    ),
+    "X-DNS-Prefetch-Control": "off",
+}
+"""Headers of the document in which a model's HTML runs: it reaches nothing."""
 _TYPES = {  # the system's types may make a script plain text
     ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
@@ -60,7 +72,7 @@ async def root(request: Request) -> Response:
     origin, is_browser = headers.get("origin", ""), "text/html" in headers.get("accept", "").lower()
     if not is_browser or (origin and not is_own_origin(origin, headers.get("host", ""))):
         return PlainTextResponse("Ollama is running", headers={"Vary": "Accept"})
-    page = await asyncio.to_thread((web.FOLDER / "index.html").read_text, encoding="utf-8")
+    page = await asyncio.to_thread(_INDEX.read_text, encoding="utf-8")
     settings = request.app.state.manager.settings
     page = page.replace("@KEY@", "yes" if settings.api_key else "no")
     page_headers = _HEADERS | {"Cache-Control": "no-store", "Vary": "Accept"}
@@ -99,6 +111,8 @@ async def file(request: Request) -> Response:
         "ETag": found.etag,
         "Vary": "Accept-Encoding",
     }
+    if wanted == _PREVIEW_PAGE:
+        headers |= _PREVIEW
     if request.headers.get("if-none-match") == found.etag:
         return Response(status_code=304, headers=headers)
     content = found.content
@@ -116,7 +130,7 @@ def _access(request: Request) -> Access:
 @functools.cache
 def _paths() -> dict[str, Path]:
     """Return the files of the page by their names in addresses; no other can be asked for."""
-    found = (path for path in web.FOLDER.rglob("*") if path.suffix in _TYPES)
+    found = (path for path in web.FOLDER.rglob("*") if path.suffix in _TYPES and path != _INDEX)
     return {path.relative_to(web.FOLDER).as_posix(): path for path in found}
 
 
