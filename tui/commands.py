@@ -53,6 +53,7 @@ class Command:
 COMMANDS = (
     Command("help", "Keys and commands", "", True, ("?",)),
     Command("new", "Begin a new chat", "", True, ("clear",)),
+    Command("temporary", "Begin a chat that is not kept", "", True),
     Command("resume", "Open, rename, delete or export a chat", "", True),
     Command("search", "Search all chats", "WORDS", True),
     Command("find", "Find words in this chat", "[WORDS]", True),

@@ -13,7 +13,7 @@ from gptoss_local.talk.conversation import (
     request_of,
     result_stats,
 )
-from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.types import Effort
@@ -49,10 +49,12 @@ class Conversation:
         chat_id: None until the first message: an empty chat is not stored.
         options: As in Ollama's API, with `truncate` and `tools`.
         preset: The name of the preset that it began with; may be empty.
+        is_temporary: Nothing of the chat is written to disk.
     """
 
     def __init__(self, history: History, model: str, effort: Effort) -> None:
-        self._history = history
+        self._saved = history
+        self.is_temporary = False
         self.model = model
         self.effort: Effort = effort
         self.turns: list[Turn] = []
@@ -65,6 +67,10 @@ class Conversation:
         self._seen: tuple[int | None, dict[int, int]] = (None, {})  # of which chat, and its turns
 
     @property
+    def _history(self) -> History:
+        return self._saved.temporary if self.is_temporary else self._saved
+
+    @property
     def summary(self) -> ChatSummary | None:
         return None if self.chat_id is None else self._history.chat(self.chat_id)
 
@@ -74,14 +80,15 @@ class Conversation:
         chat_id, history = self.chat_id, self._history
         return history.chat(chat_id).title if chat_id and history.has(chat_id) else ""
 
-    def new(self, system: str = "") -> None:
+    def new(self, system: str = "", *, is_temporary: bool = False) -> None:
         """Begin an empty chat with a system message."""
         self.store()
+        self.is_temporary = is_temporary
         self.chat_id, self.turns, self._system = None, [], system
         self.options, self.preset = {}, ""
 
     def begin_with(self, name: str, preset: Preset) -> None:
-        self.new(preset.system)
+        self.new(preset.system, is_temporary=self.is_temporary)
         self.preset = name
         self.options = {key: value for key, value in preset.options.items() if value is not False}
         self.effort = preset.effort or self.effort
@@ -95,6 +102,7 @@ class Conversation:
     def open(self, chat_id: int, turn_id: int | None = None) -> None:
         """Continue a stored chat, at its leaf or on the branch with `turn_id`."""
         self.store()
+        self.is_temporary = is_temporary(chat_id)
         chat = self._history.chat(chat_id)
         turns = self._history.select(turn_id) if turn_id else self._history.branch(chat.leaf_id)
         self.chat_id, self.turns, self.options = chat_id, turns, dict(chat.options)
@@ -265,7 +273,12 @@ class Conversation:
         """
         model, effort = (begun.model, begun.effort) if begun else (self.model, self.effort)
         options = self.options
-        return request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
+        body = request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
+        return body | self._retention
+
+    @property
+    def _retention(self) -> dict[str, str]:
+        return {"prompt_cache_retention": "in_memory"} if self.is_temporary else {}
 
     @property
     def can_drop(self) -> bool:
@@ -288,6 +301,7 @@ class Conversation:
             "think": "low",
             "options": options | {"num_predict": _N_SUMMARY},
             "truncate": True,  # a summary of the newest turns is better than none
+            **self._retention,
         }
 
     def go_on_with(self, summary: str) -> Turn:

@@ -27,6 +27,7 @@ class Chat:
         options: As `options` there.
         format: As `format` there; None for text.
         keep_alive: As `keep_alive` there; None leaves it to the server.
+        is_temporary: Nothing of it is written to disk.
         tools: Those that the model may call, if any.
         answer: The newest one.
     """
@@ -39,6 +40,7 @@ class Chat:
     options: dict[str, Any] = field(default_factory=dict)
     format: Any = None
     keep_alive: str | int | None = None
+    is_temporary: bool = False
     tools: "RunTools | None" = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     answer: Answer = field(default_factory=Answer, init=False)
@@ -113,6 +115,7 @@ class Chat:
             "format": self.format,
             "return_progress": True,  # with which the server says that the context grows
             **({"tools": tools} if tools else {}),
+            **({"prompt_cache_retention": "in_memory"} if self.is_temporary else {}),
         }
 
     def ask_again(self) -> bool:

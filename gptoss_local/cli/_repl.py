@@ -29,10 +29,13 @@ class Repl:
     Args:
         chat: The conversation.
         settings: Where models are.
+        is_temporary: Nothing that is typed is kept.
     """
 
-    def __init__(self, chat: Chat, settings: Settings) -> None:
+    def __init__(self, chat: Chat, settings: Settings, *, is_temporary: bool = False) -> None:
         self._session = Session(chat, settings, _open_editor(settings))
+        if is_temporary and self._session.editor is not None:
+            self._session.editor.keep_history(is_kept=False)
         self._prompt, self._prompt_more = ("You: ", "") if is_read_aloud() else (">>> ", "... ")
 
     def talk(self) -> None:

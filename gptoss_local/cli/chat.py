@@ -35,6 +35,9 @@ def chat(
     preset: Annotated[
         str | None, typer.Option("--preset", metavar="NAME", help="Begin with this preset.")
     ] = None,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="Begin a chat of which nothing is kept on disk.")
+    ] = False,
     in_browser: Annotated[
         bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
     ] = False,
@@ -45,7 +48,8 @@ def chat(
     line-by-line chat of `run`.
     """
     if in_browser:
-        if any(each is not None for each in (model, chat_id, effort, preset)) or resume:
+        given = (model, chat_id, effort, preset, resume or None, temporary or None)
+        if any(each is not None for each in given):
             raise UsageError("--web takes no other option", hint="Choose them in the browser.")
         show_page(load_settings(), opens=True)
         return
@@ -53,6 +57,8 @@ def chat(
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
     if preset is not None and (resume or chat_id is not None):
         raise UsageError("a preset begins a new chat", hint="Leave out --resume and --chat.")
+    if temporary and (resume or chat_id is not None):
+        raise UsageError("a temporary chat is a new one", hint="Leave out --resume and --chat.")
     chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
     from gptoss_local.talk.history import History
@@ -69,13 +75,14 @@ def chat(
         conversation = Conversation(history, name, "medium")
         if opened is not None:
             conversation.open(opened.id)
+        conversation.is_temporary = temporary
         if chosen is not None:
             conversation.begin_with(*chosen)
         conversation.set_model(name, effort or conversation.effort)
         conversation = (_talk if is_linear() else _show)(settings, history, conversation)
     finally:
         history.close()
-    if conversation.chat_id is not None:
+    if conversation.chat_id is not None and not conversation.is_temporary:
         print(f"Saved. Continue with: gptoss chat --chat {conversation.chat_id}")
 
 
@@ -94,12 +101,15 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
 
 
 def _talk(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
+    from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
 
     say("This terminal cannot be drawn on: chatting line by line.")
-    chat = SavedChat(
+    is_temporary = conversation.is_temporary
+    make = Chat if is_temporary else partial(SavedChat, history=history, saved=conversation)
+    chat = make(
         running_server(settings),
         conversation.model,
         Printer(hide_reasoning=False, stats=False, wraps=True),
@@ -107,10 +117,9 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
         system=conversation.instructions,
         options=conversation.request()["options"],
         messages=[m for m in conversation.request()["messages"] if m["role"] != "system"],
-        history=history,
-        saved=conversation,
+        is_temporary=is_temporary,
     )
-    Repl(chat, settings).talk()
+    Repl(chat, settings, is_temporary=is_temporary).talk()
     return conversation
 
 

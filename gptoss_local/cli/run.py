@@ -75,6 +75,7 @@ _Tools = Annotated[
 _Allow = Annotated[
     str, typer.Option("--allow", metavar="NAME,...", help="Tools that run without a question.")
 ]
+_Temporary = Annotated[bool, typer.Option("--temporary", help="Keep nothing on disk.")]
 _Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Chat line by line, also in a pipe.")
 ]
@@ -97,6 +98,7 @@ def run(
     tools: _Tools = None,
     allow: _Allow = "",
     interactive: _Interactive = False,
+    temporary: _Temporary = False,
     json: Json = False,
 ) -> None:
     """A MODEL that can only be a text is taken as the PROMPT. Text from a pipe goes before it. The
@@ -120,6 +122,7 @@ def run(
         "options": {name: value for name, value in options.items() if value is not None},
         "format": read_format(format) if format else None,
         "keep_alive": keep_alive_of(keep_alive) if keep_alive else None,
+        "is_temporary": temporary,
     }
     settings = load_settings()
     if model:
@@ -142,7 +145,7 @@ def run(
         if interactive or not text:
             from gptoss_local.cli._repl import Repl
 
-            Repl(chat, settings).talk()
+            Repl(chat, settings, is_temporary=temporary).talk()
 
 
 @contextmanager

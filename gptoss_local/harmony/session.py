@@ -66,9 +66,7 @@ async def answer(
     n_room: int = 0,
     on_tokens: Callable[[int], None] = lambda _: None,
 ) -> AsyncGenerator[ChatEvent, None]:
-    """Yield the events of one answer; the first one is Started, the last one Done.
-
-    Closing the iterator stops the engine.
+    """Yield the events of an answer, from Started to Done; closing the iterator stops the engine.
 
     Args:
         engine: Where it is computed.

@@ -78,6 +78,7 @@ REGISTRY = Registry(
     {
         "help": help_,
         "new": chats.new,
+        "temporary": chats.temporary,
         "resume": chats.resume,
         "search": chats.resume,
         "find": places.find,

@@ -74,11 +74,11 @@ async def again(chat: ChatParts, _argument: str) -> None:
 
 async def compare(chat: ChatParts, _argument: str) -> None:
     """Show the versions of an answer side by side: the last answer with several."""
-    conversation = chat.conversation
+    conversation, history = chat.conversation, chat.history.of(chat.conversation.chat_id)
     for turn in reversed(conversation.turns):
-        versions = chat.history.siblings(turn.id) if turn.role == "assistant" else []
+        versions = history.siblings(turn.id) if turn.role == "assistant" else []
         if len(versions) > 1:
-            chat.app.push_screen(CompareDialog([chat.history.turn(v) for v in versions]))
+            chat.app.push_screen(CompareDialog([history.turn(v) for v in versions]))
             return
     raise UsageError("no answer has several versions", hint="F5 answers again with another effort.")
 

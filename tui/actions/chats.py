@@ -21,8 +21,11 @@ async def open_chat(
     *,
     system: str = "",
     preset: tuple[str, Preset] | None = None,
+    is_temporary: bool = False,
 ) -> None:
     """Open a stored chat, or begin one, with a system message or a preset."""
+    if chat.conversation.is_temporary:
+        chat.view.fill("")  # a text that was not sent must not become a draft of another chat
     chat = await chat.rooms.enter(place.chat_id if place else None)
     conversation, dialogue = chat.conversation, chat.dialogue
     if place is not None and dialogue.is_busy:  # as it was left
@@ -34,7 +37,7 @@ async def open_chat(
     elif preset is not None:
         conversation.begin_with(*preset)
     else:
-        conversation.new(system)
+        conversation.new(system, is_temporary=is_temporary)
     dialogue.reset()
     await chat.open_tools()
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
@@ -46,10 +49,16 @@ async def new(chat: ChatParts, _argument: str) -> None:
     await open_chat(chat, None)
 
 
+async def temporary(chat: ChatParts, _argument: str) -> None:
+    await open_chat(chat, None, is_temporary=True)
+    chat.app.notify("Nothing of this chat is kept: it ends when you leave it.")
+
+
 async def system(chat: ChatParts, argument: str) -> None:
     if not argument:
         raise UsageError("/system needs a text", hint="/system Answer in one sentence.")
-    await open_chat(chat, None, system=argument)
+    is_temporary = chat.conversation.is_temporary
+    await open_chat(chat, None, system=argument, is_temporary=is_temporary)
     chat.app.notify("A new chat begins with these instructions.", markup=False)
 
 
@@ -82,7 +91,8 @@ async def branch(chat: ChatParts, _argument: str) -> None:
     chat.conversation.fork(turn)
     chat.dialogue.reset()
     await chat.view.show_branch()
-    chat.app.notify("A new chat continues from here; the old one is among your chats.")
+    old = "is gone" if chat.conversation.is_temporary else "is among your chats"
+    chat.app.notify(f"A new chat continues from here; the old one {old}.")
 
 
 async def export(chat: ChatParts, argument: str) -> None:
@@ -95,11 +105,11 @@ async def export(chat: ChatParts, argument: str) -> None:
 
 def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
     """Write a chat to a new file; one that exists is never overwritten."""
-    title = chat.history.chat(chat_id).title
+    history = chat.history.of(chat_id)
+    title = history.chat(chat_id).title
     name = re.sub(r"[^\w-]+", "-", title).strip("-").lower()[:50] or "chat"
     path = expanded(argument or f"{name}.md")
     is_json = path.suffix == ".json"
-    history = chat.history
     text = history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
     try:
         with path.open("x", encoding="utf-8") as file:

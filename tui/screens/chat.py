@@ -275,7 +275,7 @@ class ChatScreen(Screen[None]):
         machine = self._machine
         gpus, loads = (machine.gpus, machine.loading) if machine else ([], [])
         load = next((load for load in loads if load.model == chat.model), None)
-        self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset))
+        self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset, chat.is_temporary))
         if self.has_class("-empty"):
             self._hint.update(hint_text(chat, loaded, machine))
 
@@ -284,8 +284,9 @@ class ChatScreen(Screen[None]):
 
     def _keep_draft(self) -> None:
         """Store all that was typed and not sent, so that a crash loses a second at most."""
-        edited = "" if self.dialogue.editing else self.typed
-        kept = [room.dialogue for room in self.rooms]
+        is_kept = not (self.dialogue.editing or self.conversation.is_temporary)
+        edited = self.typed if is_kept else ""
+        kept = [room.dialogue for room in self.rooms if not room.conversation.is_temporary]
         held = [text for each in kept for text in (*each.queue.texts, each.draft)]
         typed = "\n\n".join(filter(None, (*held, edited)))
         with errors_shown(self.app):

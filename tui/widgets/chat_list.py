@@ -70,4 +70,5 @@ def hint_text(
     about = one_line(conversation.instructions, _MAX_INSTRUCTIONS)
     name = f"Preset {conversation.preset}: " if conversation.preset else "Instructions: "
     begins = f"\n\n{name}{about}" if about or conversation.preset else ""
-    return f"{hint}{begins}"
+    kept = "\n\nTemporary: nothing of this chat is kept." if conversation.is_temporary else ""
+    return f"{hint}{kept}{begins}"

@@ -27,6 +27,7 @@ class Status(NamedTuple):
         gpus: Empty where the server computes on the CPU.
         load: How far the model is while it loads.
         gpu_share: The part of the model's bytes in VRAM.
+        is_temporary: The chat is not kept.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Status(NamedTuple):
     load: LoadStatus | None = None
     gpu_share: float = 0.0
     preset: str = ""
+    is_temporary: bool = False
 
 
 class StatusLine(Horizontal):
@@ -78,6 +80,7 @@ def status_parts(status: Status) -> list[str]:
     """Return the pieces, the most important first: a narrow terminal cuts the last ones."""
     answer, n_used = status.answer, status.n_used
     parts = [_short(status.model), status.effort, _short(printable(status.preset))]
+    parts.insert(0, "temporary" if status.is_temporary else "")
     if status.note:
         parts.append(status.note)
     elif answer is not None:

@@ -12,7 +12,7 @@ from gptoss_local.server.dialects.ollama.request import OllamaToolCall
 from gptoss_local.server.dialects.tool_choice import offered
 from gptoss_local.talk.conversation.request import to_send
 from gptoss_local.talk.conversation.tool_choice import without_tools
-from gptoss_local.talk.history import ChatSummary, Turn
+from gptoss_local.talk.history import ChatSummary, Turn, is_temporary
 from gptoss_local.talk.tools import Toolbox
 
 
@@ -35,6 +35,7 @@ def asked_of(
         truncates=bool(given.get("truncate")),
         may_grow=not given.get("truncate"),
         reports_prefill=True,
+        in_memory=is_temporary(chat.id),
         **options.request_fields(),
     )
     return begin(request, defaults), options.n_ctx

@@ -219,10 +219,11 @@ class Changes:
             if version == self._version and not new:
                 return None
             watched = {}
-            for chat_id in filter(history.has, wanted):
-                changed = history.changed(chat_id, self._known.setdefault(chat_id, {}))
-                tree = history.tree(chat_id) if chat_id in joined else []
-                watched[chat_id] = (history.chat(chat_id), changed, tree)
+            for chat_id in wanted:
+                if (of := history.of(chat_id)).has(chat_id):
+                    changed = of.changed(chat_id, self._known.setdefault(chat_id, {}))
+                    tree = of.tree(chat_id) if chat_id in joined else []
+                    watched[chat_id] = (of.chat(chat_id), changed, tree)
             return _Seen(version, history.chats(_N_CHATS, pinned_first=True), watched)
 
         seen = await self._store.call(look)

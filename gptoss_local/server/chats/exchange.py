@@ -272,7 +272,7 @@ class Exchange:
         """
         while True:
             try:
-                result = await self._parts.store.call(work)
+                result = await self._parts.store.call(work, self.chat_id)
             except ChatNotFoundError:
                 raise
             except HistoryError as error:

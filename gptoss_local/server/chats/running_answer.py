@@ -88,7 +88,8 @@ class RunningAnswer:
         if not self.answer.is_live:
             return
         try:
-            await self._store.call(lambda history: history.update(self._turn.id, **fields))
+            turn = self._turn
+            await self._store.call(lambda chats: chats.update(turn.id, **fields), turn.chat_id)
         except ChatNotFoundError:  # deleted meanwhile
             self._stop()
         except HistoryError as error:

@@ -23,8 +23,12 @@ class ChatStore:
         self._thread = ThreadPoolExecutor(1, "chats")
         self._history: History | None = None
 
-    async def call(self, work: Callable[[History], T]) -> T:
+    async def call(self, work: Callable[[History], T], chat_id: int | None = None) -> T:
         """Do something with the chats; calls are done one after the other.
+
+        Args:
+            work: Gets the history that has the chat `chat_id`; without one, the file's.
+            chat_id: Of a chat.
 
         Raises:
             HistoryError: the file cannot be used.
@@ -32,7 +36,7 @@ class ChatStore:
 
         def run() -> T:
             self._history = self._history or History(self._path)
-            return work(self._history)
+            return work(self._history.of(chat_id))
 
         # A caller that leaves does not stop its call.
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)

@@ -2,14 +2,14 @@
 
 import { ApiError, call, lines, send } from "./api.js";
 import { duration, size } from "./format.js";
-import { apply, applyChat, applyTurn, connect, fail, set, state, when } from "./store.js";
+import { apply, applyChat, applyTurn, connect, fail, isTemporary, set, state, when } from "./store.js";
 import { branch, compose, newestBelow } from "./tree.js";
 
 /** @typedef {import("./types").Turn} Turn */
 /** @typedef {import("./types").Chat} Chat */
 /** @typedef {import("./types").Chip} Chip */
 
-const CHATS = "/api/gptoss/chats";
+const [CHATS, TEMPORARY] = ["/api/gptoss/chats", "#/temporary"];
 const RATE_MS = 20_000; // of a download
 
 /**
@@ -42,13 +42,24 @@ export function go(id, turnId) {
   set({ isSidebarOpen: false });
 }
 
+/** Begin a chat of which nothing is kept, or go back to one that is. */
+export const switchTemporary = () => void (location.hash = isTemporary() ? "#/" : TEMPORARY);
+
+/** Delete the temporary chat that is left. */
+function endTemporary() {
+  if (state.chatId !== null && isTemporary()) call("DELETE", `${CHATS}/${state.chatId}`).catch(() => {});
+}
+addEventListener("pagehide", endTemporary);
+
 /** Show what the address names. */
 export async function route(isFirst = false) {
   const [, id = "", turn = ""] = /^#\/chat\/(\d+)(?:\/(\d+))?$/.exec(location.hash) ?? [];
   const chatId = id ? Number(id) : null;
-  const isOther = isFirst || chatId !== state.chatId;
+  const is_temporary = location.hash === TEMPORARY;
+  const isOther = isFirst || chatId !== state.chatId || (!id && is_temporary !== isTemporary());
   if (isOther) {
-    const draft = { ...state.draft, preset: "", system: "", options: {} };
+    if (chatId !== state.chatId) endTemporary();
+    const draft = { ...state.draft, preset: "", system: "", options: {}, is_temporary };
     set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, spoken: "", draft });
   }
   if (turn && chatId !== null) await choose(Number(turn), chatId);
@@ -93,8 +104,8 @@ export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string}
   const isNew = state.chatId === null;
   if (isNew) {
     if (!madeWith().model) await readModels();
-    const { model, effort, preset, system, options } = /** @type {import("./types").Draft} */ (madeWith());
-    const { id } = await call("POST", CHATS, { model, effort, preset, options, system });
+    const { model, effort, preset, system, options, is_temporary } = /** @type {import("./types").Draft} */ (madeWith());
+    const { id } = await call("POST", CHATS, { model, effort, preset, options, system, is_temporary });
     history.pushState(null, "", `#/chat/${id}`);
     set({ chatId: id, chat: null, turns: new Map() });
   }

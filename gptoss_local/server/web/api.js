@@ -85,7 +85,8 @@ async function attempt(method, path, body, signal) {
   if (body !== undefined) headers.set("Content-Type", "application/json");
   const isData = body === undefined || typeof body === "string" || body instanceof ArrayBuffer;
   try {
-    return await fetch(path, { method, headers, body: isData ? body : JSON.stringify(body), signal, cache: "no-store" });
+    const data = isData ? body : JSON.stringify(body);
+    return await fetch(path, { method, headers, body: data, signal, cache: "no-store", keepalive: method === "DELETE" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError("The server does not answer.", { hint: "`gptoss serve` starts it." });

@@ -2,10 +2,10 @@
 
 import { html, render, useEffect } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { readFits, readModels, route, go, stop, streaming } from "./actions.js";
+import { readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
 import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
-import { connect, disconnect, fail, notLoaded, set, state } from "./store.js";
+import { connect, disconnect, fail, isTemporary, notLoaded, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 
@@ -22,17 +22,20 @@ const loading = afterPaint
 function App() {
   const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
   useEffect(() => {
-    document.title = chat?.title ? `${chat.title} · gptoss` : "gptoss";
+    document.title = chat?.title && !isTemporary() ? `${chat.title} · gptoss` : "gptoss"; // browsers keep it
   }, [chat?.title]);
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
     <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
-    <main>
+    <main class=${isTemporary() ? "temporary" : ""}>
       <header class="chat-head">
         <${IconButton} name="menu" label="Chats" class="icon-button"
           onClick=${() => (innerWidth < 800 ? set({ isSidebarOpen: true }) : document.body.classList.toggle("wide"))} />
-        <h1>${chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
+        <h1>${isTemporary() ? "Temporary chat" : chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
+        ${isTemporary() && html`<span class="preset">not kept</span>`}
+        ${chatId === null && html`<${IconButton} name="timer" label="Temporary chat" aria-pressed=${isTemporary()}
+          onClick=${switchTemporary} />`}
         ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
         <${IconButton} name="sliders" label="System prompt and sampling"
           onClick=${() => set({ dialog: { kind: "settings" } })} />
@@ -47,6 +50,7 @@ function App() {
 
 const Welcome = () => html`<div class="welcome">
   <h2>What can I help with?</h2>
+  ${isTemporary() && html`<p>This chat is kept nowhere: it ends when you leave it or reload the page.</p>`}
   <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a text file here, or just ask.</p>
   <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>. Press <kbd>?</kbd> for the keys.</p>
   <${First} />

@@ -4,7 +4,7 @@ import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./actions.js";
 import { foldPaste, readFile, withTokens } from "./attach.js";
 import { plain } from "./format.js";
-import { fail, set, state } from "./store.js";
+import { fail, isTemporary, set, state } from "./store.js";
 import { contextText, takeApart } from "./tree.js";
 import { icon, IconButton } from "./ui.js";
 
@@ -16,13 +16,13 @@ const EFFORTS = ["low", "medium", "high"];
 const UNSENT = "gptoss-unsent";
 
 /**
- * What was typed and not sent, by chat; the tab keeps it when the page is loaded again.
- * @type {Map<number | null, {typed: string, chips: Chip[]}>}
+ * What was typed and not sent, by chat; the tab keeps it when the page is loaded again, but for temporary chats.
+ * @type {Map<number | string | null, {typed: string, chips: Chip[]}>}
  */
 const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
 addEventListener("pagehide", () => {
   for (const draft of unsent.values()) draft.chips = draft.chips.filter(isRead);
-  const drafts = [...unsent].filter(([, { typed, chips }]) => typed || chips.length);
+  const drafts = [...unsent].filter(([at, { typed, chips }]) => at !== TEMPORARY && (typed || chips.length));
   try {
     sessionStorage.setItem(UNSENT, JSON.stringify(drafts));
   } catch {
@@ -31,6 +31,8 @@ addEventListener("pagehide", () => {
   }
 });
 const isRead = (/** @type {Chip} */ chip) => chip.text !== "";
+const TEMPORARY = "temporary";
+const place = () => (isTemporary() ? TEMPORARY : state.chatId);
 const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
@@ -89,7 +91,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
             onClick=${() => setChips((now) => now.filter((_, i) => i !== k))} /></li>`,
       )}
     </ul>`}
-    <textarea ref=${area} rows="1" aria-label=${label} placeholder=${label} value=${typed}
+    <textarea ref=${area} rows="1" autocomplete="off" aria-label=${label} placeholder=${label} value=${typed}
       onKeyDown=${onKeyDown} onPaste=${onPaste}
       onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}></textarea>
     ${children}`;
@@ -122,13 +124,14 @@ function fill(chips, setChips) {
 /** Where a new message is written. @param {{chatId: number | null}} props */
 export function Composer({ chatId }) {
   const [, again] = useState(0);
-  const { typed, chips } = unsent.get(chatId) ?? NOTHING;
-  const keep = (/** @type {Partial<typeof NOTHING>} */ changes, id = state.chatId) => {
-    unsent.set(id, { ...(unsent.get(id) ?? NOTHING), ...changes });
+  const shownIn = place();
+  const { typed, chips } = unsent.get(shownIn) ?? NOTHING;
+  const keep = (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
+    unsent.set(where, { ...(unsent.get(where) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
   };
   const setTyped = (/** @type {string} */ text) => keep({ typed: text });
-  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(chatId)?.chips ?? []) }, chatId);
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(shownIn)?.chips ?? []) }, shownIn);
   const file = useRef(/** @type {HTMLInputElement | null} */ (null));
   receive = (files) => add(files, setChips);
   const live = streaming();

@@ -17,7 +17,7 @@ export const state = {
   chat: /** @type {Chat | null} */ (null),
   turns: /** @type {Map<number, Turn>} */ (new Map()),
   progress: /** @type {Record<number, import("./types").Progress>} */ ({}),
-  draft: { model: "", effort: "", preset: "", system: "", options: {} },
+  draft: { model: "", effort: "", preset: "", system: "", options: {}, is_temporary: false },
   query: "",
   hits: /** @type {import("./types").Hit[]} */ ([]),
   sought: /** @type {number | null} */ (null), // the turn to scroll to
@@ -34,6 +34,9 @@ export const state = {
   isLost: false, // the server does not answer
   isSidebarOpen: false, // on a narrow screen
 };
+
+/** Whether nothing of the open chat is kept: the ids of such chats begin at 2 ** 30. */
+export const isTemporary = () => (state.chatId === null ? state.draft.is_temporary : state.chatId >= 2 ** 30);
 
 /** @type {Set<() => void>} */
 const watchers = new Set();

@@ -46,6 +46,7 @@ export interface Job { // without `stop` it is over: stopped, or failed
 export interface Chip { label: string; text: string } // without a text while its file is read
 export interface Draft {
   model: string; effort: string; preset: string; system: string; options: Options;
+  is_temporary: boolean;
 }
 export type Dialog =
   | { kind: "models" | "settings" | "help" }

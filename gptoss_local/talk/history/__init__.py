@@ -3,7 +3,7 @@
 Knows nothing of the terminal, of HTTP or of a model.
 """
 
-from gptoss_local.talk.history.chats import History
+from gptoss_local.talk.history.chats import History, is_temporary
 from gptoss_local.talk.history.export import read_export
 from gptoss_local.talk.history.schema import check_file
 from gptoss_local.talk.history.search import MATCH_END, MATCH_START
@@ -19,5 +19,6 @@ __all__ = [
     "Turn",
     "TurnState",
     "check_file",
+    "is_temporary",
     "read_export",
 ]

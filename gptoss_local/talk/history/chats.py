@@ -24,7 +24,13 @@ from gptoss_local.talk.history.rows import (
     title_of,
     write_json,
 )
-from gptoss_local.talk.history.schema import open_database, transaction, translated
+from gptoss_local.talk.history.schema import (
+    FIRST_TEMPORARY,
+    MEMORY,
+    open_database,
+    transaction,
+    translated,
+)
 from gptoss_local.talk.history.search import search
 from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnFields, TurnState
 
@@ -36,7 +42,7 @@ class History:
     had not handed over yet. Turns that a dead process left streaming become `stopped` here.
 
     Args:
-        path: The file; made, readable by its owner only, if it is not there.
+        path: The file; made, readable by its owner only, if it is not there. `MEMORY` for none.
 
     Raises (all methods):
         HistoryError: the file is damaged, full, locked, or not for this version.
@@ -49,6 +55,7 @@ class History:
         self.path = path
         self._database = open_database(path)
         self._streaming: set[int] = set()
+        self._temporary: History | None = None
         with translated(path):
             owner.stop_orphans(self._database)
 
@@ -57,13 +64,24 @@ class History:
         return owner.this_process()
 
     @property
+    def temporary(self) -> "History":
+        """The chats that are not written to disk, and end when this is closed."""
+        self._temporary = self._temporary or History(MEMORY)
+        return self._temporary
+
+    def of(self, chat_id: int | None) -> "History":
+        """Return the history that has a chat: this one, or that of temporary chats."""
+        return self.temporary if is_temporary(chat_id) else self
+
+    @property
     def version(self) -> tuple[int, int]:
         """Return two numbers, of which others' writes change the first, and ours the second.
 
         PERF: 10 µs, so it can be asked many times a second.
         """
         ((n_others,),) = self._rows("PRAGMA data_version")
-        return n_others, self._database.total_changes
+        n_temporary = self._temporary.version[1] if self._temporary else 0
+        return n_others, self._database.total_changes + n_temporary
 
     def stop_orphans(self) -> None:
         """Mark the streaming turns of dead processes as `stopped`."""
@@ -340,6 +358,8 @@ class History:
                     )
         finally:
             self._database.close()
+            if self._temporary is not None:
+                self._temporary.close()
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with translated(self.path):
@@ -366,6 +386,10 @@ class History:
         found = self._database.execute("SELECT chat_id FROM turn WHERE id = ?", (parent_id,))
         if parent_id is not None and found.fetchone() != (chat_id,):
             raise _no_turn(parent_id)
+
+
+def is_temporary(chat_id: int | None) -> bool:
+    return chat_id is not None and chat_id >= FIRST_TEMPORARY
 
 
 def _no_chat(chat_id: int) -> ChatNotFoundError:

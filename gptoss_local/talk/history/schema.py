@@ -12,6 +12,12 @@ from pathlib import Path
 from gptoss_local.errors import HistoryError, newer_file
 
 _APPLICATION_ID = 0x67_70_74_63  # "gptc", in the header of the file
+MEMORY = Path(":memory:")
+"""In place of a file: chats that no other process sees, and that end with this one."""
+
+FIRST_TEMPORARY = 1 << 30
+"""Ids of chats and turns in memory begin here, so that none is taken for one of the file."""
+
 _BUSY_S = 5.0  # how long to wait for another process that writes
 
 _V1 = (
@@ -117,9 +123,10 @@ def open_database(path: Path) -> sqlite3.Connection:
         HistoryError: it is damaged, newer than this program, not ours, or cannot be opened.
     """
     with translated(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if path != MEMORY:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         try:
             database.execute("BEGIN")  # one view of the file: another process may just make it
@@ -135,6 +142,12 @@ def open_database(path: Path) -> sqlite3.Connection:
                         database.execute(statement)
                 database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+            if path == MEMORY:
+                database.execute("PRAGMA temp_store = MEMORY")
+                numbers = [(table, FIRST_TEMPORARY) for table in ("chat", "turn")]
+                database.executemany(
+                    "INSERT INTO sqlite_sequence(name, seq) VALUES (?, ?)", numbers
+                )
         except BaseException:
             database.close()
             raise

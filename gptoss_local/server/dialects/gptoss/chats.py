@@ -64,6 +64,7 @@ class NewChatBody(msgspec.Struct, kw_only=True):
     preset: str = ""
     system: str = ""
     options: dict[str, Any] = {}
+    is_temporary: bool = False
 
 
 class ChatChangesBody(msgspec.Struct, kw_only=True):
@@ -120,11 +121,12 @@ async def chats(request: Request) -> Response:
 
 
 async def new_chat(request: Request) -> Response:
-    """Begin a chat; instructions become its first turn."""
+    """Begin a chat, perhaps a temporary one; instructions become its first turn."""
     body = await read_body(request, NewChatBody)
     options = _checked(body.options)
 
     def add(history: History) -> ChatSummary:
+        history = history.temporary if body.is_temporary else history
         chat_id = history.new_chat(body.model, body.effort, preset=body.preset)
         if options:
             history.set_options(chat_id, options)
@@ -144,7 +146,7 @@ async def chat(request: Request) -> Response:
         return history.chat(chat_id), history.tree(chat_id)
 
     answers = _answers(request)
-    summary, turns = await answers.store.call(read)
+    summary, turns = await answers.store.call(read, chat_id)
     return json_response(Tree(summary, [answers.changes.as_it_is(turn) for turn in turns]))
 
 
@@ -232,9 +234,9 @@ async def stop(request: Request) -> Response:
     """Stop an answer; one that is over stays as it is."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
     answers = _answers(request)
-    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    turn = await _turn(request, chat_id, body.turn_id)
     await answers.stop(turn.id)
-    turn = await answers.store.call(lambda history: history.turn(turn.id))
+    turn = await _turn(request, chat_id, turn.id)
     if turn.state == "streaming" and not answers.is_running(turn.id):
         raise AnsweringError("another program writes this answer", hint="Stop it there.")
     return json_response(JobStatus("success"))
@@ -244,7 +246,7 @@ async def answer_now(request: Request) -> Response:
     """End the reasoning of an answer, so that the answer itself comes."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
     answers = _answers(request)
-    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    turn = await _turn(request, chat_id, body.turn_id)
     answers.answer_now(turn.id)
     return json_response(JobStatus("success"))
 
@@ -253,7 +255,7 @@ async def allow(request: Request) -> Response:
     """Answer the question whether a call may run; the first answer counts."""
     chat_id, body = _chat_id(request), await read_body(request, AllowBody)
     answers = _answers(request)
-    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    turn = await _turn(request, chat_id, body.turn_id)
     scope = None if body.scope == "no" else body.scope
     answers.decide(turn.id, Decision(scope, body.reason.strip()))
     return json_response(JobStatus("success"))
@@ -290,7 +292,8 @@ async def export(request: Request) -> Response:
         raise UsageError("format is json or markdown")
     is_json = form == "json"
     text = await _answers(request).store.call(
-        lambda history: (history.export_json if is_json else history.export_markdown)(chat_id)
+        lambda history: (history.export_json if is_json else history.export_markdown)(chat_id),
+        chat_id,
     )
     media_type = "application/json" if is_json else "text/markdown"
     return Response(text, media_type=media_type)
@@ -350,6 +353,11 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     return checked | ({OPTION: tools} if OPTION in options else {})
 
 
+async def _turn(request: Request, chat_id: int, turn_id: int) -> Turn:
+    store = _answers(request).store
+    return await store.call(lambda history: _turn_of(history, chat_id, turn_id), chat_id)
+
+
 def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
     turn = history.turn(turn_id) if 0 < turn_id <= MAX_INT else None
     if turn is None or turn.chat_id != chat_id:
@@ -374,13 +382,13 @@ async def _start(
         added, branch = add(history)
         return added, branch, history.chat(branch[-1].chat_id)
 
-    added, branch, chat = await answers.store.call(add_all)
+    added, branch, chat = await answers.store.call(add_all, request.path_params["chat_id"])
     answers.start(chat, branch, owner)
     return added, branch
 
 
 async def _changed(request: Request, work: Callable[[History], T]) -> T:
     answers = _answers(request)
-    result = await answers.store.call(work)
+    result = await answers.store.call(work, request.path_params.get("chat_id"))
     answers.changes.look_now()
     return result

@@ -34,7 +34,7 @@ async def _toolbox(answers: Answers, number: int | None) -> AbstractAsyncContext
         chat = history.chat(number)
         return chat, history.branch(chat.leaf_id)
 
-    return answers.toolboxes.use(*await answers.store.call(read))
+    return answers.toolboxes.use(*await answers.store.call(read, number))
 
 
 def _group(toolbox: Toolbox, group: Group) -> ToolGroup:
