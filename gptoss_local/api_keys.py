@@ -35,6 +35,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         requests_per_minute: For answers; None: any number.
         tokens_per_minute: Of prompts and answers together; None: any number.
         priority: The highest is answered first.
+        chats: Whether it opens the owner's chats in the page, as a phone's key does.
         tools: Run by the server for its requests: `web_search`, `code_interpreter`,
             `mcp:SERVER:TOOL`, and `mcp:SERVER:*` for all tools of a server.
     """
@@ -44,6 +45,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     requests_per_minute: _Limit = None
     tokens_per_minute: _Limit = None
     priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
+    chats: bool = False
     tools: tuple[_Tool, ...] = ()
 
 
@@ -75,6 +77,13 @@ def read_keys(path: Path) -> list[ApiKey]:
             if values.count(value) > 1:
                 raise UsageError(f"{path}: two keys have the {what} '{value}'")
     return keys
+
+
+def add_phone(path: Path) -> str:
+    """Make a key that opens the owner's chats, named `phone`, `phone-2`, and so on."""
+    taken = {key.name for key in read_keys(path)} if path.exists() else set()
+    names = ("phone", *(f"phone-{n}" for n in range(2, len(taken) + 3)))
+    return add_key(path, next(name for name in names if name not in taken), chats=True)
 
 
 def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:

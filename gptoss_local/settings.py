@@ -77,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A file with keys of other users, and limits of each; docs/observe.md describes it."""
     insecure: bool = False
     """Let the server listen to other machines without an API key."""
+    lan: Literal["off", "https", "http"] = "off"
+    """Let callers with a key in from the local network, with TLS or without: docs/web.md."""
     allowed_hosts: str = ""
     """Names under which the server may be asked, besides this machine's: `nas.lan,gpu`."""
     origins: str = ""
@@ -166,9 +168,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
 
     @property
+    def keys_path(self) -> Path:
+        """The file of keys; without the setting it has keys of phones alone, or is missing."""
+        platform_path = platformdirs.user_data_path(_APP) / "keys.toml"
+        return self.api_keys_file or self._folder("keys.toml", platform_path)
+
+    @property
     def input_history(self) -> Path:
         """Lines typed at `gptoss run`, for its Up key."""
         return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
+
+    @property
+    def certificate_path(self) -> Path:
+        """The certificate and its key for the local network, made when it is needed."""
+        return self._folder("lan.pem", platformdirs.user_data_path(_APP) / "lan.pem")
 
     @property
     def log_dir(self) -> Path:

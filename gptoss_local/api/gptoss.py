@@ -43,6 +43,7 @@ class ServerStatus(msgspec.Struct):
     models_dir: str
     gpus: list[GpuMemory]
     clients: list[ClientUse] = []
+    lan: list[str] = []
 
 
 class ModelFit(msgspec.Struct):
@@ -173,7 +174,21 @@ class PageLink(msgspec.Struct):
     path: str
 
 
-class PageToken(msgspec.Struct):
-    """The page sends it as `X-Gptoss-Token`."""
+class Lan(msgspec.Struct):
+    """The answer of `POST /api/gptoss/lan`; `path` is a link that gives one phone a key, once.
 
-    token: str
+    Attributes:
+        urls: The addresses of this machine in the local network.
+        fingerprint: SHA-256 of the certificate; empty without TLS.
+    """
+
+    urls: list[str]
+    path: str
+    fingerprint: str
+
+
+class PageToken(msgspec.Struct):
+    """The page sends it as `X-Gptoss-Token`, or the key of a phone as any other key."""
+
+    token: str = ""
+    key: str = ""

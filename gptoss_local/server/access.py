@@ -18,32 +18,34 @@ from typing import Literal, NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from gptoss_local.api.gptoss import ClientUse
+from gptoss_local.api.gptoss import ClientUse, PageToken
+from gptoss_local.api_keys import add_phone
 from gptoss_local.engine.interface import caller as served_in_turn
-from gptoss_local.errors import ForbiddenError, UnauthorizedError, UsageError
+from gptoss_local.errors import ForbiddenError, GptOssError, UnauthorizedError, UsageError
 from gptoss_local.printable import printable
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.server.limits import KeyLimits, KeyUse
-from gptoss_local.server.origin import is_own_origin
+from gptoss_local.server.origin import is_loopback, is_own_origin
 from gptoss_local.settings import Settings
 from gptoss_local.whole_file import write_whole
 
 _log = logging.getLogger("gptoss")
 
-Kind = Literal["owner", "page", "key", "anonymous"]
-Level = Literal["open", "key", "models", "page", "owner"]
+Kind = Literal["owner", "page", "phone", "key", "anonymous"]
+Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
 _N_LINKS_MAX = 100
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
-    "open": frozenset(("owner", "page", "key", "anonymous")),
-    "key": frozenset(("owner", "page", "key")),
+    "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
+    "key": frozenset(("owner", "page", "phone", "key")),
     "models": frozenset(("owner", "page")),
+    "chat": frozenset(("owner", "page", "phone")),
     "page": frozenset(("owner", "page")),
     "owner": frozenset(("owner",)),
 }
 _OPEN_WITHOUT_KEYS: frozenset[Level] = frozenset(("key", "models"))  # as Ollama's are
-OWN_ORIGIN: frozenset[Level] = frozenset(("page", "owner"))
+OWN_ORIGIN: frozenset[Level] = frozenset(("chat", "page", "owner"))
 """No page of another origin may use these, even with a key."""
 
 
@@ -52,7 +54,8 @@ class Caller(NamedTuple):
 
     Attributes:
         kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page, opened
-            by the owner; `key`: with a key of the keys' file; `anonymous`: without any of them.
+            by the owner; `key`: with a key of the keys' file; `phone`: with one of these that may
+            open the owner's chats; `anonymous`: without any of them.
         name: Of the key.
         priority: Of the key.
         tools: Those that the server runs for the key.
@@ -64,6 +67,17 @@ class Caller(NamedTuple):
     priority: int = 0
     tools: tuple[str, ...] = ()
     program: str = ""
+
+    @property
+    def has_users_key(self) -> bool:
+        return self.kind in ("key", "phone")
+
+
+class _Link(NamedTuple):
+    """A link of `gptoss web`, or for a phone that it gives a key of its own."""
+
+    made_s: float
+    is_for_phone: bool
 
 
 _N_CLIENTS, _N_NAME = 32, 40  # programs that are told apart, characters of a name
@@ -78,12 +92,12 @@ class Access:
         page_token: Proves that a page was opened by the owner.
     """
 
-    def __init__(self, settings: Settings, limits: KeyLimits | None = None) -> None:
-        self._limits = limits
-        self._has_keys = bool(settings.api_key or limits)
+    def __init__(self, settings: Settings, limits: KeyLimits) -> None:
+        self._settings, self._limits = settings, limits
+        self._has_keys = bool(settings.api_key or settings.api_keys_file)
         self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._owners = [key for key in (settings.api_key, self.secret) if key]
-        self._links: dict[str, float] = {}  # when each was made
+        self._links: dict[str, _Link] = {}
         self._clients: dict[str, ClientUse] = {}
 
     def caller(self, headers: Headers) -> Caller:
@@ -93,15 +107,16 @@ class Access:
             return Caller("owner")
         if _is_same(headers.get("x-gptoss-token", ""), self.page_token):
             return Caller("page")
-        found = (self._limits.key_of(key.encode()) for key in sent) if self._limits else ()
-        user = next(filter(None, found), None)
-        return Caller("key", user.name, user.priority, user.tools) if user else Caller()
+        user = next(filter(None, (self._limits.key_of(key.encode()) for key in sent)), None)
+        if user is None:
+            return Caller()
+        return Caller("phone" if user.chats else "key", user.name, user.priority, user.tools)
 
     def admit(self, request: Request, level: Level, *, is_metered: bool) -> None:
         """Let a request in, as `current_caller`, or refuse it.
 
         Raises:
-            ForbiddenError: a page of another origin sent it.
+            ForbiddenError: a page of another origin sent it, or a phone, which may only chat.
             UnauthorizedError: its caller may not use the endpoint.
             RateLimitError: its key is over one of its limits.
         """
@@ -112,12 +127,12 @@ class Access:
                 raise ForbiddenError("pages of other origins may not use this")
         caller = self.caller(headers)
         is_let_in = caller.kind in _MAY_USE[level]
-        is_open = not self._has_keys and level in _OPEN_WITHOUT_KEYS
+        is_open = level in _OPEN_WITHOUT_KEYS and not self._wants_key(request)
         if not (is_let_in or is_open):
             raise self._refusal(caller, level)
         _caller.set(caller._replace(program=_program(headers)))
         served_in_turn.set(_turns_of(caller, request))
-        if caller.kind == "key" and self._limits and is_metered:
+        if caller.has_users_key and is_metered:
             self._limits.admit(caller.name)
 
     def charge(self, record: AnswerRecord) -> None:
@@ -129,7 +144,7 @@ class Access:
             use = self._clients.setdefault(name, ClientUse(name))
             use.n_prompt += record.usage.n_prompt
             use.n_cached += record.usage.n_cached
-        if self._limits and (caller := current_caller()).kind == "key":
+        if (caller := current_caller()).has_users_key:
             self._limits.charge(caller.name, record)
 
     @property
@@ -139,8 +154,8 @@ class Access:
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
         """Return the current caller's view of the use of keys: all of it, or its own."""
-        use, caller = self._limits.use if self._limits else {}, current_caller()
-        return {caller.name: use[caller.name]} if caller.kind == "key" else use
+        use, caller = self._limits.use, current_caller()
+        return {caller.name: use[caller.name]} if caller.has_users_key else use
 
     @contextmanager
     def secret_in_file(self, settings: Settings) -> Iterator[None]:
@@ -158,35 +173,53 @@ class Access:
                 if path.read_text() == self.secret:  # and not of a server that followed
                     path.unlink()
 
-    def new_link(self) -> str:
-        """Return a secret with which one browser can get the page's token, once."""
+    def new_link(self, *, is_for_phone: bool = False) -> str:
+        """Return a secret with which one browser can get the page's token or a key, once."""
         now_s = time.monotonic()
-        kept = [(link, at_s) for link, at_s in self._links.items() if now_s - at_s < _LINK_S]
+        kept = [each for each in self._links.items() if now_s - each[1].made_s < _LINK_S]
         self._links = dict(kept[-_N_LINKS_MAX + 1 :])
         link = secrets.token_urlsafe(32)
-        self._links[link] = now_s
+        self._links[link] = _Link(now_s, is_for_phone)
         return link
 
-    def open_link(self, link: str) -> str:
-        """Return the page's token for a link, which is worth nothing from then on.
+    def open_link(self, link: str) -> PageToken:
+        """Return the page's token, or a new key, for a link; it is worth nothing from then on.
 
         Raises:
             UnauthorizedError: it was used, is too old, or was never made.
+            UsageError: the file of keys cannot be written.
         """
         found = next((each for each in self._links if _is_same(each, link)), None)
-        if found is None or time.monotonic() - self._links.pop(found) > _LINK_S:
+        made = self._links.pop(found) if found else None
+        if made is None or time.monotonic() - made.made_s > _LINK_S:
             raise UnauthorizedError(
                 "this link has been used, or is too old", hint="`gptoss web` opens a new one."
             )
-        return self.page_token
+        if made.is_for_phone:
+            return PageToken(key=add_phone(self._settings.keys_path))
+        return PageToken(self.page_token)
 
-    def _refusal(self, caller: Caller, level: Level) -> UnauthorizedError:
+    def end_phone_links(self) -> None:
+        self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}
+
+    def _wants_key(self, request: Request) -> bool:
+        """Return whether a request needs a key: always on an address that GPTOSS_HOST has not."""
+        address, _ = request.scope.get("server") or ("", None)
+        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(address)
+        return self._has_keys or is_elsewhere
+
+    def _refusal(self, caller: Caller, level: Level) -> GptOssError:
+        if caller.kind == "phone":
+            return ForbiddenError(
+                "a phone may chat, and change nothing else",
+                hint="Do this on the server's machine, with `gptoss` or `gptoss web`.",
+            )
         if caller.kind == "anonymous" and level in _OPEN_WITHOUT_KEYS:
             return UnauthorizedError(
                 "the API key is missing or wrong",
                 hint="Send it as 'Authorization: Bearer KEY'.",
             )
-        if level == "page" and caller.kind == "anonymous":
+        if level in ("chat", "page") and caller.kind == "anonymous":
             hint = "Open the page by `gptoss web`; programs send what `gptoss keys owner` prints."
         else:
             hint = "Send GPTOSS_API_KEY, or what `gptoss keys owner` prints, as the API key."

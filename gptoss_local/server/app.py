@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from gptoss_local import __version__
-from gptoss_local.errors import ServerUnavailableError, UsageError
+from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
@@ -29,6 +30,7 @@ from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.histograms import Histograms
+from gptoss_local.server.lan import LanDoor
 from gptoss_local.server.limits import KeyLimits
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
@@ -76,7 +78,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         if tracing:
             await tracing.close()
 
-    limits = KeyLimits(settings.api_keys_file) if settings.api_keys_file else None
+    limits = KeyLimits(settings.keys_path, is_needed=settings.api_keys_file is not None)
     tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
@@ -126,7 +128,12 @@ def serve(settings: Settings) -> None:
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = _Server(config, app, settings.grace_s)
+    server = _Server(config, app, settings)
+    app.state.lan = LanDoor(
+        settings,
+        lambda address: _bind(msgspec.structs.replace(settings, host=address)),
+        lambda: BoundedProtocol(config, server.server_state, server.lifespan.state),
+    )
     _log.info("listening on %s", settings.url)
     with app.state.access.secret_in_file(settings):
         server.run(sockets=[listener])
@@ -135,14 +142,23 @@ def serve(settings: Settings) -> None:
 class _Server(uvicorn.Server):
     """Lets answers finish for a while when it is told to end, then ends them with an error."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, grace_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: Starlette, settings: Settings) -> None:
         super().__init__(config)
         self._app = app
-        self._grace_s = grace_s
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._settings.lan != "off":
+            try:
+                await self._app.state.lan.open(self._settings.lan)
+            except GptOssError as error:  # a laptop may start without a network
+                _log.warning("%s. %s", error.message, "`gptoss web --lan` tries it again.")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.lan.stop_listening()
         ending = self._app.state.ending
-        asyncio.get_running_loop().call_later(self._grace_s, ending.set)
+        asyncio.get_running_loop().call_later(self._settings.grace_s, ending.set)
         answers = asyncio.create_task(self._app.state.answers.finish(ending))
         self.server_state.tasks.add(answers)  # waited for as requests are
         answers.add_done_callback(self.server_state.tasks.discard)

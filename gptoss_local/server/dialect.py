@@ -29,7 +29,8 @@ class Endpoint(NamedTuple):
         is_refused: It only says clearly that there is no such thing.
         access: Who may use it. `open`: everybody, as it holds nothing of the user's; `key`: each
             API key, and everybody where there are none; `models`: the owner, and everybody where
-            there are no keys, as in Ollama; `page`: the owner and our page; `owner`: the owner.
+            there are no keys, as in Ollama; `chat`: the owner, our page and phones; `page`:
+            the owner and our page; `owner`: the owner.
         is_metered: A request counts against the limits of its key.
     """
 
@@ -55,6 +56,7 @@ class Endpoint(NamedTuple):
 for_all = partial(Endpoint, access="open")
 for_keys = partial(Endpoint, access="key")
 for_owner_or_all = partial(Endpoint, access="models")
+for_chat = partial(Endpoint, access="chat")
 for_page = partial(Endpoint, access="page")
 
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local.errors import UsageError
 from gptoss_local.server.error_handlers import error_response
-from gptoss_local.server.origin import is_allowed_origin
+from gptoss_local.server.origin import is_allowed_origin, is_loopback
 from gptoss_local.settings import Settings
 
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that no name has
@@ -115,14 +115,6 @@ def check_access(settings: Settings) -> None:
             f"{settings.host} can be reached from other machines, and there is no API key",
             hint="Set GPTOSS_API_KEY, or GPTOSS_INSECURE=1 to let everybody in.",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a server bound to `host` can be reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _listed(names: str) -> tuple[str, ...]:

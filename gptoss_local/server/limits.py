@@ -92,6 +92,9 @@ class KeyLimits:
     The file is read again when it has changed; while something in it is wrong, the keys
     read before stay in force.
 
+    Args:
+        is_needed: Whether the file must be there now.
+
     Attributes:
         use: By the name of the key, also of one that was removed.
 
@@ -99,11 +102,11 @@ class KeyLimits:
         UsageError: it cannot be read, or something in it is wrong.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_needed: bool = True) -> None:
         self._path = path
         self._sign = _sign_of(path)
         self.use: dict[str, KeyUse] = {}
-        self._follow(read_keys(path))
+        self._follow(read_keys(path) if is_needed or path.exists() else [])
 
     def key_of(self, sent: bytes) -> ApiKey | None:
         """Return the key of the file that was sent, if it is one."""

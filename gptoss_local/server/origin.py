@@ -1,5 +1,6 @@
 """Judge the Origin header, by which a browser names the asking page, and answer preflights."""
 
+import ipaddress
 import re
 
 from starlette.datastructures import Headers
@@ -29,6 +30,14 @@ def is_allowed_origin(origin: str, host: str) -> bool:
     if not origin or _LOCAL_ORIGIN.fullmatch(origin):
         return True
     return origin.partition("://")[0] in _APP_SCHEMES or is_own_origin(origin, host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a server bound to `host` can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def preflight(headers: Headers) -> Response:

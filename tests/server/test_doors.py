@@ -18,7 +18,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key
+from gptoss_local.api_keys import add_key, add_phone
 from gptoss_local.server.openapi import ENDPOINTS
 from tests.conftest import RunningServer, run_server
 
@@ -27,20 +27,22 @@ LEVELS = {
     "open": "everybody",
     "key": "each API key; without keys, everybody",
     "models": "the owner; without keys, everybody",
+    "chat": "the owner, the page and [phones](web.md#on-a-phone)",
     "page": "the owner and the page",
     "owner": "the owner",
 }
 FOREIGN = "http://localhost:3000"  # a page of this machine, which Ollama's endpoints let in
 WITH_KEYS = {
-    "open": {"nobody", "other origin", "account", "page", "key", "owner"},
-    "key": {"page", "key", "owner"},
+    "open": {"nobody", "other origin", "account", "page", "phone", "key", "owner"},
+    "key": {"page", "phone", "key", "owner"},
     "models": {"page", "owner"},
+    "chat": {"page", "phone", "owner"},
     "page": {"page", "owner"},
     "owner": {"owner"},
 }
 WITHOUT_KEYS = WITH_KEYS | {
-    "key": {"nobody", "other origin", "account", "page", "owner"},
-    "models": {"nobody", "other origin", "account", "page", "owner"},
+    "key": {"nobody", "other origin", "account", "page", "phone", "owner"},
+    "models": {"nobody", "other origin", "account", "page", "phone", "owner"},
 }
 
 
@@ -92,6 +94,7 @@ def test_the_page_states_what_the_endpoints_state() -> None:
 class Served(NamedTuple):
     server: RunningServer
     key: str
+    phone: str
     page_token: str
     may: dict[str, set[str]]
 
@@ -102,7 +105,7 @@ def served(
 ) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("doors")
     (home / "cache").symlink_to(nano_home / "cache")
-    key, settings = "", {}
+    key, phone, settings = "", add_phone(home / "keys.toml"), {}
     if request.param != "no keys":
         key = add_key(home / "keys.toml", "ada")
         settings["api_keys_file"] = str(home / "keys.toml")
@@ -113,7 +116,7 @@ def served(
         link = server.link().partition("#open=")[2]
         reply = httpx.post(f"{server.url}/api/gptoss/open", json={"link": link}, trust_env=False)
         may = WITHOUT_KEYS if request.param == "no keys" else WITH_KEYS
-        yield Served(server, key, reply.json()["token"], may)
+        yield Served(server, key, phone, reply.json()["token"], may)
 
 
 def headers_of(caller: str, served: Served) -> dict[str, str]:
@@ -121,12 +124,13 @@ def headers_of(caller: str, served: Served) -> dict[str, str]:
         "nobody": {},
         "other origin": {"origin": FOREIGN},
         "page": {"x-gptoss-token": served.page_token, "origin": served.server.url},
+        "phone": {"authorization": f"Bearer {served.phone}"},
         "key": {"authorization": f"Bearer {served.key}"},
         "owner": served.server.owner,
     }[caller]
 
 
-@pytest.mark.parametrize("caller", ["nobody", "other origin", "page", "key", "owner"])
+@pytest.mark.parametrize("caller", ["nobody", "other origin", "page", "phone", "key", "owner"])
 def test_each_caller_gets_what_the_table_says(served: Served, caller: str) -> None:
     if caller == "key" and not served.key:
         pytest.skip("a server without keys")
@@ -139,13 +143,13 @@ def test_each_caller_gets_what_the_table_says(served: Served, caller: str) -> No
             assert is_served == (caller in served.may[door.level]), (door, reply.text)
 
 
-@pytest.mark.parametrize("caller", ["page", "owner"])
+@pytest.mark.parametrize("caller", ["page", "phone", "owner"])
 def test_a_page_of_another_origin_gets_nothing_of_the_owners(served: Served, caller: str) -> None:
     """Not even with what the owner or the page has."""
     headers = headers_of(caller, served) | {"origin": FOREIGN}
     with httpx.Client(base_url=served.server.url, timeout=30, trust_env=False) as client:
         for door in DOORS:
-            if door.level not in ("page", "owner"):
+            if door.level not in ("chat", "page", "owner"):
                 continue
             for method in (door.method, "OPTIONS"):
                 reply = client.request(method, filled(door.path), headers=headers, content=b"{}")

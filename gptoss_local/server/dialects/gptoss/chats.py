@@ -11,9 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
+from gptoss_local.errors import (
+    AnsweringError,
+    ChatNotFoundError,
+    ForbiddenError,
+    GptOssError,
+    UsageError,
+)
 from gptoss_local.quantities import parse_option
-from gptoss_local.server.access import owner_of
+from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
@@ -254,6 +260,11 @@ async def answer_now(request: Request) -> Response:
 async def allow(request: Request) -> Response:
     """Answer the question whether a call may run; the first answer counts."""
     chat_id, body = _chat_id(request), await read_body(request, AllowBody)
+    if body.scope != "no" and current_caller().kind == "phone":
+        raise ForbiddenError(
+            "a phone may not let a tool run",
+            hint="Allow the call in this chat on the server's machine, or refuse it here.",
+        )
     answers = _answers(request)
     turn = await _turn(request, chat_id, body.turn_id)
     scope = None if body.scope == "no" else body.scope

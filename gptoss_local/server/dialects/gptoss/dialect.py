@@ -6,6 +6,7 @@ from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.api.gptoss import (
     AttachedFile,
     Inspection,
+    Lan,
     ModelFits,
     NamedPresets,
     PageLink,
@@ -16,7 +17,7 @@ from gptoss_local.api.gptoss import (
 )
 from gptoss_local.api.models import JobStatus, LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
-from gptoss_local.server.dialect import Dialect, Endpoint, for_all, for_keys, for_page
+from gptoss_local.server.dialect import Dialect, Endpoint, for_all, for_chat, for_keys, for_page
 from gptoss_local.server.dialects.gptoss import attached, chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
     AnswerNowBody,
@@ -42,13 +43,13 @@ _LISTED = {"q": {"type": "string"}, "limit": _WHOLE}
 _FORM = {"format": {"enum": ["json", "markdown"]}}
 
 _CHATS = (
-    for_page(
+    for_chat(
         "GET", "/api/gptoss/chats", chats.chats, "List or search", chats.Chats, queries=_LISTED
     ),
-    for_page(
+    for_chat(
         "POST", "/api/gptoss/chats", chats.new_chat, "Begin a chat", ChatSummary, chats.NewChatBody
     ),
-    for_page(
+    for_chat(
         "GET",
         "/api/gptoss/chats/changes",
         chats.changes,
@@ -57,7 +58,7 @@ _CHATS = (
         stream=NDJSON,
         queries={"chat": _WHOLE},
     ),
-    for_page(
+    for_chat(
         "POST",
         "/api/gptoss/chats/import",
         chats.import_chat,
@@ -65,12 +66,12 @@ _CHATS = (
         ChatSummary,
         dict,
     ),
-    for_page("GET", _CHAT, chats.chat, "A chat with all its turns", chats.Tree),
-    for_page(
+    for_chat("GET", _CHAT, chats.chat, "A chat with all its turns", chats.Tree),
+    for_chat(
         "PATCH", _CHAT, chats.change_chat, "Rename or change", ChatSummary, chats.ChatChangesBody
     ),
-    for_page("DELETE", _CHAT, chats.delete_chat, "Delete a chat", JobStatus),
-    for_page(
+    for_chat("DELETE", _CHAT, chats.delete_chat, "Delete a chat", JobStatus),
+    for_chat(
         "POST",
         f"{_CHAT}/ask",
         chats.ask,
@@ -79,7 +80,7 @@ _CHATS = (
         chats.AskBody,
         required=("content",),
     ),
-    for_page(
+    for_chat(
         "POST",
         f"{_CHAT}/answer",
         chats.answer,
@@ -87,7 +88,7 @@ _CHATS = (
         chats.Begun,
         chats.AnswerBody,
     ),
-    for_page(
+    for_chat(
         "POST",
         f"{_CHAT}/continue",
         chats.continue_answer,
@@ -95,8 +96,8 @@ _CHATS = (
         chats.Begun,
         chats.TurnBody,
     ),
-    for_page("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", JobStatus, chats.TurnBody),
-    for_page(
+    for_chat("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", JobStatus, chats.TurnBody),
+    for_chat(
         "POST",
         f"{_CHAT}/answer-now",
         chats.answer_now,
@@ -104,7 +105,7 @@ _CHATS = (
         JobStatus,
         chats.TurnBody,
     ),
-    for_page(
+    for_chat(
         "POST",
         f"{_CHAT}/allow",
         chats.allow,
@@ -112,7 +113,7 @@ _CHATS = (
         JobStatus,
         chats.AllowBody,
     ),
-    for_page(
+    for_chat(
         "GET",
         "/api/gptoss/chats/tools",
         tools.tools,
@@ -120,7 +121,7 @@ _CHATS = (
         ToolGroups,
         queries={"chat": _WHOLE},
     ),
-    for_page(
+    for_chat(
         "PUT",
         f"{_CHAT}/system",
         chats.set_system,
@@ -128,11 +129,11 @@ _CHATS = (
         chats.Branch,
         chats.SystemBody,
     ),
-    for_page(
+    for_chat(
         "POST", f"{_CHAT}/fork", chats.fork, "A chat of a branch", ChatSummary, chats.TurnBody
     ),
-    for_page("GET", f"{_CHAT}/export", chats.export, "A chat as text", queries=_FORM),
-    for_page("GET", "/api/gptoss/presets", presets.presets, "What chats begin with", NamedPresets),
+    for_chat("GET", f"{_CHAT}/export", chats.export, "A chat as text", queries=_FORM),
+    for_chat("GET", "/api/gptoss/presets", presets.presets, "What chats begin with", NamedPresets),
     for_page(
         "PUT",
         "/api/gptoss/presets/{name:path}",
@@ -157,11 +158,15 @@ GPTOSS = Dialect(
     endpoints=(
         for_all("GET", "/", page.root, "Says that a server is there, or is the page"),
         Endpoint("POST", "/api/gptoss/links", page.new_link, "Make a link to the page", PageLink),
+        Endpoint(
+            "POST", "/api/gptoss/lan", page.open_lan, "Let the local network in", Lan, page.LanBody
+        ),
+        Endpoint("DELETE", "/api/gptoss/lan", page.close_lan, "Let it in no longer", JobStatus),
         for_all(
             "POST",
             "/api/gptoss/open",
             page.open_link,
-            "Get the page's token for a link, once",
+            "Get the page's token, or a phone's key, for a link, once",
             PageToken,
             page.LinkBody,
         ),
@@ -178,7 +183,7 @@ GPTOSS = Dialect(
             InspectBody,
             required=("model",),
         ),
-        for_page(
+        for_chat(
             "POST",
             "/api/gptoss/tokens",
             attached.count_tokens,
@@ -186,7 +191,7 @@ GPTOSS = Dialect(
             TokenCount,
             attached.TextBody,
         ),
-        for_page(
+        for_chat(
             "POST",
             "/api/gptoss/files",
             attached.read_file,
@@ -195,7 +200,7 @@ GPTOSS = Dialect(
             bytes,
             queries={"name": {"type": "string"}},
         ),
-        for_page(
+        for_chat(
             "GET", "/api/gptoss/fits", fits, "Where each model would go", ModelFits, queries=_N_CTX
         ),
         Endpoint(

@@ -8,13 +8,14 @@ import functools
 import gzip
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from gptoss_local.api.gptoss import PageLink, PageToken
+from gptoss_local.api.gptoss import Lan, PageLink
+from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import ForbiddenError, PathNotFoundError
 from gptoss_local.server import web
 from gptoss_local.server.access import Access, is_other_account
@@ -58,6 +59,10 @@ class LinkBody(msgspec.Struct):
     link: str = ""
 
 
+class LanBody(msgspec.Struct):
+    scheme: Literal["https", "http"] = "https"
+
+
 class _File(NamedTuple):
     """`packed` is its content as gzip."""
 
@@ -88,6 +93,21 @@ async def new_link(request: Request) -> Response:
     return json_response(PageLink(f"/#open={_access(request).new_link()}"))
 
 
+async def open_lan(request: Request) -> Response:
+    """Let the local network in, and make a link that gives one phone a key of its own."""
+    body, lan = await read_body(request, LanBody), request.app.state.lan
+    await lan.open(body.scheme)
+    link = _access(request).new_link(is_for_phone=True)
+    return json_response(Lan(lan.urls, f"/#open={link}", lan.fingerprint))
+
+
+async def close_lan(request: Request) -> Response:
+    """Let the local network in no longer; its connections end now."""
+    _access(request).end_phone_links()
+    request.app.state.lan.close()
+    return json_response(JobStatus("success"))
+
+
 async def open_link(request: Request) -> Response:
     """Exchange a link's secret for the page's token."""
     body = await read_body(request, LinkBody)
@@ -97,7 +117,7 @@ async def open_link(request: Request) -> Response:
             "another account of this machine has opened the link of `gptoss web`",
             hint="It was refused. `gptoss web` opens a new one.",
         )
-    return json_response(PageToken(token))
+    return json_response(token)
 
 
 async def file(request: Request) -> Response:

@@ -117,6 +117,7 @@ async def status(request: Request) -> Response:
             models_dir=str(manager.settings.models_dir.absolute()),
             gpus=[GpuMemory(gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus],
             clients=request.app.state.access.clients,
+            lan=request.app.state.lan.urls,
         )
     )
 

@@ -100,7 +100,7 @@ def _manager(request: Request) -> ModelManager:
 
 def _keep_alive_s(body: ChatBody | GenerateBody) -> float | None:
     """Return how long the model stays; a user's key leaves that to the server's setting."""
-    return None if current_caller().kind == "key" else body.keep_alive_s
+    return None if current_caller().has_users_key else body.keep_alive_s
 
 
 async def _load_or_unload(model: NamedModel, body: ChatBody | GenerateBody) -> str:

@@ -74,7 +74,7 @@ class Permission:
 
     def __init__(self, caller: Caller, settings: Settings) -> None:
         self._caller = caller
-        self.is_of_key = caller.kind == "key"
+        self.is_of_key = caller.has_users_key
         entries = caller.tools if self.is_of_key else settings.api_tools.split(",")
         self._entries = [entry.strip().split(":", 2) for entry in entries]
 
