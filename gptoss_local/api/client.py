@@ -4,6 +4,7 @@ Foreign errors are translated here, once: no answer, another server on the port,
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import subprocess
@@ -118,6 +119,14 @@ class Client:
     def post(self, path: str, body: dict[str, Any]) -> None:
         with self._asking():
             _checked(self._http.post(path, json=body))
+
+    def upload(self, path: Path) -> str:
+        """Give the server a file, and return its digest."""
+        with path.open("rb") as file, self._asking():
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            file.seek(0)
+            _checked(self._http.post(f"/api/blobs/{digest}", content=file))
+        return digest
 
     def delete(self, path: str, body: dict[str, Any]) -> None:
         with self._asking():

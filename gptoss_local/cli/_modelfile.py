@@ -22,7 +22,10 @@ _QUOTES = '"""'
 
 
 def parse_modelfile(text: str) -> dict[str, Any]:
-    """Return the body of `POST /api/create` that a Modelfile stands for, without the name."""
+    """Return the body of `POST /api/create` that a Modelfile stands for, without the name.
+
+    An adapter is still a path, where the body has a digest.
+    """
     body: dict[str, Any] = {}
     for n, command, value in _instructions(text):
         if command == "FROM" and "from" in body:
@@ -31,7 +34,12 @@ def parse_modelfile(text: str) -> dict[str, Any]:
             )
         if command in _TEXTS:
             body[_TEXTS[command]] = _unquoted(value)
-        elif command == "ADAPTER":  # refused by the server, which says why
+        elif command == "ADAPTER":
+            if "adapters" in body:
+                raise UsageError(
+                    f"Modelfile, line {n}: a second ADAPTER",
+                    hint="A model has one; merge several into one with peft.",
+                )
             body["adapters"] = {"adapter": _unquoted(value)}
         elif command in ("PARAMETER", "MESSAGE"):
             first, _, rest = value.partition(" ")
@@ -45,7 +53,7 @@ def parse_modelfile(text: str) -> dict[str, Any]:
         else:
             raise UsageError(
                 f"Modelfile, line {n}: {command} is unknown",
-                hint=f"Known: {', '.join(_TEXTS)}, PARAMETER, MESSAGE.",
+                hint=f"Known: {', '.join(_TEXTS)}, ADAPTER, PARAMETER, MESSAGE.",
             )
     if "from" not in body:
         raise UsageError("the Modelfile has no FROM line", hint="As in: FROM gpt-oss:20b")

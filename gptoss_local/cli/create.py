@@ -1,8 +1,8 @@
-"""`gptoss create`: a model of another one, with a system message, parameters, a beginning."""
+"""`gptoss create` and `gptoss adapter`: a model made of another one."""
 
 import codecs
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,8 @@ from gptoss_local.cli._options import named, running_server
 from gptoss_local.cli._output import say
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
+from gptoss_local.models.store import check_adapter, find_model
+from gptoss_local.settings import Settings, load_settings
 
 
 def create(
@@ -42,9 +43,34 @@ def create(
     settings = load_settings()
     if (path := folder / body.get("from", "")).suffix.lower() == ".gguf" and path.is_file():
         body["from"] = named(str(path), settings)
-    running_server(settings).post("/api/create", {"model": name, "stream": False, **body})
-    say(f"created {name}: gptoss run {name}")
+    adapters = [folder / adapter for adapter in body.pop("adapters", {}).values()]
+    _create(name, body, adapters, settings)
     _warn_of_unknown(body["parameters"])
+
+
+def adapter(
+    _action: Annotated[Literal["add"], typer.Argument(metavar="add", help="Add an adapter.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the adapted model.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A LoRA of llama.cpp's, in GGUF.")],
+    model: Annotated[
+        str, typer.Option("--model", metavar="MODEL", help="Model that it was trained on.")
+    ],
+) -> None:
+    """The adapted model is one of `gptoss ls`, for every command and client. It keeps a copy of
+    FILE, and shares the file of MODEL. `gptoss rm NAME` removes it.
+    """
+    settings = load_settings()
+    _create(name, {"from": named(model, settings)}, [file], settings)
+
+
+def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Settings) -> None:
+    base = find_model(body["from"], settings).ensure_file(settings) if adapters else Path()
+    for path in adapters:  # before anything is stored
+        check_adapter(path, base)
+    server = running_server(settings)
+    body["adapters"] = {path.name: server.upload(path) for path in adapters}
+    server.post("/api/create", {"model": name, "stream": False, **body})
+    say(f"created {name}: gptoss run {name}")
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:

@@ -32,6 +32,7 @@ GROUPS = {
         "ls": "List the models on this machine.",
         "show": "Show details of MODEL.",
         "create": "Make a model NAME from another one, with defaults of its own.",
+        "adapter": "Make a model NAME of MODEL and a LoRA adapter.",
         "cp": "Give MODEL another name; both share one file on the disk.",
         "rm": "Delete models.",
         "gc": "Remove files that no model needs.",
@@ -75,6 +76,7 @@ _MODULES = {
     **dict.fromkeys(("ls", "cp", "rm", "gc", "import_"), "models"),
     **dict.fromkeys(("bench", "tune"), "measure"),
     "presets": "chats",
+    "adapter": "create",
 }
 
 

@@ -43,6 +43,7 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
                 "name": entry.name,
                 "id": entry.digest[:12],
                 "path": str(entry.path) if entry.path else None,
+                "adapter": str(entry.adapter) if entry.adapter else None,
                 "size_bytes": entry.size_bytes if entry.path else None,
                 "modified_s": entry.modified_ns / 1e9 if entry.path else None,
                 "in_place": entry.is_in_place,

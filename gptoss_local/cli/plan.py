@@ -172,7 +172,7 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
     if entry.embedded:
         entry = find_model(entry.name, settings)  # it has a file now
     measured = read_measured(measured_path(settings.cache_dir, entry.weights_id, here))
-    return entry.name, read_facts(path), measured
+    return entry.name, read_facts(path, entry.adapter), measured
 
 
 def _beside(settings: Settings) -> list[str]:

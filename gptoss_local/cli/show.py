@@ -33,7 +33,8 @@ def show(
         print_json(
             name=entry.name,
             path=str(path),
-            size_bytes=info.size_bytes,
+            adapter=str(entry.adapter) if entry.adapter else None,
+            size_bytes=entry.size_bytes or info.size_bytes,
             defaults=entry.defaults,
             keys=info.metadata,
         )
@@ -58,7 +59,8 @@ def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
     facts = {
         "name": entry.name,
         "file": str(path),
-        "size": decimal(info.size_bytes),
+        "adapter": str(entry.adapter or ""),
+        "size": decimal(entry.size_bytes or info.size_bytes),
         "architecture": arch,
         "parameters": f"{info.n_parameters / 1e6:,.1f} M",
         "quantization": info.quantization,
@@ -68,7 +70,7 @@ def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
         "experts": f"{info.metadata.get(f'{arch}.expert_count', '?')}, "
         f"{info.metadata.get(f'{arch}.expert_used_count', '?')} active",
     }
-    return facts | _carried(entry.defaults)
+    return {name: value for name, value in facts.items() if value} | _carried(entry.defaults)
 
 
 def _read(entry: ModelEntry, settings: Settings) -> tuple[Path, GGUFInfo]:

@@ -55,6 +55,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
     Attributes:
+        adapter_path: A LoRA that is applied to the model; empty: none.
         is_quiet: CPU threads sleep while a GPU computes, though they wake up late then.
         offload_min_batch: Tokens from which a GPU computes with weights of the host.
         step_costs: Of an earlier process; None: to be measured.
@@ -66,6 +67,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """
 
     model_path: str
+    adapter_path: str = ""
     model: ModelParams = ModelParams()
     context: ContextParams
     prefixes: PrefixOptions = PrefixOptions()

@@ -35,7 +35,8 @@ def all_fits(
     def plan_here(entry: ModelEntry) -> Plan:
         path = entry.ensure_file(settings)
         known = read_measured(measured_file(find_model(entry.name, settings), settings))
-        return plan_load(path, settings, n_ctx, freed=freed, tuning=known.tuning)
+        tuning, adapter = known.tuning, entry.adapter
+        return plan_load(path, settings, n_ctx, freed=freed, tuning=tuning, adapter=adapter)
 
     here = list_models(settings)
     machine = without(read_machine(settings.models_dir), freed)

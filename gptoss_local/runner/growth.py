@@ -110,7 +110,14 @@ async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -
     needed = n_prompt + _ROOM
     doubled = loaded.n_ctx * 2 ** math.ceil(math.log2(needed / loaded.n_ctx))
     known = read_measured(await asyncio.to_thread(measured_file, model.entry, settings))
-    plan = partial(plan_load, path, settings, freed=[model.engine], attempt=Attempt.after(known))
+    plan = partial(
+        plan_load,
+        path,
+        settings,
+        freed=[model.engine],
+        attempt=Attempt.after(known),
+        adapter=model.entry.adapter,
+    )
     for wanted in (doubled, needed):
         n_ctx = min(wanted, loaded.n_ctx_train)
         if n_ctx <= loaded.n_ctx:

@@ -70,6 +70,7 @@ def plan_load(
     freed: Iterable[EngineClient] = (),
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
     tuning: Tuning | None = None,
+    adapter: Path | None = None,
 ) -> Plan:
     """Plan the load of a model into free memory; asks the driver, so not in the event loop.
 
@@ -79,7 +80,7 @@ def plan_load(
         DoesNotFitError: there is no plan that keeps to the options.
         ModelLoadError: the file is not a gpt-oss model.
     """
-    facts = read_facts(model) if isinstance(model, Path) else model
+    facts = read_facts(model, adapter) if isinstance(model, Path) else model
     machine, options = _situation(settings, n_ctx, attempt)
     return make_plan(facts, without(machine, freed), options, tuning)
 
@@ -90,6 +91,7 @@ def choose_unload(
     n_ctx: int | None,
     others: Sequence[EngineClient],
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
+    adapter: Path | None = None,
 ) -> EngineClient | None:
     """Return the loaded model to unload for another; None if both fit about as well together.
 
@@ -100,7 +102,7 @@ def choose_unload(
     """
     if not others:
         return None
-    facts = read_facts(path)
+    facts = read_facts(path, adapter)
     machine, options = _situation(settings, n_ctx, attempt)
     alone = make_plan(facts, without(machine, others), options)
     for gone in ([], *([each] for each in others)):
@@ -136,6 +138,7 @@ def load_command(
     gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
     return Load(
         model_path=str(path),
+        adapter_path=str(entry.adapter or ""),
         model=_model_params(plan, settings),
         context=plan.context_params,
         prefixes=PrefixOptions(

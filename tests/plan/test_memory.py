@@ -19,6 +19,7 @@ from gptoss_local.machine.plan.memory import (
     n_cells,
 )
 from gptoss_local.types import CacheType, ModelParams
+from tests.lora import ATTENTION, EXPERTS, OTHERS, random_factors, write_lora
 
 MIB = 2**20
 GRID = [
@@ -93,9 +94,16 @@ def test_caches_of_other_types(
     assert compute <= compute_bytes(facts, shape) <= 1.05 * compute  # also of rotated heads
 
 
-def test_nano_really_allocates_it(nano_gguf: Path) -> None:
-    facts = read_facts(nano_gguf)
-    model = Model(nano_gguf, ModelParams(load_mode="none"))
+@pytest.mark.parametrize("adapted", [(), ATTENTION, EXPERTS, OTHERS], ids=len)
+def test_nano_really_allocates_it(
+    nano_gguf: Path, tmp_path: Path, adapted: tuple[str, ...]
+) -> None:
+    factors = random_factors(nano_gguf, adapted)
+    adapter = write_lora(tmp_path / "lora.gguf", factors) if adapted else None
+    facts = read_facts(nano_gguf, adapter)
+    if adapter:
+        assert facts.weight_bytes > read_facts(nano_gguf).weight_bytes
+    model = Model(nano_gguf, ModelParams(load_mode="none"), adapter=adapter)
     shape = Shape(n_ctx=32_768, n_batch=512, n_seq=4, n_outputs=19)
     context = make_context(model, shape)
     actual = sum(buffer.n_bytes for buffer in model.buffers + context.buffers)

@@ -5,7 +5,8 @@ Thread: a Context belongs to the thread that made it.
 
 import contextlib
 from collections.abc import Sequence
-from ctypes import POINTER, c_uint8
+from ctypes import POINTER, c_float, c_uint8
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -65,9 +66,11 @@ class Context:
         Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
         cells than of the others.
         """
-        self.buffers = logged_buffers()
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
+        if model.adapter:
+            self._apply(model.adapter)
+        self.buffers = logged_buffers()
         model.close_first.append(self.close)
 
     def _c_params(self, params: ContextParams) -> object:
@@ -82,6 +85,13 @@ class Context:
         c.kv_unified, c.no_perf, c.op_offload = True, True, params.op_offload
         c.swa_full = False  # the library's default True doubles the cache for nothing
         return c
+
+    def _apply(self, adapter: Any) -> None:
+        """Apply a LoRA from now on; the decode plans llama.cpp's memory for its larger graph."""
+        adapters = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(adapter)
+        llama_cpp.llama_set_adapters_lora(self.handle, adapters, 1, (c_float * 1)(1.0))
+        self._own_batch.clear()
+        self.decode_extra(self._own_batch, [0])
 
     @property
     def handle(self) -> int:

@@ -21,8 +21,9 @@ from gptoss_local.errors import ModelLoadError
 from gptoss_local.printable import shown
 
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
+_BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked
 # Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
-_USUAL = ("load: setting token", "load: special_eog_ids contains both")
+_USUAL = ("load: setting token", "load: special_eog_ids contains both", _BESIDE_REPACKED)
 _log_lines: deque[str] = deque(maxlen=1000)
 
 
@@ -116,7 +117,7 @@ def _function(name: str) -> Any:
 
 
 _BUFFER = re.compile(
-    r": +(\S+) +(model|KV|output|compute) buffer size = +([0-9.]+) MiB", re.IGNORECASE
+    r": +(\S+) +(model|KV|LoRA|output|compute) buffer size = +([0-9.]+) MiB", re.IGNORECASE
 )
 
 

@@ -22,10 +22,11 @@ _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  #
 class Model:
     """A loaded model. Close it (or the process) to give its memory back.
 
-    `on_progress` gets 0.0 .. 1.0 while the weights load.
+    `adapter` is a LoRA in a GGUF file, which every context applies. `on_progress` gets 0.0 .. 1.0
+    while the weights load.
 
     Raises:
-        ModelLoadError: llama.cpp refused the file; its own reason is quoted.
+        ModelLoadError: llama.cpp refused a file; its own reason is quoted.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Model:
         path: Path,
         params: ModelParams = ModelParams(),  # noqa: B008 (frozen)
         *,
+        adapter: Path | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         start_library()
@@ -61,7 +63,19 @@ class Model:
             if not self._pinned:
                 self.close()
                 self._handle = _load(path, c, "none")
+        self.adapter = self._load_adapter(adapter) if adapter else None
+        """A `llama_adapter_lora`, which is freed with the model."""
         self.buffers = logged_buffers()
+
+    def _load_adapter(self, path: Path) -> Any:
+        adapter = llama_cpp.llama_adapter_lora_init(self.handle, str(path).encode())
+        if not adapter:
+            self.close()
+            raise ModelLoadError(
+                f"llama.cpp could not load the adapter {path.name}: {recent_log()}",
+                hint="Check that it is a LoRA of this model and that memory is free.",
+            )
+        return adapter
 
     @property
     def handle(self) -> int:

@@ -130,7 +130,12 @@ def _load(load: Load, events: BinaryIO) -> Model:
         write_frames(events, [Loading(fraction)])
 
     read = 0.0 if load.model.load_mode in ("none", "direct_io") else read_ahead(path, report)
-    return Model(path, load.model, on_progress=lambda part: report(read + (1 - read) * part))
+    return Model(
+        path,
+        load.model,
+        adapter=Path(load.adapter_path) if load.adapter_path else None,
+        on_progress=lambda part: report(read + (1 - read) * part),
+    )
 
 
 def _uses_gpu(load: Load) -> bool:

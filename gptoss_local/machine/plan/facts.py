@@ -32,6 +32,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         n_swa: Width of the sliding window, in tokens; the even layers have it.
         input_bytes: The embedding table, which llama.cpp keeps on the host.
         output_bytes: Head and last norm.
+        adapts_experts: Whether a LoRA adds to the experts of a layer.
+        adapts_head: Whether it adds to the head.
     """
 
     n_ctx_train: int
@@ -47,6 +49,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     input_bytes: int
     output_bytes: int
     layers: tuple[LayerFacts, ...]
+    adapts_experts: bool = False
+    adapts_head: bool = False
 
     @property
     def n_layers(self) -> int:
@@ -82,8 +86,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.n_layers * (self.n_expert_params + n_attention)
 
 
-def read_facts(path: Path) -> ModelFacts:
-    """Read the headers of a GGUF; `path` is the first of several files, if it is split.
+def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
+    """Read the headers of a GGUF, and of a LoRA of it.
+
+    `path` is the first of several files, if it is split.
 
     Raises:
         ModelLoadError: a file is missing or broken, or the model is not a gpt-oss.
@@ -93,11 +99,13 @@ def read_facts(path: Path) -> ModelFacts:
         stem = path.name.removesuffix(split[0])
         for i in range(2, int(split[1]) + 1):
             infos.append(read_info(path.with_name(f"{stem}-{i:05d}-of-{split[1]}.gguf")))
-    return model_facts(*infos)
+    return model_facts(*infos, *([read_info(adapter)] if adapter else []))
 
 
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
-    """Gather the facts from the header of a GGUF, and of its other files if it is split.
+    """Gather the facts from the header of a GGUF, and of its other files and its adapter.
+
+    llama.cpp puts the factors of an adapter beside the tensors that they change.
 
     Raises:
         ModelLoadError: keys or tensors of a gpt-oss are missing.
@@ -118,7 +126,8 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
                     experts[layer][EXPERT_PARTS.index(part[1])] += n_bytes
                 else:
                     dense[layer] += n_bytes
-        input_bytes = sizes["token_embd.weight"]
+        input_bytes = sizes["token_embd.weight"] + _factor_bytes(sizes, "token_embd")
+        output_bytes = sizes.get("output.weight", 0) + sizes.get("output_norm.weight", 0)
     except (IndexError, KeyError) as error:
         raise ModelLoadError(f"the file is not a gpt-oss: {error}") from error
     n_experts, n_used = _number(info, "expert_count"), _number(info, "expert_used_count")
@@ -136,12 +145,18 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
         n_experts_used=n_used,
         n_vocab=next(t.shape[0] for t in info.tensors if t.name == "token_embd.weight"),
         input_bytes=input_bytes,
-        output_bytes=sizes.get("output.weight", 0) + sizes.get("output_norm.weight", 0),
+        output_bytes=output_bytes + _factor_bytes(sizes, "output"),
         layers=tuple(
             LayerFacts(n, (gate, up, down))
             for n, (gate, up, down) in zip(dense, experts, strict=True)
         ),
+        adapts_experts=any("_exps.weight.lora_" in name for name in sizes),
+        adapts_head=_factor_bytes(sizes, "output") > 0,
     )
+
+
+def _factor_bytes(sizes: dict[str, int], tensor: str) -> int:
+    return sum(sizes.get(f"{tensor}.weight.lora_{part}", 0) for part in "ab")
 
 
 def published_facts(n_layers: int, n_experts: int) -> ModelFacts:

@@ -97,13 +97,15 @@ def _in_layer(facts: ModelFacts, shape: Shape) -> int:
 
 
 def _in_head(facts: ModelFacts, shape: Shape) -> int:
-    return head_bytes(facts, shape) + _n_ubatch(shape) * 4 * 7 * facts.n_embd
+    n_logits = head_bytes(facts, shape) * (2 if facts.adapts_head else 1)
+    return n_logits + _n_ubatch(shape) * 4 * 7 * facts.n_embd
 
 
 def _token_bytes(facts: ModelFacts) -> int:
     """The peak of one token's activations in 32 bits, with its id, position and cells."""
     n_used = facts.n_experts_used * facts.n_expert_ff
-    return 4 * (3 * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
+    n_used_at_once = 4 if facts.adapts_experts else 3
+    return 4 * (n_used_at_once * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:

@@ -10,7 +10,7 @@ from gptoss_local.models.store.changes import (
     delete_model,
     look_at_file,
 )
-from gptoss_local.models.store.checks import check_usable, unusable_models
+from gptoss_local.models.store.checks import check_adapter, check_usable, unusable_models
 from gptoss_local.models.store.garbage import Leftover, find_garbage
 from gptoss_local.models.store.manifests import ModelDefaults, unreadable_manifests
 from gptoss_local.models.store.modelfile import parameter_lines, render_modelfile
@@ -25,6 +25,7 @@ __all__ = [
     "add_blob",
     "add_model",
     "adopt_file",
+    "check_adapter",
     "check_deletable",
     "check_usable",
     "delete_model",

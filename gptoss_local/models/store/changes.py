@@ -16,10 +16,10 @@ import msgspec
 
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, NewerModelError, UsageError
 from gptoss_local.formats.gguf_file import split_files
-from gptoss_local.models.catalog import canonical_name, known_model
+from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
-from gptoss_local.models.store.checks import check_new, check_usable
+from gptoss_local.models.store.checks import check_adapter, check_new, check_usable
 from gptoss_local.models.store.lock import changing
 from gptoss_local.models.store.manifests import (
     Manifest,
@@ -50,6 +50,7 @@ def add_model(
     defaults: ModelDefaults | None = None,
     *,
     in_place: bool = False,
+    adapter: Path | None = None,
 ) -> None:
     """Give a GGUF file a name, and the name defaults; a former model of the name loses it.
 
@@ -59,10 +60,11 @@ def add_model(
         settings: Where the models are.
         defaults: The defaults of the name.
         in_place: The file is not ours: refer to it where it lies.
+        adapter: A LoRA of the file, which the name keeps a link to, or a copy.
 
     Raises:
-        UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
-            catalogue was to get defaults.
+        UsageError: the name is invalid, or llama.cpp cannot load a file, or a model of the
+            catalogue was to get defaults or an adapter.
         NewerModelError: a later version of gptoss wrote the model that would be replaced.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
@@ -70,16 +72,17 @@ def add_model(
     if isinstance(error, NewerModelError) or (error and manifest.is_dir()):
         raise error
     check_new(source)
+    if adapter:
+        check_adapter(adapter, source)
     parts = split_files(source)
     known = known_model(canonical_name(name))
     if defaults is None or defaults.are_none or defaults == catalog_defaults(known):
-        defaults = ModelDefaults()
+        defaults = ModelDefaults(parent=defaults.parent if defaults and adapter else "")
     elif known:
-        raise UsageError(
-            f"{known.name} is a model of the catalogue and cannot have defaults",
-            hint="Choose another name.",
-        )
-    if defaults.are_none and len(parts) == 1 and not in_place:
+        raise _of_catalogue(known, "defaults")
+    if adapter and known:
+        raise _of_catalogue(known, "an adapter")
+    if defaults.are_none and len(parts) == 1 and not in_place and not adapter:
         with _made(target, lambda part: link_or_copy(source, part)) as part, changing(settings):
             part.replace(target)
             _remove_manifest(manifest, settings)
@@ -87,17 +90,28 @@ def add_model(
     if known and defaults.are_none:
         defaults = catalog_defaults(known)
     with contextlib.ExitStack() as stack:
-        file, weights = os.path.abspath(source), ""
-        if not in_place:
-            with disk_errors():
-                file, weights = "", stack.enter_context(placed_weights(parts, settings))
-        data = msgspec.json.encode(Manifest(file=file, weights=weights, defaults=defaults))
+        made = Manifest(file=os.path.abspath(source), defaults=defaults)
+        with disk_errors():
+            if not in_place:
+                weights = stack.enter_context(placed_weights(parts, settings))
+                made = msgspec.structs.replace(made, file="", weights=weights)
+            if adapter:
+                held = stack.enter_context(placed_weights([adapter], settings))
+                made = msgspec.structs.replace(made, version=2, adapter=held)
+        data = msgspec.json.encode(made)
         part = stack.enter_context(_made(manifest, lambda part: _write_synced(part, data)))
         stack.enter_context(changing(settings))
         old = _weights_of(manifest)
         part.replace(manifest)  # weights came first: from now on the model is there
         _remove_lost(old, settings)
         target.unlink(missing_ok=True)
+
+
+def _of_catalogue(known: CatalogModel, what: str) -> UsageError:
+    return UsageError(
+        f"{known.name} is a model of the catalogue and cannot have {what}",
+        hint="Choose another name.",
+    )
 
 
 def check_deletable(name: str, settings: Settings) -> None:
@@ -154,7 +168,8 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
         add_model(name, file, settings, in_place=True)
         return find_model(name, settings)
     is_same = entry.path is not None and entry.path.samefile(file)
-    if not is_same or not (entry.defaults.are_none or known_model(entry.name)):
+    is_plain = entry.defaults.are_none or known_model(entry.name)
+    if not (is_same and is_plain) or entry.adapter:
         raise UsageError(
             f"there is another model '{entry.name}' already: {entry.path or 'embedded'}",
             hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
@@ -174,7 +189,7 @@ def look_at_file(file: Path, settings: Settings) -> ModelEntry:
     check_usable(file)
     with contextlib.suppress(ModelNotFoundError, ModelLoadError):
         entry = find_model(name_for(file), settings)
-        if entry.path is not None and entry.path.samefile(file):
+        if entry.path is not None and entry.path.samefile(file) and not entry.adapter:
             return entry
     return entry_of_file(file)
 
@@ -192,12 +207,10 @@ def _remove_lost(weights: list[Path], settings: Settings) -> None:
 
 
 def _weights_of(manifest: Path) -> list[Path]:
-    """Return the weights that go with a manifest; never a file that lies elsewhere."""
     try:
-        found = read_manifest(manifest)
+        return read_manifest(manifest).own_files(manifest)
     except (OSError, ModelLoadError):  # there is none, or it is broken and will be replaced
         return []
-    return split_files(found.path(manifest)) if found.weights else []
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -1,5 +1,7 @@
 """Checks from the header of a GGUF file whether llama.cpp can run it, also of all models here."""
 
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,12 @@ _NEEDED = (
     *("blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"),
 )
 
+# Source: `build_lora_mm`, `build_lora_mm_id` and `build_inp_embd` in its src/llama-graph.cpp.
+_ADAPTED = re.compile(
+    r"(token_embd|output|blk\.\d+\.(attn_(q|k|v|qkv|output)|ffn_(gate_inp|(gate|up|down)_exps)))"
+    r"\.weight"
+)
+
 
 def check_usable(path: Path) -> None:
     """Refuse a file that would only fail when it is loaded.
@@ -43,7 +51,7 @@ def check_usable(path: Path) -> None:
     if info.metadata.get("general.type") == "adapter":
         raise UsageError(
             f"{path.name} is a LoRA adapter, and not a model",
-            hint="Merge the adapter as PEFT saved it: gptoss convert BASE OUT.gguf --adapter DIR",
+            hint=f"Add it to its model: gptoss adapter add NAME --model MODEL {path.name}",
         )
     if info.architecture != _ARCHITECTURE:
         raise UsageError(f"gptoss runs gpt-oss only, and the file is of '{info.architecture}'")
@@ -76,6 +84,53 @@ def check_new(path: Path) -> None:
         )
 
 
+def check_adapter(path: Path, base: Path) -> None:
+    """Refuse a LoRA that llama.cpp would not apply to a model, or only in part."""
+
+    def refuse(why: str) -> UsageError:
+        made_for = info.metadata.get("general.base_model.0.repo_url") or "the one it was trained on"
+        return UsageError(
+            f"the adapter {path.name} {why}", hint=f"Its base model is {made_for!s:.200}."
+        )
+
+    try:
+        info = read_info(path)
+    except ModelLoadError as error:
+        raise UsageError(
+            f"{path.name} is not a GGUF adapter: {error.message}",
+            hint="Merge PEFT's files instead: gptoss convert BASE OUT.gguf --adapter DIR",
+        ) from error
+    kind = (info.metadata.get("general.type"), info.metadata.get("adapter.type"))
+    if kind != ("adapter", "lora"):
+        raise UsageError(f"{path.name} is not a LoRA adapter")
+    if info.architecture != _ARCHITECTURE:
+        raise refuse(f"is of '{info.architecture}' and not of gpt-oss")
+    _check_length(path, info)
+    alpha = info.metadata.get("adapter.lora.alpha")
+    if not isinstance(alpha, float) or not math.isfinite(alpha) or not alpha:
+        raise refuse(f"states the alpha {alpha}, which scales nothing")
+    if "adapter.alora.invocation_tokens" in info.metadata:
+        raise refuse("begins to act at certain tokens (aLoRA), which gptoss does not run")
+    shapes = {t.name: t.shape for part in split_files(base) for t in read_info(part).tensors}
+    held = {tensor.name: tensor.shape for tensor in info.tensors}
+    if not held:
+        raise refuse("holds no tensors")
+    for name in held:
+        stem, _, part = name.rpartition(".lora_")
+        if part not in ("a", "b") or not _ADAPTED.fullmatch(stem):
+            raise refuse(f"has {name}, which llama.cpp does not apply")
+        if stem not in shapes:
+            raise refuse(f"changes {stem}, which the model does not have")
+        a, b = (held.get(f"{stem}.lora_{each}", ()) for each in "ab")
+        *experts, n_out, n_in = shapes[stem]
+        rank = b[-1] if b else 0
+        right = ((*experts, rank, n_in), (*experts, n_out, rank))
+        if stem == "token_embd.weight":  # `build_inp_embd` of llama.cpp takes rows of the first
+            right = ((n_out, rank), (n_in, rank))
+        if (a, b) != right or not rank:
+            raise refuse(f"has factors of {a} and {b} for {stem} of {shapes[stem]}")
+
+
 def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
     """Yield the models that have a name here and cannot be loaded, and why."""
     listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
@@ -83,8 +138,11 @@ def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
     yield from ((name_of(path), error) for path, error in unreadable.items())
     for name in dict.fromkeys([*listed, *map(name_of, manifests)]):
         try:
-            if path := find_model(name, settings).path:
-                check_usable(path)
+            entry = find_model(name, settings)
+            if entry.path:
+                check_usable(entry.path)
+            if entry.path and entry.adapter:
+                check_adapter(entry.adapter, entry.path)
         except GptOssError as error:
             yield name, error
 

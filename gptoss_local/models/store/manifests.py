@@ -27,7 +27,7 @@ from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.settings import Settings
 from gptoss_local.validation import in_words
 
-_VERSION = 1
+_VERSION = 2
 _WEIGHTS = "weights"
 
 
@@ -69,15 +69,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: Counts up when earlier versions of gptoss would misread the file.
         weights: Name of a file in the weights folder, the first one of several.
         file: Absolute path of a file elsewhere, which is not ours; then `weights` is empty.
+        adapter: Name of a LoRA in the weights folder, which needs version 2.
     """
 
-    version: int = _VERSION
+    version: int = 1
     weights: str = ""
     file: str = ""
+    adapter: str = ""
     defaults: ModelDefaults = ModelDefaults()
 
     def path(self, manifest: Path) -> Path:
         return Path(self.file) if self.file else manifest.parent / _WEIGHTS / self.weights
+
+    def adapter_path(self, manifest: Path) -> Path | None:
+        return manifest.parent / _WEIGHTS / self.adapter if self.adapter else None
+
+    def own_files(self, manifest: Path) -> list[Path]:
+        """Return the files that go with the manifest; never a file that lies elsewhere."""
+        adapter = self.adapter_path(manifest)
+        weights = split_files(self.path(manifest)) if self.weights else []
+        return [*weights, *([adapter] if adapter else [])]
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -113,9 +124,9 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
         raise _unclear(path, f"is broken: {why}") from error
-    if manifest.weights != Path(manifest.weights).name:
+    if any(name != Path(name).name for name in (manifest.weights, manifest.adapter)):
         raise _unclear(path, "names weights outside their folder")
-    is_spelled = "\0" not in manifest.weights + manifest.file
+    is_spelled = "\0" not in manifest.weights + manifest.file + manifest.adapter
     if not is_spelled or bool(manifest.weights) == Path(manifest.file).is_absolute():
         raise _unclear(path, "does not say where its weights are")
     return manifest
@@ -136,8 +147,7 @@ def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path,
             continue
         try:
             manifest = read_manifest(path)
-            parts = split_files(manifest.path(path)) if manifest.weights else []
-            gone = next((part for part in parts if not part.is_file()), None)
+            gone = next((part for part in manifest.own_files(path) if not part.is_file()), None)
             if gone and read_manifest(path) == manifest:  # nor was it replaced between two looks
                 raise _unclear(path, f"names {gone}, which is not there")
             manifests[path] = manifest
@@ -231,5 +241,4 @@ def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
 
 
 def named_weights(manifests: Mapping[Path, Manifest]) -> set[str]:
-    paths = [manifest.path(path) for path, manifest in manifests.items() if manifest.weights]
-    return {part.name for path in paths for part in split_files(path)}
+    return {part.name for path, manifest in manifests.items() for part in manifest.own_files(path)}

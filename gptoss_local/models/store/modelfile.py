@@ -21,6 +21,7 @@ def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
 def render_modelfile(entry: ModelEntry) -> str:
     defaults = entry.defaults
     lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
+    lines += [f"ADAPTER {entry.adapter}"] if entry.adapter else []
     lines += [f"PARAMETER {name} {value}" for name, value in parameter_lines(defaults.parameters)]
     lines += [f'SYSTEM """{defaults.system}"""'] if defaults.system else []
     lines += [f'MESSAGE {m.get("role")} """{m.get("content", "")}"""' for m in defaults.messages]

@@ -46,6 +46,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
             and for a model that is computed elsewhere.
         weights_id: Equal for names that share their weights, and another when these change.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
+        adapter: A LoRA that is applied to the weights.
     """
 
     name: str
@@ -58,10 +59,12 @@ class ModelEntry(msgspec.Struct, frozen=True):
     is_in_place: bool = False
     defaults: ModelDefaults = ModelDefaults()
     upstream: UpstreamAddress | None = None
+    adapter: Path | None = None
 
     @property
     def files(self) -> list[Path]:
-        return split_files(self.path) if self.path else []
+        weights = split_files(self.path) if self.path else []
+        return [*weights, *([self.adapter] if self.adapter else [])]
 
     @property
     def digest(self) -> str:
@@ -235,11 +238,12 @@ def _promised_file(name: str, settings: Settings) -> Path | None:
         return Path(known.file)
     try:
         manifest = manifest_file(name, settings)
-        path = manifests.read_manifest(manifest).path(manifest)
+        found = manifests.read_manifest(manifest)
+        files = [*split_files(found.path(manifest)), *found.own_files(manifest)]
     except (OSError, ValueError):  # no manifest, or no name that a file could have
         path = _place(known, name, settings)
         return Path(os.readlink(path)) if os.path.islink(path) else None
-    return next((part for part in split_files(path) if not part.is_file()), None)
+    return next((file for file in files if not file.is_file()), None)
 
 
 def _stem(name: str) -> str:
@@ -247,10 +251,12 @@ def _stem(name: str) -> str:
     return quote(name, safe="", errors="replace")
 
 
-def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:
+def _entry(
+    name: str, file: Path, *, embedded: bool = False, adapter: Path | None = None
+) -> ModelEntry | None:
     """Read an entry; None if its file is gone, as when another process just removed it."""
     try:
-        stats = [part.stat() for part in split_files(file)]
+        stats = [part.stat() for part in (*split_files(file), *([adapter] if adapter else []))]
     except OSError:
         return None
     if not all(S_ISREG(part.st_mode) for part in stats):  # a folder; a pipe would be waited for
@@ -267,6 +273,7 @@ def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | Non
         weights_id,
         is_in_place=(known is not None and known.is_local) or file.is_symlink(),
         defaults=catalog_defaults(known),
+        adapter=adapter,
     )
 
 
@@ -293,7 +300,8 @@ def _entry_of(path: Path) -> ModelEntry | None:
             manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns
         except (OSError, ModelLoadError):
             return None
-        if entry := _entry(name_of(path), manifest.path(path)):
+        adapter = manifest.adapter_path(path)
+        if entry := _entry(name_of(path), manifest.path(path), adapter=adapter):
             return msgspec.structs.replace(
                 entry,
                 manifest=path,

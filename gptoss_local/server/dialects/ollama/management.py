@@ -6,6 +6,7 @@ Source: Ollama's server/routes.go and server/create.go. Deliberate differences a
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -58,13 +59,12 @@ class PullBody(ModelBody):
 
 _REFUSED = {
     "template": "gpt-oss has one prompt format, harmony, which gptoss renders itself",
-    "adapters": "gptoss runs whole models",
     "quantize": "gptoss convert decides how weights are stored",
 }
 
 
 class CreateBody(msgspec.Struct, kw_only=True):
-    """The parts of a model; `template`, `adapters` and `quantize` are refused when set."""
+    """The parts of a model; `template` and `quantize` are refused when set."""
 
     model: str = ""
     name: str = ""
@@ -106,6 +106,8 @@ class CreateBody(msgspec.Struct, kw_only=True):
             raise UsageError("neither 'from' or 'files' was specified")
         if len(self.files) > 1 or (self.from_ and self.files):
             raise UsageError("a model is made of one GGUF file, or of one other model")
+        if len(self.adapters) > 1:
+            raise UsageError("a model has one adapter", hint="Merge several into one with peft.")
 
 
 class CopyBody(msgspec.Struct):
@@ -163,14 +165,22 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[JobSta
     if body.from_:
         entry = find_model(body.from_, settings)
         source = await asyncio.to_thread(entry.ensure_file, settings)
-        defaults, in_place = body.defaults(entry.defaults, entry.name), entry.is_in_place
+        parent = entry.defaults.parent if entry.adapter else entry.name
+        defaults, in_place = body.defaults(entry.defaults, parent), entry.is_in_place
+        adapter = entry.adapter
     else:
         (digest,) = body.files.values()
         source = find_blob(digest, settings)
-        defaults, in_place = body.defaults(ModelDefaults(), ""), False
+        defaults, in_place, adapter = body.defaults(ModelDefaults(), ""), False, None
         yield JobStatus("parsing GGUF")
-    name = body.model or body.name
-    await asyncio.to_thread(add_model, name, source, settings, defaults, in_place=in_place)
+    for digest in body.adapters.values():
+        if adapter:
+            raise UsageError(
+                f"{body.from_} has an adapter already", hint=f"Begin with {parent or 'its base'}."
+            )
+        adapter = find_blob(digest, settings)
+    add = partial(add_model, in_place=in_place, adapter=adapter)
+    await asyncio.to_thread(add, body.model or body.name, source, settings, defaults)
     yield JobStatus("writing manifest")
     yield JobStatus("success")
 
@@ -189,9 +199,9 @@ async def copy(request: Request) -> Response:
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
     path = await asyncio.to_thread(entry.ensure_file, settings)
-    name, in_place = body.destination, entry.is_in_place
+    add = partial(add_model, in_place=entry.is_in_place, adapter=entry.adapter)
     try:
-        await asyncio.to_thread(add_model, name, path, settings, entry.defaults, in_place=in_place)
+        await asyncio.to_thread(add, body.destination, path, settings, entry.defaults)
     except GptOssError:
         if not path.exists():  # another request has deleted it meanwhile
             raise ModelNotFoundError(f'model "{body.source}" not found') from None
