@@ -13,6 +13,8 @@ shapes with random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB)
   model's own draws are on average: `z` is how many standard deviations they are off.
 - Reuse: the logits after a long prompt whose beginning was cached, against one plain prefill.
 - Places: the same with experts in RAM, and on two GPUs where there are two.
+- Adapter: the logits of nano with a LoRA of attention, experts and head, against the CPU's, which
+  tests compare with merged weights.
 - Speed: the same prompts and answers for gptoss and `llama-server`, and `llama-bench`.
 """
 
@@ -21,6 +23,7 @@ import json
 import math
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -35,6 +38,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
+from gguf import GGUFWriter
 from peers import (
     SAMPLING,
     Ours,
@@ -53,9 +57,9 @@ from synth_gguf import fill, write_header
 
 from gptoss_local.engine.llama import Batch, Context, Model, list_devices
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import adopt_file
+from gptoss_local.models.store import adopt_file, read_info
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.types import ContextParams
+from gptoss_local.types import ContextParams, ModelParams
 
 PARTS = ("nano", "size", "speed")
 STREAMS = (1, 3, 4, 8, 12)
@@ -130,6 +134,7 @@ def main() -> int:
             nano = ensure_gguf(load_settings().cache_dir)
             company(report, "nano", nano, nano_prompts, is_real=True)
             reuse_and_places(report, "nano", nano, n_gpus=len(gpus))
+            adapted(report, nano, Path(work))
         if "size" in arguments.only:
             company(report, arguments.size, model, random_prompts(model), is_real=False)
             reuse_and_places(report, arguments.size, model, n_gpus=len(gpus))
@@ -291,8 +296,8 @@ class Surprise:
 class Scorer:
     """A model in this process that reads whole answers in one plain prefill."""
 
-    def __init__(self, path: Path) -> None:
-        self._model = Model(path)
+    def __init__(self, path: Path, n_gpu_layers: int = -1, adapter: Path | None = None) -> None:
+        self._model = Model(path, ModelParams(n_gpu_layers=n_gpu_layers), adapter=adapter)
         params = ContextParams(
             n_ctx=2048, n_threads_prefill=8, n_threads_decode=8, n_outputs_max=N_ANSWER
         )
@@ -349,6 +354,39 @@ def reuse_and_places(report: Report, name: str, model: Path, *, n_gpus: int) -> 
                 found = [logprobs(url, model_name, prompt) for prompt in prompts]
                 what = f"{name}: error of logits {place}{when}"
                 report.least(what, error(wanted, found), MAX_ERROR)
+
+
+def adapted(report: Report, nano: Path, work: Path) -> None:
+    lora = work / "lora.gguf"
+    rng, writer = np.random.default_rng(1), GGUFWriter(lora, "gpt-oss")
+    for key, value in (("general.type", "adapter"), ("adapter.type", "lora")):
+        writer.add_string(key, value)
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    for tensor in read_info(nano).tensors:
+        if re.search(r"(attn_[qkv]|attn_output|_exps|^output)\.weight", tensor.name):
+            *experts, n_out, n_in = tensor.shape
+            for part, ends, size in (("a", (4, n_in), 1), ("b", (n_out, 4), 0.05 / n_in**0.5)):
+                values = size * rng.normal(size=(*experts, *ends))
+                writer.add_tensor(f"{tensor.name}.lora_{part}", values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tokens = vocabulary_of(nano).encode_tagged(f"<|start|>user<|message|>{nano_prompts(1)}<|end|>")
+    drawn = Drawn(0, [*tokens, 0], len(tokens))
+    found = []
+    for n_gpu_layers, adapter in ((-1, lora), (0, lora), (-1, None)):
+        scorer = Scorer(nano, n_gpu_layers, adapter)
+        found += scorer.odds(drawn)
+        scorer.close()
+    on_gpu, on_cpu, plain = found
+    likely = np.argsort(-on_cpu)[:20]
+    off, effect = (
+        float(np.sqrt(np.mean((on_gpu - other)[likely] ** 2))) for other in (on_cpu, plain)
+    )
+    report.least("nano: error of logits with an adapter, against the CPU", off, MAX_ERROR)
+    what = "nano: an adapter's effect on logits"
+    report.add(what, f"{effect:.3g}", f">= {4 * MAX_ERROR:g}", is_right=effect >= 4 * MAX_ERROR)
 
 
 def logprobs(url: str, name: str, prompt: str) -> dict[str, float]:
