@@ -111,12 +111,15 @@ def test_json_comes_back_into_another_file(history: History, tmp_path: Path) -> 
     old_id = a_chat(history)
     chosen = history.tree(old_id)[2]
     history.select(chosen.id)
+    history.move(old_id, "Sums and more")
     text = history.export_json(old_id)
     assert json.loads(text)["version"] == 1
     new_id = other.import_json(text)
     old, new = history.chat(old_id), other.chat(new_id)
     assert (old.title, old.effort, old.created_s) == (new.title, new.effort, new.created_s)
     assert (old.n_turns, old.updated_s) == (new.n_turns, new.updated_s)
+    assert new.folder == "Sums and more"
+    assert [hit.chat_id for hit in other.search("and more")] == [new_id]
     assert history.export_markdown(old_id) == other.export_markdown(new_id)
     pairs = list(zip(history.tree(old_id), other.tree(new_id), strict=True))
     moved = {None: None} | {a.id: b.id for a, b in pairs}

@@ -210,4 +210,7 @@ def test_a_file_of_the_first_version_goes_on(history_path: Path) -> None:
     assert (history.chat(1).preset, history.chat(1).is_pinned) == ("", False)
     history.pin(1, True)
     assert history.chats()[0].is_pinned is True
+    assert history.chat(1).folder == ""
+    history.move(1, "Work")
+    assert history.chats()[0].folder == "Work"
     history.close()

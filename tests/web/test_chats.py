@@ -101,6 +101,23 @@ def test_rename_pin_and_delete(page: Page, scripted: RunningServer) -> None:
     history.close()
 
 
+def test_a_chat_is_moved_to_a_folder_and_found_there(page: Page) -> None:
+    ask(page, "What is the capital of France?")
+    for folder in ("Geography", "Homework"):
+        choose(page, "Actions for this chat", "Move to a folder")
+        page.get_by_role("combobox", name="Folder").fill(folder)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name=folder).get_by_role("link")).to_have_count(1)
+    expect(page.get_by_role("region", name="Geography")).to_have_count(0)
+    page.get_by_role("searchbox").fill("homew")
+    expect(page.get_by_label("Found").get_by_role("link")).to_contain_text("Homework")
+    page.get_by_role("searchbox").fill("")
+    choose(page, "Actions for this chat", "Move to a folder")
+    page.get_by_role("combobox", name="Folder").fill("")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Homework")).to_have_count(0)
+
+
 def test_export_and_import_round_trip(page: Page, tmp_path: Path) -> None:
     ask(page, "What is the capital of France?")
     press(page, "Answer again")

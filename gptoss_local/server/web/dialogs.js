@@ -15,6 +15,7 @@ import { Settings } from "./settings.js";
 export function OpenDialog({ dialog, onKey }) {
   if (!dialog) return null;
   if (dialog.kind === "rename") return html`<${Rename} chat=${dialog.chat} />`;
+  if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
   if (dialog.kind === "key") return html`<${Key} onKey=${onKey} isWrong=${dialog.isWrong} />`;
   return html`<${{ models: Models, settings: Settings, help: Help }[dialog.kind]} />`;
@@ -32,6 +33,24 @@ function Rename({ chat }) {
       onInput=${(/** @type {any} */ event) => setTitle(event.target.value)} /></label>
     <footer><button type="button" onClick=${closeDialog}>Cancel</button>
       <button type="submit" class="primary">Rename</button></footer>
+  </form><//>`;
+}
+
+/** @param {{chat: Chat}} props */
+function Move({ chat }) {
+  const [folder, setFolder] = useState(chat.folder);
+  const known = [...new Set(state.chats.map((each) => each.folder))].filter(Boolean);
+  const onSubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (await change(chat, { folder })) closeDialog();
+  };
+  return html`<${Dialog} title="Move the chat"><form onSubmit=${onSubmit}>
+    <label>Folder<input type="text" autofocus list="folders" autocomplete="off" value=${folder}
+      onInput=${(/** @type {any} */ event) => setFolder(event.target.value)} /></label>
+    <datalist id="folders">${known.map((name) => html`<option value=${name} />`)}</datalist>
+    <p class="hint">A new name makes a folder, an empty one takes the chat out.</p>
+    <footer><button type="button" onClick=${closeDialog}>Cancel</button>
+      <button type="submit" class="primary">Move</button></footer>
   </form><//>`;
 }
 

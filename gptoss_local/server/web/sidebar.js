@@ -57,8 +57,10 @@ function Chats({ chats, chatId }) {
     class="empty-list">Your chats will be listed here. <code>gptoss chat</code> has the same ones.</p>`;
   /** @type {[string, Chat[]][]} */
   const groups = [];
-  for (const chat of chats) {
-    const name = chat.is_pinned ? "Pinned" : age(chat.updated_s);
+  const rank = (/** @type {Chat} */ chat) => (chat.is_pinned ? 0 : chat.folder ? 1 : 2);
+  const listed = [...chats].sort((a, b) => rank(a) - rank(b) || (rank(a) === 1 ? a.folder.localeCompare(b.folder) : 0));
+  for (const chat of listed) {
+    const name = chat.is_pinned ? "Pinned" : chat.folder || age(chat.updated_s);
     if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
     groups.at(-1)?.[1].push(chat);
   }
@@ -74,6 +76,7 @@ function Chats({ chats, chatId }) {
 /** List what can be done with a chat. @param {Chat} chat @returns {[string, () => void][]} */
 export const chatActions = (chat) => [
   ["Rename", () => set({ dialog: { kind: "rename", chat } })],
+  ["Move to a folder", () => set({ dialog: { kind: "move", chat } })],
   [chat.is_pinned ? "Unpin" : "Pin to the top", () => void change(chat, { is_pinned: !chat.is_pinned })],
   ["Export as Markdown", () => void exportChat(chat, "markdown")],
   ["Export as JSON", () => void exportChat(chat, "json")],

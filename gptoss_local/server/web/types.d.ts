@@ -24,7 +24,7 @@ export interface Turn {
 export type Options = Record<string, number | boolean | string>; // a string: names of tools
 export interface Chat {
   id: number; title: string; model: string; effort: string; n_turns: number; created_s: number;
-  updated_s: number; leaf_id: number | null; options: Options; preset: string; is_pinned: boolean;
+  updated_s: number; leaf_id: number | null; options: Options; preset: string; is_pinned: boolean; folder: string;
 }
 export interface Hit { chat_id: number; turn_id: number | null; title: string; snippet: string }
 export interface Preset { name: string; system: string; effort: string | null; options: Options }
@@ -51,5 +51,5 @@ export interface Draft {
 export type Dialog =
   | { kind: "models" | "settings" | "help" }
   | { kind: "key"; isWrong?: boolean }
-  | { kind: "rename" | "delete"; chat: Chat };
+  | { kind: "rename" | "move" | "delete"; chat: Chat };
 export interface Notice { text: string; hint: string; isError: boolean }

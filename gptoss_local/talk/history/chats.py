@@ -143,6 +143,10 @@ class History:
         """List a chat before the others, or no longer."""
         self._change_chat(chat_id, is_pinned=is_pinned)
 
+    def move(self, chat_id: int, folder: str) -> None:
+        """Put a chat into a folder, which is there as long as a chat is in it; empty: into none."""
+        self._change_chat(chat_id, folder=one_line(folder))
+
     def set_model(self, chat_id: int, model: str, effort: str) -> None:
         """Set the model that the chat continues with; existing turns keep theirs."""
         self._change_chat(chat_id, model=storable(model), effort=storable(effort))

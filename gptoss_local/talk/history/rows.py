@@ -38,9 +38,9 @@ def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
     names = (one_line(chat.title), storable(chat.model), storable(chat.effort))
     others = (write_json(chat.options), one_line(chat.preset), chat.is_pinned)
     cursor = database.execute(
-        "INSERT INTO chat(title, model, effort, options, preset, is_pinned, created_s, updated_s) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*names, *others, chat.created_s, chat.updated_s),
+        "INSERT INTO chat(title, model, effort, options, preset, is_pinned, folder, "
+        "created_s, updated_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*names, *others, one_line(chat.folder), chat.created_s, chat.updated_s),
     )
     return int(cursor.lastrowid or 0)
 

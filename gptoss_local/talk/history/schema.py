@@ -112,7 +112,8 @@ _V3 = (
     "ALTER TABLE chat ADD COLUMN preset TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE chat ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0",
 )
-_MIGRATIONS = (_V1, _V2, _V3)
+_V4 = ("ALTER TABLE chat ADD COLUMN folder TEXT NOT NULL DEFAULT ''",)
+_MIGRATIONS = (_V1, _V2, _V3, _V4)
 """Statements that lead from version n to n + 1; `user_version` counts those that are done."""
 
 

@@ -6,6 +6,7 @@ found by a scan.
 
 import re
 import sqlite3
+from collections.abc import Callable, Iterable
 
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.turn import Hit
@@ -23,9 +24,10 @@ _SNIPPET_WORDS, _SNIPPET_CHARS = 16, 80
 
 
 def search(database: sqlite3.Connection, words: str, limit: int) -> list[Hit]:
-    """Return titles, then turns, best matches first; a title only if none of its turns matches.
+    """Return titles, turns, then chats of a folder of that name, best matches first.
 
-    `words` may be any text; of a long one the first words count.
+    A title or a folder counts only if none of the chat's turns matches. `words` may be any text; of
+    a long one the first words count.
     """
     terms = _parse_terms(words)
     if not terms:
@@ -35,7 +37,10 @@ def search(database: sqlite3.Connection, words: str, limit: int) -> list[Hit]:
     else:
         titles, turns = _look_up(database, terms, limit)
     found = {hit.chat_id for hit in turns}
-    return [*(hit for hit in titles if hit.chat_id not in found), *turns][:limit]
+    titles = [hit for hit in titles if hit.chat_id not in found]
+    found |= {hit.chat_id for hit in titles}
+    in_folders = [hit for hit in _in_folders(database, terms, limit) if hit.chat_id not in found]
+    return [*titles, *turns, *in_folders][:limit]
 
 
 def _parse_terms(words: str) -> list[str]:
@@ -74,11 +79,7 @@ def _scan(
     database: sqlite3.Connection, terms: list[str], limit: int
 ) -> tuple[list[Hit], list[Hit]]:
     """Scan every text, newest first. PERF: 30 ms for 40 MB of it (`bench/history.py`)."""
-    patterns = ["%" + re.sub(r"([%_^])", r"^\1", term) + "%" for term in terms]
-
-    def like(column: str) -> str:
-        return " AND ".join([f"{column} LIKE ? ESCAPE '^'"] * len(terms))
-
+    like, patterns = _like(terms)
     titles = database.execute(
         f"SELECT id, NULL, title, title, created_s FROM chat WHERE {like('title')} "
         "ORDER BY id DESC LIMIT ?",
@@ -90,11 +91,28 @@ def _scan(
         "AND state <> 'streaming' ORDER BY turn.id DESC LIMIT ?",
         (*patterns, limit),
     )
-    any_term = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
-    return (
-        [_hit(row, _marked(row[3], any_term)) for row in titles],
-        [_hit(row, _marked(row[3], any_term)) for row in turns],
+    return _hits(titles, terms), _hits(turns, terms)
+
+
+def _in_folders(database: sqlite3.Connection, terms: list[str], limit: int) -> list[Hit]:
+    like, patterns = _like(terms)
+    found = database.execute(
+        f"SELECT id, NULL, title, folder, created_s FROM chat WHERE {like('folder')} "
+        "ORDER BY updated_s DESC LIMIT ?",
+        (*patterns, limit),
     )
+    return _hits(found, terms)
+
+
+def _like(terms: list[str]) -> tuple[Callable[[str], str], list[str]]:
+    """Return the condition that a column has all terms, and its values."""
+    patterns = ["%" + re.sub(r"([%_^])", r"^\1", term) + "%" for term in terms]
+    return lambda column: " AND ".join([f"{column} LIKE ? ESCAPE '^'"] * len(terms)), patterns
+
+
+def _hits(rows: Iterable[tuple[int, int | None, str, str, float]], terms: list[str]) -> list[Hit]:
+    any_term = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
+    return [_hit(row, _marked(row[3], any_term)) for row in rows]
 
 
 def _marked(text: str, any_term: re.Pattern[str]) -> str:

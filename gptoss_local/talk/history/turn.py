@@ -58,6 +58,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
         updated_s: When a turn was last added.
         leaf_id: Last turn of the branch that is shown; None in an empty chat.
         options: Of its requests, by their names in Ollama's API, and `truncate`.
+        folder: Where the page lists it; empty: by its age.
     """
 
     id: int
@@ -71,6 +72,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     preset: str = ""
     is_pinned: bool = False
+    folder: str = ""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ class ChatChangesBody(msgspec.Struct, kw_only=True):
 
     title: str | None = None
     is_pinned: bool | None = None
+    folder: str | None = None
     model: str | None = None
     effort: Effort | None = None
     options: dict[str, Any] | None = None
@@ -170,6 +171,8 @@ async def change_chat(request: Request) -> Response:
             history.rename(chat_id, body.title)
         if body.is_pinned is not None:
             history.pin(chat_id, body.is_pinned)
+        if body.folder is not None:
+            history.move(chat_id, body.folder)
         if body.model is not None or body.effort is not None:
             history.set_model(chat_id, body.model or before.model, body.effort or before.effort)
         if options is not None:
