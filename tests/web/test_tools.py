@@ -267,24 +267,33 @@ def test_citations_are_those_of_the_terminal(page: Page) -> None:
     assert sum(len(urls) for _, urls in (ours for ours, _ in shown)) == 11
 
 
-def test_tools_are_switched_in_the_settings(page: Page, scripted: RunningServer) -> None:
-    press(page, "System prompt and sampling")
-    tools = page.get_by_role("group", name="Tools")
+def tools_of(page: Page) -> Locator:
+    """The switches of the chat's tools."""
+    page.locator(".tools-on").click()
+    return page.get_by_role("dialog", name="Tools")
+
+
+def test_the_composer_says_which_tools_are_on_and_switches_them(
+    page: Page, scripted: RunningServer
+) -> None:
+    on = page.locator(".tools-on")
+    expect(on).to_have_text("get_weather, wait")
+    tools = tools_of(page)
     expect(tools.get_by_role("checkbox")).to_have_count(5)
     expect(tools).to_contain_text("Gets the weather of a city.")
     expect(tools.get_by_label("get_weather")).to_be_checked()
     expect(tools.get_by_label("read_file")).not_to_be_checked()
     tools.get_by_label("get_weather").uncheck()
-    press(page, "Apply")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    press(page, "Close")
+    expect(on).to_have_text("wait")
     ask(page, "Use a tool")
     expect(prose(page)).to_have_text("It is sunny.")  # it was told that there is no such tool
     expect(page.locator(".turn.tool")).to_have_count(0)
-    press(page, "System prompt and sampling")
+    tools_of(page)
     expect(tools.get_by_label("get_weather")).not_to_be_checked()
     tools.get_by_label("get_weather").check()
-    press(page, "Apply")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    press(page, "Close")
+    expect(on).to_have_accessible_name("Tools: get_weather, wait")
     ask(page, "Use a tool", waits=False)
     expect(question(page)).to_be_visible()
     box(page).press("Escape")
@@ -305,8 +314,7 @@ def test_sources_of_tools_that_do_not_answer_say_why(page: Page) -> None:
     ]  # fmt: skip
     body = json.dumps({"groups": groups})
     page.route("**/api/gptoss/chats/tools*", lambda route: route.fulfill(body=body))
-    press(page, "System prompt and sampling")
-    tools = page.get_by_role("group", name="Tools")
+    tools = tools_of(page)
     expect(tools).to_contain_text("It is a server. search, read. Allowed: search.")
     expect(tools).to_contain_text("<b>mail")
     expect(tools).to_contain_text("mail: <img src=x> ended")
@@ -322,8 +330,7 @@ def test_axe_finds_nothing_serious(
     expect(question(page)).to_be_visible()
     check_axe(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.get_by_title("System prompt and sampling").click()
-    expect(page.get_by_role("group", name="Tools").get_by_role("checkbox")).to_have_count(5)
+    expect(tools_of(page).get_by_role("checkbox")).to_have_count(5)
     check_axe(page)
     page.keyboard.press("Escape")
     box(page).press("Escape")

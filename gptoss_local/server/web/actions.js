@@ -63,7 +63,9 @@ export async function route(isFirst = false) {
     set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, spoken: "", draft });
   }
   if (turn && chatId !== null) await choose(Number(turn), chatId);
-  if (isOther) void connect();
+  if (!isOther) return;
+  void connect(); // says what is wrong
+  await fetchTools("no").catch(() => {});
 }
 
 /** What the next answer is made with: in a new chat, the model and the effort of the last one. */
@@ -160,15 +162,22 @@ export const decide = action(async (/** @type {Turn} */ turn, /** @type {string}
   call("POST", `${CHATS}/${turn.chat_id}/allow`, { turn_id: turn.id, scope, reason }),
 );
 
-/** Read what the chat may call; nothing if that fails. @returns {Promise<import("./types").ToolGroup[]>} */
-export async function readTools() {
-  try {
-    return (await call("GET", `/api/gptoss/chats/tools${state.chatId === null ? "" : `?chat=${state.chatId}`}`)).groups;
-  } catch (error) {
-    fail(error);
-    return [];
-  }
+/** Read what the chat may call; those that are on are started for it. */
+export const readTools = action(async () => fetchTools("yes"));
+
+/** @param {"yes" | "no"} start */
+async function fetchTools(start) {
+  const { chatId } = state;
+  const { groups } = await call("GET", `${CHATS}/tools?start=${start}${chatId === null ? "" : `&chat=${chatId}`}`);
+  if (state.chatId === chatId) set({ tools: groups });
 }
+
+/** Switch the tools of the chat. */
+export const setTools = action(async (/** @type {string[]} */ names) => {
+  const options = { ...madeWith().options, tools: names.sort().join() };
+  if (state.chat) await change(state.chat, { options });
+  else set({ draft: { ...state.draft, options } });
+});
 
 /** Continue an answer that was cut. */
 export const resume = action(async (/** @type {Turn} */ turn) => {

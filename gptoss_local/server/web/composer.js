@@ -5,6 +5,7 @@ import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./a
 import { foldPaste, readFile, withTokens } from "./attach.js";
 import { plain } from "./format.js";
 import { fail, isTemporary, set, state } from "./store.js";
+import { ToolButton } from "./toolbox.js";
 import { contextText, takeApart } from "./tree.js";
 import { icon, IconButton } from "./ui.js";
 
@@ -152,6 +153,7 @@ export function Composer({ chatId }) {
         <${IconButton} name="clip" label="Attach files" onClick=${() => file.current?.click()} />
         <input ref=${file} class="hidden-file" type="file" multiple aria-label="Files" tabindex="-1"
           onChange=${onFile} />
+        <${ToolButton} />
         <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"}
           onClick=${() => set({ dialog: { kind: "models" } })}>
           <span class=${loaded ? "dot on" : "dot"}></span>

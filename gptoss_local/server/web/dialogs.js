@@ -8,6 +8,7 @@ import { closeDialog, Dialog } from "./ui.js";
 import { Models } from "./models.js";
 export { First } from "./models.js";
 import { Settings } from "./settings.js";
+import { Tools } from "./toolbox.js";
 
 /** @typedef {import("./types").Chat} Chat */
 
@@ -18,7 +19,7 @@ export function OpenDialog({ dialog, onKey }) {
   if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
   if (dialog.kind === "key") return html`<${Key} onKey=${onKey} isWrong=${dialog.isWrong} />`;
-  return html`<${{ models: Models, settings: Settings, help: Help }[dialog.kind]} />`;
+  return html`<${{ models: Models, settings: Settings, tools: Tools, help: Help }[dialog.kind]} />`;
 }
 
 /** @param {{chat: Chat}} props */

@@ -1,7 +1,7 @@
 /** What the model is asked with: the system prompt, presets, the options of sampling. */
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { madeWith, readPresets, readTools, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
+import { madeWith, readPresets, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
 import { state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
@@ -72,7 +72,6 @@ export function Settings() {
           onChange=${(/** @type {any} */ event) => put("truncate", event.target.checked || null)} />
           <span>Leave out the oldest turns of a prompt that does not fit</span></label>
       </fieldset>
-      <${Tools} chosen=${tools} choose=${(/** @type {string} */ names) => put("tools", names)} />
       <div class="save-preset">
         <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"}
           value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
@@ -83,27 +82,4 @@ export function Settings() {
         <button type="submit" class="primary">Apply</button></footer>
     </form>
   <//>`;
-}
-
-/**
- * What the model may ask for; it asks before each call.
- * @param {{chosen: string | undefined, choose: (names: string) => void}} props names with commas
- */
-function Tools({ chosen, choose }) {
-  const [groups, setGroups] = useState(/** @type {import("./types").ToolGroup[] | null} */ (null));
-  useEffect(() => void readTools().then(setGroups), []);
-  const names = chosen?.split(",").filter(Boolean) ?? (groups ?? []).filter((each) => each.is_on).map((each) => each.name);
-  const change = (/** @type {string} */ name) =>
-    choose((names.includes(name) ? names.filter((other) => other !== name) : [...names, name]).sort().join());
-  return html`<fieldset class="tools"><legend>Tools</legend>
-    ${groups === null && html`<p class="hint">Asking which there are…</p>`}
-    ${groups?.map(
-      ({ name, about, description, problem, tools }, k) => html`<label class="switch">
-        <input type="checkbox" checked=${names.includes(name)} aria-describedby=${`tool-${k}`} onChange=${() => change(name)} />
-        <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}
-          ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
-          ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
-          ${problem && html` <b>${problem}</b>`}</small></span></label>`,
-    )}
-  </fieldset>`;
 }

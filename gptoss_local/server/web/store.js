@@ -27,6 +27,7 @@ export const state = {
   loaded: /** @type {import("./types").Loaded[]} */ ([]),
   fits: /** @type {import("./types").Fits} */ ({ models: [], is_new: false, suggested: "", advice: "", machine: {} }),
   jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
+  tools: /** @type {import("./types").ToolGroup[]} */ ([]), // of the chat
   presets: /** @type {import("./types").Preset[]} */ ([]),
   dialog: /** @type {import("./types").Dialog | null} */ (null),
   notice: /** @type {import("./types").Notice | null} */ (null),

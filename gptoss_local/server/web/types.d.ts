@@ -49,7 +49,7 @@ export interface Draft {
   is_temporary: boolean;
 }
 export type Dialog =
-  | { kind: "models" | "settings" | "help" }
+  | { kind: "models" | "settings" | "tools" | "help" }
   | { kind: "key"; isWrong?: boolean }
   | { kind: "rename" | "move" | "delete"; chat: Chat };
 export interface Notice { text: string; hint: string; isError: boolean }

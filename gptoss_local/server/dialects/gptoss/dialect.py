@@ -119,7 +119,7 @@ _CHATS = (
         tools.tools,
         "What a chat may call",
         ToolGroups,
-        queries={"chat": _WHOLE},
+        queries={"chat": _WHOLE, "start": {"enum": ["yes", "no"]}},
     ),
     for_chat(
         "PUT",

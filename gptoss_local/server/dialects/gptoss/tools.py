@@ -15,13 +15,15 @@ from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 
 
 async def tools(request: Request) -> Response:
-    """List the tools of a chat, or else of a new one; those that are on are started for it.
+    """List the tools of a chat, or else of a new one.
 
-    The option `tools` of the chat switches them.
+    Those that are on are started for it, unless `start` is `no`; then they have no details. The
+    option `tools` of the chat switches them.
     """
     number = number_in(request.query_params, "chat")
     async with await _toolbox(request.app.state.answers, number) as toolbox:
-        await toolbox.prepare()
+        if request.query_params.get("start") != "no":
+            await toolbox.prepare()
         groups = [_group(toolbox, group) for group in toolbox.groups()]
     return json_response(ToolGroups(groups))
 
