@@ -5,7 +5,8 @@ new pictures in formulas/; look at them.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -92,18 +93,23 @@ def test_every_picture_has_its_formula() -> None:
     assert len(FORMULAS) >= 120
 
 
-def test_roots_fractions_and_brackets_are_there_in_pixels(sheet: Page) -> None:
-    quadratic = picture(sheet, "quadratic")
+def check_strokes(draw: Callable[[str], np.ndarray]) -> None:
+    """Look for a root, fractions, brackets and lines of what draws a formula by its name."""
+    quadratic = draw("quadratic")
     assert max(bars(quadratic)) > 0.6 * quadratic.shape[1]  # the bar of the fraction
     assert any(0.25 * quadratic.shape[1] < n < 0.55 * quadratic.shape[1] for n in bars(quadratic))
-    matrix = picture(sheet, "bmatrix")
+    matrix = draw("bmatrix")
     for column in (matrix[:, :4].max(1), matrix[:, -4:].max(1)):  # from top to bottom
         assert (column > 0.3).mean() > 0.95
-    (lines,) = [picture(sheet, "array")]
+    lines = draw("array")
     assert max(bars(lines)) > 0.8 * lines.shape[1]
-    boxed = picture(sheet, "boxed")
+    boxed = draw("boxed")
     assert [boxed[k].mean() > 0.3 for k in (0, -1)] == [True, True]
     assert [boxed[:, k].mean() > 0.3 for k in (0, -1)] == [True, True]
+
+
+def test_roots_fractions_and_brackets_are_there_in_pixels(sheet: Page) -> None:
+    check_strokes(partial(picture, sheet))
 
 
 @pytest.mark.parametrize("name", ["frac", "pmatrix", "mathbb", "boxed"])

@@ -48,8 +48,8 @@ export function drawMath(nodes) {
     } catch {
       continue;
     }
-    for (const each of /** @type {NodeListOf<HTMLElement>} */ (math.querySelectorAll("[style]")))
-      each.style.cssText = each.getAttribute("style") ?? ""; // the page forbids the attribute, but not this
+    for (const arrow of /** @type {NodeListOf<SVGElement>} */ (math.querySelectorAll("svg[style]")))
+      arrow.style.width = arrow.getAttribute("width") ?? ""; // as its `style` says, which the page forbids
     place.replaceWith(math);
   }
 }

@@ -1,0 +1,157 @@
+"""Firefox, and WebKit as Safari has it: formulas in pixels, and a chat from its first word on."""
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import RunningServer, free_port
+from tests.web.conftest import IS_LET_IN
+from tests.web.drivers import ENTER, ESCAPE, FIREFOX, WEBKIT, XVFB, Driver, firefox, webkit
+from tests.web.formulas import FORMULAS
+from tests.web.test_formulas import DRAW, PICTURES, check_strokes, trimmed
+
+MAX_OFF = 0.06  # of a side; each browser rounds the edges of letters in its own way
+MAX_DIFFERENCE = 0.35  # of all ink
+
+BROWSERS = [
+    pytest.param(
+        "firefox",
+        marks=pytest.mark.skipif(not FIREFOX, reason="needs Firefox: apt-get install firefox-esr"),
+    ),
+    pytest.param(
+        "webkit",
+        marks=pytest.mark.skipif(
+            not (WEBKIT and XVFB), reason="needs WebKit: apt-get install webkit2gtk-driver xvfb"
+        ),
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=BROWSERS)
+def driver(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Driver]:
+    folder = tmp_path_factory.mktemp("browser")
+    with firefox(folder) if request.param == "firefox" else webkit(free_port()) as made:
+        yield made
+
+
+def until(driver: Driver, expression: str) -> None:
+    """Wait until an expression is true."""
+    deadline_s = time.monotonic() + 20
+    while not driver.evaluate(f"!!({expression})"):
+        assert time.monotonic() < deadline_s, (
+            expression,
+            driver.evaluate("document.body.innerText"),
+        )
+        time.sleep(0.05)
+
+
+def look(driver: Driver, selector: str) -> np.ndarray:
+    """Return the ink of an element, from 0 to 1."""
+    box: dict[str, float] = driver.evaluate(
+        f"""(async () => {{ const element = document.querySelector({json.dumps(selector)});
+        element.scrollIntoView({{ block: "center" }});
+        await new Promise((painted) =>
+          requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(painted))));
+        const {{ x, y, width, height }} = element.getBoundingClientRect();
+        return {{ x, y, width, height }}; }})()"""
+    )
+    image = Image.open(io.BytesIO(driver.screenshot()))
+    sides = (box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"])
+    return trimmed(image.crop(tuple(round(side) for side in sides)))
+
+
+def test_formulas_are_drawn_as_chromium_draws_them(driver: Driver, scripted: RunningServer) -> None:
+    driver.goto(scripted.url)
+    driver.evaluate(f"({DRAW})({json.dumps(FORMULAS)})")
+    bad: dict[str, Any] = {}
+
+    def picture(name: str) -> np.ndarray:
+        return look(driver, f"#{name} .katex-html")
+
+    for name in FORMULAS:
+        if name == "cjk":  # in a font of the system
+            continue
+        ink, stored = picture(name), trimmed(Image.open(PICTURES / f"{name}.png"))
+        off = np.abs(np.subtract(ink.shape, stored.shape)) / np.maximum(stored.shape, 50)
+        share = abs(float(ink.sum() / stored.sum()) - 1)
+        if off.max() > MAX_OFF or share > MAX_DIFFERENCE:
+            bad[name] = (ink.shape, stored.shape, round(share, 2))
+    assert bad == {}
+    check_strokes(picture)
+
+
+def let_in(driver: Driver, server: RunningServer) -> None:
+    driver.goto(server.url + server.link())
+    until(driver, f"({IS_LET_IN})()")
+    driver.goto("about:blank")
+    driver.goto(server.url)
+    until(driver, "document.querySelector('.composer textarea')")
+
+
+def say(driver: Driver, words: str) -> None:
+    until(driver, "document.querySelector('button[aria-label=Send]')")
+    driver.evaluate("document.querySelector('.composer textarea').focus()")
+    driver.press(words + ENTER)
+
+
+def press(driver: Driver, label: str) -> None:
+    button = f"""[...document.querySelectorAll("button")].find((button) =>
+      (button.getAttribute("aria-label") ?? button.textContent.trim()) === {json.dumps(label)})"""
+    until(driver, f"{button} && !({button}).disabled")
+    driver.evaluate(f"{button}.click()")
+
+
+ANSWER = "[...document.querySelectorAll('.turn.assistant')].at(-1)"
+
+
+def test_a_chat(driver: Driver, scripted: RunningServer) -> None:
+    let_in(driver, scripted)
+    say(driver, "Explain Newton's method")
+    until(driver, f"{ANSWER}?.getAttribute('aria-busy') === 'false'")
+    until(
+        driver, f"{ANSWER}.querySelector('.katex-html') && {ANSWER}.querySelector('.hljs-keyword')"
+    )
+    say(driver, "Count with a pause")
+    until(driver, f"{ANSWER}.textContent.includes('11,')")
+    press(driver, "Stop")
+    until(driver, f"{ANSWER}.textContent.includes('Stopped')")
+    press(driver, "Edit the message")
+    until(driver, "document.activeElement?.closest('.editor')")
+    driver.press(ESCAPE)
+    until(driver, "!document.querySelector('.editor')")
+    driver.evaluate("document.querySelector('input[type=search]').focus()")
+    driver.press("Heron")
+    until(driver, "document.querySelector('.hits a mark')?.textContent === 'Heron'")
+    press(driver, "System prompt and sampling")
+    until(driver, "document.querySelector('dialog[open]')")
+    driver.press(ESCAPE)
+    until(driver, "!document.querySelector('dialog[open]')")
+
+
+def test_the_dark_theme_reaches_what_the_browser_draws(
+    driver: Driver, scripted: RunningServer
+) -> None:
+    let_in(driver, scripted)
+    press(driver, "Theme: system. Change to light")
+    press(driver, "Theme: light. Change to dark")
+    until(driver, "document.documentElement.dataset.theme === 'dark'")
+    say(driver, "Explain Newton's method")
+    until(driver, f"{ANSWER}?.getAttribute('aria-busy') === 'false'")
+    image = Image.open(io.BytesIO(driver.screenshot())).convert("L")
+    assert (np.asarray(image) > 230).mean() < 0.05
+    bar = driver.evaluate(
+        """(() => { const { right, y, height } =
+        document.querySelector(".transcript").getBoundingClientRect();
+        return [Math.round(right), Math.round(y), Math.round(y + height)]; })()"""
+    )
+    edge = np.asarray(image)[bar[1] + 5 : bar[2] - 5, bar[0] - 6 : bar[0] - 1]
+    assert edge.max() < 200, "a white scrollbar"
+    press(driver, "Theme: dark. Change to system")
