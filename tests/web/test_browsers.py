@@ -65,7 +65,7 @@ def look(driver: Driver, selector: str) -> np.ndarray:
     )
     image = Image.open(io.BytesIO(driver.screenshot()))
     sides = (box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"])
-    return trimmed(image.crop(tuple(round(side) for side in sides)))
+    return trimmed(image.crop(sides))
 
 
 def test_formulas_are_drawn_as_chromium_draws_them(driver: Driver, scripted: RunningServer) -> None:
