@@ -53,7 +53,6 @@ class Command:
 COMMANDS = (
     Command("help", "Keys and commands", "", True, ("?",)),
     Command("new", "Begin a new chat", "", True, ("clear",)),
-    Command("temporary", "Begin a chat that is not kept", "", True),
     Command("resume", "Open, rename, delete or export a chat", "", True),
     Command("search", "Search all chats", "WORDS", True),
     Command("find", "Find words in this chat", "[WORDS]", True),
@@ -80,6 +79,7 @@ COMMANDS = (
     Command("stats", "Speed of the answers: show or hide", "[on|off]", True, ("verbose",)),
     Command("inspect", "What the model saw and wrote, token by token"),
     Command("preset", "Begin a chat with a preset; make or edit one", "[NAME]", True),
+    Command("temporary", "Begin a chat that is not kept", "", True),
     Command("tools", "List the tools, or turn one on or off", "[NAME]", True),
     Command("set", "Set an option; /set alone lists them", "[NAME VALUE]"),
     Command("editor", "Write the message in $EDITOR", "", True),

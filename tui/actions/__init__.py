@@ -78,7 +78,6 @@ REGISTRY = Registry(
     {
         "help": help_,
         "new": chats.new,
-        "temporary": chats.temporary,
         "resume": chats.resume,
         "search": chats.resume,
         "find": places.find,
@@ -101,6 +100,7 @@ REGISTRY = Registry(
         "stats": answers.stats,
         "inspect": answers.inspect,
         "preset": chats.preset,
+        "temporary": chats.temporary,
         "tools": choices.tools,
         "set": choices.set_option,
         "editor": editor,
