@@ -19,7 +19,7 @@ import httpx
 import msgspec
 
 from gptoss_local.api.answers import ErrorFrame
-from gptoss_local.api.gptoss import PageLink, ServerStatus
+from gptoss_local.api.gptoss import Lan, PageLink, ServerStatus
 from gptoss_local.api.models import RunningModel, RunningModels
 from gptoss_local.errors import (
     ContextOverflowError,
@@ -115,6 +115,11 @@ class Client:
         with self._asking():
             answer = self._http.post("/api/gptoss/links", json={})
             return self._settings.url + _decoded(answer, PageLink).path
+
+    def open_lan(self, scheme: str) -> Lan:
+        """Let the local network in, and return a new link for one phone."""
+        with self._asking():
+            return _decoded(self._http.post("/api/gptoss/lan", json={"scheme": scheme}), Lan)
 
     def post(self, path: str, body: dict[str, Any]) -> None:
         with self._asking():

@@ -14,7 +14,7 @@ import typer
 from gptoss_local.cli._first_model import ask_for_model, chosen_model
 from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
-from gptoss_local.cli.server import show_page
+from gptoss_local.cli.web import show_page
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.talk.presets import find_preset

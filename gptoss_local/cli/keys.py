@@ -38,14 +38,15 @@ def keys(
     json: Json = False,
 ) -> None:
     """The file that GPTOSS_API_KEYS_FILE names has them as hashes. A running server follows it.
+    Those of phones are made by `gptoss web --lan`.
     `owner` prints the key with which this account's own programs use the running server.
     """
     settings = load_settings()
     if action == "owner":
         _print_owner_key(settings, json=json)
         return
-    path = settings.api_keys_file
-    if path is None:
+    path = settings.keys_path
+    if action == "add" and settings.api_keys_file is None:
         raise UsageError(
             "there is no file of API keys",
             hint=f"Add api_keys_file = '{config_path().parent / 'keys.toml'}' to {config_path()}, "

@@ -72,7 +72,7 @@ _KIND = re.compile(r"is not a valid (int|float)\w*(?: range)?")
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 _MODULES = {
-    **dict.fromkeys(("serve", "status", "ps", "load", "stop", "logs", "web"), "server"),
+    **dict.fromkeys(("serve", "status", "ps", "load", "stop", "logs"), "server"),
     **dict.fromkeys(("ls", "cp", "rm", "gc", "import_"), "models"),
     **dict.fromkeys(("bench", "tune"), "measure"),
     "presets": "chats",

@@ -29,7 +29,6 @@ from gptoss_local.cli._options import (
     NamesOnly,
     keep_alive_of,
     named,
-    running_server,
     server_for,
 )
 from gptoss_local.cli._output import (
@@ -45,7 +44,7 @@ from gptoss_local.cli._output import (
 from gptoss_local.errors import ServerUnavailableError, UnauthorizedError, UsageError
 from gptoss_local.models.catalog import canonical_name
 from gptoss_local.quantities import per_token
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.settings import load_settings
 
 
 def serve(
@@ -89,6 +88,7 @@ def status(json: Json = False) -> None:
                 "models": ", ".join(model.name for model in models) or "none loaded",
             }
             found |= {load.model: load_text(load) for load in facts.loading}
+            found |= {"local network": "\n".join(facts.lan)} if facts.lan else {}
             shares = [f"{c.share:.0%} of {c.n_prompt:,} tokens of {c.name}" for c in facts.clients]
             found |= {"read from cache": "\n".join(shares)} if shares else {}
         print_facts(found)
@@ -274,20 +274,3 @@ def _lines(path: Path, n_last: int, follow: bool) -> Iterator[str]:
                 time.sleep(_POLL_S)
     finally:
         file.close()
-
-
-def web(
-    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the link.")] = False,
-) -> None:
-    """Starts a server if none answers; it continues until `gptoss stop`. The link works once."""
-    show_page(load_settings(), opens=not no_open)
-
-
-def show_page(settings: Settings, *, opens: bool) -> None:
-    """Make sure of a server, print a link that lets one browser in, and open it."""
-    link = running_server(settings).page_link()
-    print(link, flush=True)
-    if opens:
-        import webbrowser
-
-        webbrowser.open(link)

@@ -1,11 +1,21 @@
 """`gptoss web`: it starts a server, prints the address, and opens it in the user's browser."""
 
+import contextlib
+import json
+import os
+import pty
 import re
+import shutil
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import httpx
 import pytest
+import segno
 
+from gptoss_local.server.lan import lan_addresses
 from tests.cli.conftest import run_cli
 from tests.conftest import wait_until
 
@@ -48,3 +58,91 @@ def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opene
         assert done.returncode == 2
         assert "in the browser" in done.stderr
     assert not opened.exists()
+
+
+needs_lan = pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
+
+
+def on_terminal(environment: dict[str, str], *arguments: str, columns: int = 100) -> str:
+    """The screen of a command on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (60, columns))
+    command = [sys.executable, "-m", "gptoss_local", *arguments]
+    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        screen = b""
+        with contextlib.suppress(OSError):  # as the other end is closed
+            while read := os.read(ours, 65_536):
+                screen += read
+    os.close(ours)
+    return screen.decode()
+
+
+def drawn(screen: str, dark: str) -> list[list[bool]]:
+    """The cells of the QR code on a screen, whether they are dark; `dark` is drawn for two."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", screen)
+    halves = {" ": (False, False), "▀": (True, False), "▄": (False, True), "█": (True, True)}
+    rows: list[list[bool]] = []
+    for line in plain.splitlines():
+        if len(line) > 30 and set(line) <= set(halves):
+            cells = [halves[char] for char in line]
+            rows += [[up == (dark == "█") for up, _ in cells]]
+            rows += [[down == (dark == "█") for _, down in cells]]
+    return rows
+
+
+@needs_lan
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}], ids=["colours", "no colours"])
+def test_lan_draws_the_link_for_a_phone(fresh: dict[str, str], variables: dict[str, str]) -> None:
+    environment = {k: v for k, v in fresh.items() if k not in ("NO_COLOR", "ACCESSIBLE")}
+    environment |= {"TERM": "xterm-256color", **variables}
+    screen = on_terminal(environment, "web", "--lan")
+    address = f"https://{lan_addresses()[0]}:{fresh['GPTOSS_PORT']}"
+    link = re.search(rf"{address}/#open=[\w-]{{43}}", screen)
+    assert link, screen
+    wanted = [[bool(cell) for cell in row] for row in segno.make_qr(link[0]).matrix_iter(border=4)]
+    cells = drawn(screen, " " if variables else "█")
+    assert cells[: len(wanted)] == wanted
+    assert ("\x1b[38;5;16;48;5;231m" in screen) == (not variables)
+    narrow = on_terminal(environment, "web", "--lan", columns=30)
+    assert drawn(narrow, "█") == []
+    assert "columns" in narrow
+
+
+@needs_lan
+def test_lan_says_what_a_phone_needs_and_ends(fresh: dict[str, str], tmp_path: Path) -> None:
+    shutil.copy("/bin/sleep", tmp_path / "firewalld")
+    with subprocess.Popen([tmp_path / "firewalld", "120"]) as firewall:
+        told = json.loads(run_cli(fresh, "web", "--lan", "--json").stdout)
+        firewall.kill()
+    port = fresh["GPTOSS_PORT"]
+    assert told["firewall"] == f"sudo firewall-cmd --add-port={port}/tcp"
+    assert re.fullmatch(r"([0-9A-F]{2}:){31}[0-9A-F]{2}", told["fingerprint"])
+    shown = run_cli(fresh, "web", "--lan")
+    assert shown.stdout.startswith(f"https://{lan_addresses()[0]}:{port}/#open=")
+    assert told["fingerprint"] in shown.stderr
+    assert "▀" not in shown.stderr
+    address, _, link = shown.stdout.split()[0].partition("/#open=")
+    opened = httpx.post(
+        f"{address}/api/gptoss/open", json={"link": link}, verify=False, trust_env=False
+    )
+    key = {"authorization": f"Bearer {opened.json()['key']}"}
+    assert address in run_cli(fresh, "status").stdout
+    assert "phone" in run_cli(fresh, "keys").stdout
+    ended = run_cli(fresh, "web", "--lan", "--stop", "--json")
+    assert json.loads(ended.stdout)["removed"] == ["phone"]
+    assert json.loads(run_cli(fresh, "keys", "--json").stdout)["keys"] == []
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/health", verify=False, trust_env=False)
+    here = f"http://127.0.0.1:{port}/api/gptoss/chats"
+    assert httpx.get(here, headers=key, trust_env=False).status_code == 401
+    plain = run_cli(fresh, "web", "--lan", "--no-tls")
+    assert plain.stdout.startswith(f"http://{lan_addresses()[0]}")
+    assert "read along" in plain.stderr
+    run_cli(fresh, "stop")
+    assert run_cli(fresh, "web", "--lan", "--stop").returncode == 0  # without a server, too
+
+
+def test_options_of_lan_alone_are_refused(fresh: dict[str, str]) -> None:
+    for option in ("--stop", "--no-tls"):
+        assert run_cli(fresh, "web", option).returncode == 2

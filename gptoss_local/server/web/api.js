@@ -12,12 +12,13 @@ export const takesKeys = meta(document, "gptoss-key") === "yes";
 /** Whether this browser has nothing by which the server would know it. */
 export const isUnknown = () => !localStorage.getItem(TOKEN) && !localStorage.getItem(KEY);
 
-/** Exchange the link that `gptoss web` has opened for the page's token, which this origin keeps. */
+/** Exchange a link of `gptoss web` for the page's token or a phone's key, which this origin keeps. */
 export async function openLink() {
   if (!location.hash.startsWith(LINK)) return;
   const link = location.hash.slice(LINK.length);
   history.replaceState(null, "", "#/"); // it can be used once
-  localStorage.setItem(TOKEN, (await call("POST", "/api/gptoss/open", { link })).token);
+  const { token, key } = await call("POST", "/api/gptoss/open", { link });
+  localStorage.setItem(key ? KEY : TOKEN, key || token);
 }
 
 /** Call a function when another tab was let in. @param {() => void} enter */

@@ -77,7 +77,7 @@ function Key({ onKey, isWrong = false }) {
     onKey();
   };
   return html`<${Dialog} title="Open the page from a terminal">
-    <p>Run <code>gptoss web</code> on the server's machine. It opens this page with a link that lets this browser in until the server ends.</p>
+    <p>Run <code>gptoss web</code> on the server's machine, or <code>gptoss web --lan</code> for a phone. Its link lets one browser in.</p>
     ${takesKeys && html`<form onSubmit=${onSubmit}>
     <p>Or enter the owner's key, set as <code>GPTOSS_API_KEY</code> where the server was started. This browser will remember it.</p>
     ${isWrong && html`<p class="wrong" role="alert">The server does not know this key.</p>`}
