@@ -26,7 +26,8 @@ from gptoss_local.server.streaming import json_response
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
-        "img-src 'self' data:; connect-src 'self'; frame-src 'self'; base-uri 'none'; "
+        "img-src 'self' data:; manifest-src 'self'; connect-src 'self'; frame-src 'self'; "
+        "base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
@@ -49,8 +50,10 @@ _TYPES = {  # the system's types may make a script plain text
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
 

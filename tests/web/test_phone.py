@@ -1,0 +1,125 @@
+"""A phone: what a finger hits, what is said there, what its home screen gets, and its own link."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from gptoss_local.server.lan import lan_addresses
+from tests.conftest import RunningServer, wait_until
+from tests.web.chatting import box, prose
+from tests.web.conftest import OpenPage, Watch
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+MIN_PX = 44
+SMALL = """(min) => [...document.querySelectorAll(
+    'button, a[href], select, textarea, summary, input:not([type=file])')]
+  .filter((each) => each.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+  .filter((each) => !each.closest('.prose p, .prose li, .skip'))
+  .map((each) => ['checkbox', 'radio'].includes(each.type) ? each.closest('label') ?? each : each)
+  .map((each) => [each.outerHTML.slice(0, 90), each.getBoundingClientRect()])
+  .filter(([, box]) => box.width + 0.01 < min || box.height + 0.01 < min)
+  .map(([text, box]) => `${text} ${box.width}x${box.height}`)"""
+KEYS = re.compile(r"\b(Enter|Esc|Shift|Ctrl|Alt)\b|the keys|\?$", re.MULTILINE)
+
+
+def check(page: Page) -> None:
+    page.wait_for_timeout(300)  # the sidebar moves
+    assert page.evaluate(SMALL, MIN_PX) == []
+    shown = page.locator("dialog").inner_text() if page.locator("dialog").count() else ""
+    shown += page.locator("body").inner_text().replace("What can I help with?", "")
+    assert not KEYS.search(shown.replace("Delete this chat?", "")), shown
+
+
+@pytest.fixture
+def phone(open_page: OpenPage, scripted: RunningServer) -> Page:
+    return open_page(scripted, **PHONE)
+
+
+def test_a_finger_hits_everything(phone: Page) -> None:
+    check(phone)
+    ask_by_touch(phone, "Explain it fast")
+    check(phone)
+    phone.get_by_role("button", name="Edit the message", exact=True).first.click()
+    check(phone)
+    phone.get_by_role("button", name="Cancel", exact=True).click()
+    phone.get_by_role("button", name="Actions for this chat").click()
+    check(phone)
+    phone.get_by_role("menuitem", name="Rename", exact=False).click()
+    check(phone)
+    phone.get_by_role("button", name="Cancel", exact=True).click()
+    for name in ("System prompt and sampling", "Change the model"):
+        phone.get_by_title(name).last.click()
+        expect(phone.get_by_role("dialog")).to_be_visible()
+        check(phone)
+        phone.get_by_role("button", name="Close").click()
+    phone.get_by_role("button", name="Chats", exact=True).click()
+    check(phone)
+    phone.get_by_role("button", name="Help").click()
+    check(phone)
+
+
+def ask_by_touch(page: Page, question: str) -> None:
+    box(page).fill(question)
+    page.get_by_role("button", name="Send", exact=True).tap()
+    expect(page.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
+
+
+def test_a_mouse_has_small_targets_and_is_told_the_keys(page: Page) -> None:
+    """Otherwise the test above could not fail."""
+    assert page.evaluate(SMALL, MIN_PX) != []
+    assert KEYS.search(page.locator("body").inner_text())
+
+
+def test_a_home_screen_can_have_it(phone: Page, scripted: RunningServer) -> None:
+    client = phone.context.new_cdp_session(phone)
+    found = client.send("Page.getAppManifest")
+    assert found["errors"] == []
+    assert found["manifest"]["name"] == "gptoss"
+    faults = client.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert [each["errorId"] for each in faults] == ["in-incognito"]  # as each test's browser is
+    links = phone.locator("link[rel=apple-touch-icon]").get_attribute("href")
+    icons = [icon["url"] for icon in found["manifest"]["icons"]] + [scripted.url + str(links)]
+    for url, size in zip(icons, (192, 512, 512, 180), strict=True):
+        sent = httpx.get(url, trust_env=False)
+        assert sent.headers["content-type"] == "image/png"
+        assert int.from_bytes(sent.content[16:20]) == int.from_bytes(sent.content[20:24]) == size
+    for scheme, colour in {"light": "#fdfdfc", "dark": "#191a1a"}.items():
+        meta = phone.locator(f"meta[name=theme-color][media*={scheme}]")
+        assert meta.get_attribute("content") == colour
+
+
+@pytest.fixture
+def stranger(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
+    context = browser.new_context(ignore_https_errors=True, **PHONE)
+    yield context
+    context.close()
+
+
+@pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
+def test_the_link_lets_a_phone_chat_and_nothing_more(
+    stranger: BrowserContext, watch: Watch, scripted: RunningServer
+) -> None:
+    door = f"{scripted.url}/api/gptoss/lan"
+    lan = httpx.post(door, json={}, headers=scripted.owner, trust_env=False).json()
+    page = stranger.new_page()
+    watch.on(page)
+    watch.expected = ("403",)
+    page.goto(lan["urls"][0] + lan["path"])
+    wait_until(lambda: page.evaluate("localStorage.getItem('gptoss-key') !== null"))
+    assert page.evaluate("[isSecureContext, localStorage.getItem('gptoss-token')]") == [True, None]
+    assert "open=" not in page.evaluate("location.href")
+    ask_by_touch(page, "Explain it fast")
+    expect(prose(page)).not_to_be_empty()
+    page.reload()  # it is remembered
+    expect(prose(page)).not_to_be_empty()
+    page.get_by_title("Change the model").last.click()
+    page.get_by_role("button", name=re.compile("Download")).first.click()
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator(".notice")).to_contain_text("a phone may chat")
+    httpx.delete(door, headers=scripted.owner, trust_env=False)
+    watch.expected = ("403", "ERR_CONNECTION", "ERR_INCOMPLETE")
+    expect(page.locator(".notice.lost")).to_be_visible()
+    watch.check(lan["urls"][0])
