@@ -27,7 +27,7 @@ import pytest
 import typer
 
 from gptoss_local.api import client
-from gptoss_local.cli import _tools, launch
+from gptoss_local.cli import _tools, launch, web
 from gptoss_local.cli.doctor import diagnosis, repair
 from gptoss_local.cli.launch.agents import AGENTS, Setup
 from gptoss_local.engine.llama import cuda_packages, pinning
@@ -147,6 +147,14 @@ def test_what_was_typed_before_a_question(msvcrt: Msvcrt, monkeypatch: pytest.Mo
     msvcrt.keys = list("y\r")
     _tools._forget_typed()
     assert msvcrt.keys == []
+
+
+@reaches("gptoss_local/cli/web.py", "firewall_command")
+def test_the_firewall_for_a_phone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "sys", WINDOWS)
+    command = web.firewall_command("192.168.1.5", 11434)
+    assert command.startswith("netsh advfirewall firewall add rule ")
+    assert "localport=11434" in command
 
 
 @reaches("gptoss_local/cli/launch/__init__.py", "_print_settings", "_start", "_is_windows")

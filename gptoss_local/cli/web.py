@@ -55,7 +55,7 @@ def show_page(settings: Settings, *, opens: bool) -> None:
 def _open_lan(settings: Settings, scheme: str, *, json: bool) -> None:
     lan = running_server(settings).open_lan(scheme)
     links = [url + lan.path for url in lan.urls]
-    firewall = _firewall_command(lan.urls[0].rpartition("/")[2].partition(":")[0], settings.port)
+    firewall = firewall_command(lan.urls[0].rpartition("/")[2].partition(":")[0], settings.port)
     if json:
         print_json(links=links, fingerprint=lan.fingerprint, firewall=firewall)
         return
@@ -89,7 +89,7 @@ def _close_lan(settings: Settings, *, json: bool) -> None:
         say(f'lan = "{settings.lan}" is set: the next server lets it in again.')
 
 
-def _firewall_command(address: str, port: int) -> str:
+def firewall_command(address: str, port: int) -> str:
     """Return the command that opens the port in the firewall of this machine; empty if unknown."""
     import psutil
 

@@ -67,10 +67,10 @@ def test_what_is_left_to_gptoss_is_said() -> None:
 def test_what_keys_asks_for_can_be_pasted_into_the_settings(tmp_path: Path) -> None:
     environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
     environment.pop("GPTOSS_API_KEYS_FILE", None)
-    refused = run_cli(environment, "keys")
+    refused = run_cli(environment, "keys", "add", "ada")
     assert refused.returncode == 2
     hint = re.search(r"Add (api_keys_file = '.*') to (.*), or", refused.stderr)
     assert hint is not None
     Path(hint[2]).parent.mkdir(parents=True, exist_ok=True)
     Path(hint[2]).write_text(f"{hint[1]}\n")
-    assert run_cli(environment, "keys").returncode == 0
+    assert run_cli(environment, "keys", "add", "ada").returncode == 0
