@@ -12,7 +12,7 @@ from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
-from gptoss_local.talk.presets import options_text, presets_path, read_presets
+from gptoss_local.talk.presets import BUILT_IN, options_text, presets_path, read_presets
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, Hit
@@ -100,7 +100,7 @@ def _pieces(hit: "Hit") -> tuple[str, ...]:
 
 
 def presets(json: Json = False) -> None:
-    found = read_presets()
+    found = BUILT_IN | read_presets()
     if json:
         listed = [
             {"name": name, **msgspec.structs.asdict(preset)} for name, preset in found.items()
@@ -112,4 +112,4 @@ def presets(json: Json = False) -> None:
         for name, preset in found.items()
     ]
     print_table(("NAME", "EFFORT", "OPTIONS", "SYSTEM"), rows)
-    say(f"They are in {presets_path()}: gptoss chat --preset NAME")
+    say(f"Yours are in {presets_path()}: gptoss chat --preset NAME, or gptoss run --preset NAME")

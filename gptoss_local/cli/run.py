@@ -28,7 +28,9 @@ from gptoss_local.cli._printer import JsonPrinter, Printer
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings, load_settings
+from gptoss_local.talk.presets import POLICY, Preset, find_preset
 from gptoss_local.types import Effort
+from gptoss_local.whole_file import read_text
 
 Think = Literal[Effort, "true", "false"]
 _NAMES = re.compile(r"\w[\w.-]*(,\w[\w.-]*)*")
@@ -39,11 +41,19 @@ _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
 ]
 _Prompt = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask.")]
-_Effort = Annotated[Effort, typer.Option("--effort", help="How long to think.")]
+_Effort = Annotated[
+    Effort | None, typer.Option("--effort", help="How long to think; medium by default.")
+]
 _Think = Annotated[
     Think | None, typer.Option("--think", help="The same, or false: answer without thinking.")
 ]
 _System = Annotated[str, typer.Option(help="System message, instead of the model's own.")]
+_SystemFile = Annotated[
+    Path | None, typer.Option("--system-file", metavar="FILE", help="The same, from a file.")
+]
+_Preset = Annotated[
+    str, typer.Option("--preset", metavar="NAME", help="Begin with this preset of the chat.")
+]
 _Context = Annotated[int | None, number("--ctx", 1, "Tokens of context, at least.", is_whole=True)]
 _Temperature = Annotated[
     float | None,
@@ -84,9 +94,11 @@ _Interactive = Annotated[
 def run(
     model: _Model = None,
     prompt: _Prompt = None,
-    effort: _Effort = "medium",
+    effort: _Effort = None,
     think: _Think = None,
     system: _System = "",
+    system_file: _SystemFile = None,
+    preset: _Preset = "",
     ctx: _Context = None,
     temperature: _Temperature = None,
     seed: _Seed = None,
@@ -115,11 +127,14 @@ def run(
         if not text:
             hint = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT"
             raise UsageError("no prompt given and nothing on stdin", hint=hint if model else "")
+    begun = find_preset(preset)[1] if preset else Preset()
+    if "truncate" in begun.options:
+        raise UsageError(f"the preset {preset} sets truncate, which only `gptoss chat` has")
     options = {"num_ctx": ctx, "temperature": temperature, "seed": seed}
     wishes: dict[str, Any] = {
-        "think": effort if think is None else _THINK.get(think, think),
-        "system": system,
-        "options": {name: value for name, value in options.items() if value is not None},
+        "think": _THINK.get(think, think) if think else effort or begun.effort or "medium",
+        "system": _system_message(system, system_file, begun),
+        "options": begun.options | {key: each for key, each in options.items() if each is not None},
         "format": read_format(format) if format else None,
         "keep_alive": keep_alive_of(keep_alive) if keep_alive else None,
         "is_temporary": temporary,
@@ -146,6 +161,18 @@ def run(
             from gptoss_local.cli._repl import Repl
 
             Repl(chat, settings, is_temporary=temporary).talk()
+
+
+def _system_message(system: str, file: Path | None, preset: Preset) -> str:
+    if system and file:
+        raise UsageError("--system and --system-file are two system messages")
+    system = (read_text(file) if file else system) or preset.system
+    if preset is POLICY and not system.strip():
+        raise UsageError(
+            "the preset policy needs a policy",
+            hint="gptoss run gpt-oss-safeguard:20b --preset policy --system-file policy.md TEXT",
+        )
+    return system
 
 
 @contextmanager

@@ -38,6 +38,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, OptionValue] = {}
 
 
+POLICY = Preset(effort="medium", options={"temperature": 0.0})
+"""For gpt-oss-safeguard: its system message is a policy, by which it judges each message."""
+BUILT_IN = {"policy": POLICY}
+
+
 def presets_path() -> Path:
     """Return the file, which need not be there."""
     return config_path().with_name("presets.toml")
@@ -49,14 +54,17 @@ def read_presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> tuple[str, Preset]:
-    """Return a preset with its name as the file has it; upper and lower case are the same."""
+    """Return a preset with its name as the file has it; upper and lower case are the same.
+
+    Presets of the file win over built-in ones.
+    """
     presets = read_presets()
+    presets |= {name: preset for name, preset in BUILT_IN.items() if name not in presets}
     for known, preset in presets.items():
         if known.casefold() == name.strip().casefold():
             return known, preset
     near = get_close_matches(name, presets, n=1)
-    names = f"Presets: {', '.join(presets)}." if presets else "F12 in the chat makes one."
-    hint = f"Did you mean {near[0]}?" if near else names
+    hint = f"Did you mean {near[0]}?" if near else f"Presets: {', '.join(presets)}."
     raise UsageError(f"there is no preset '{name}'", hint=hint)
 
 

@@ -26,6 +26,7 @@ def test_they_are_listed(environment: dict[str, str]) -> None:
     done = run_cli(environment, "presets")
     header, *rows = done.stdout.splitlines()
     assert header.split() == ["NAME", "EFFORT", "OPTIONS", "SYSTEM"]
+    assert rows.pop(0).split() == ["policy", "medium", "temperature", "0.0"]
     assert [row.split(maxsplit=4) for row in rows] == [
         ["reviewer", "-", "seed", "7", "You review code. Be terse."],
         ["日本", "low", "-"],
@@ -36,6 +37,7 @@ def test_they_are_listed(environment: dict[str, str]) -> None:
         "version": 1,
         "file": str(presets_path()),
         "presets": [
+            {"name": "policy", "system": "", "effort": "medium", "options": {"temperature": 0.0}},
             {
                 "name": "reviewer",
                 "system": "You review code.\nBe terse.",
@@ -78,3 +80,35 @@ def test_a_chat_line_by_line_begins_with_one(
     roles = [turn.role for turn in history.branch(chat.leaf_id)]
     history.close()
     assert roles == ["system", *2 * ["user", "assistant"]]
+
+
+def test_a_policy_judges_a_text(
+    environment: dict[str, str], server: RunningServer, tmp_path: Path
+) -> None:
+    """It is the system message, as the same text after --system is."""
+    policy = tmp_path / "policy.md"
+    policy.write_text("You are a pirate.")
+    asking = server.environment | {"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}
+    question = ("run", "nano", "What is the capital of France?", "--hide-reasoning")
+    by_preset = run_cli(asking, *question, "--preset", "Policy", "--system-file", str(policy))
+    by_hand = run_cli(asking, *question, "--system", "You are a pirate.", "--temperature", "0")
+    assert by_preset.returncode == 0, by_preset.stderr
+    assert by_preset.stdout == by_hand.stdout
+    for options, said in (
+        (["--preset", "policy"], "needs a policy"),
+        (["--system-file", str(policy), "--system", "Hi"], "two system messages"),
+        (["--system-file", str(tmp_path / "none.md")], "there is no file"),
+        (["--preset", "polcy"], "Did you mean policy?"),
+    ):
+        refused = run_cli(asking, *question, *options)
+        assert (refused.returncode, refused.stdout) in ((2, ""), (3, ""))
+        assert said in refused.stderr
+
+
+def test_a_preset_of_the_file_wins(environment: dict[str, str], server: RunningServer) -> None:
+    save_preset("policy", Preset(system="You are a pirate.", options={"temperature": 0}))
+    asking = server.environment | {"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}
+    question = ("run", "nano", "What is the capital of France?", "--hide-reasoning")
+    done = run_cli(asking, *question, "--preset", "policy")
+    by_hand = run_cli(asking, *question, "--system", "You are a pirate.", "--temperature", "0")
+    assert done.stdout == by_hand.stdout

@@ -105,7 +105,7 @@ def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
     """Gather the facts from the header of a GGUF, and of its other files and its adapter.
 
-    llama.cpp puts the factors of an adapter where the tensors lie that they change.
+    llama.cpp puts the factors of an adapter with the tensors that they change.
 
     Raises:
         ModelLoadError: keys or tensors of a gpt-oss are missing.

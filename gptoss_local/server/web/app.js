@@ -51,7 +51,7 @@ function App() {
 const Welcome = () => html`<div class="welcome">
   <h2>What can I help with?</h2>
   ${isTemporary() && html`<p>This chat is kept nowhere: it ends when you leave it or reload the page.</p>`}
-  <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a text file here, or just ask.</p>
+  <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a file here, or just ask.</p>
   <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>.<span class="keys"> Press <kbd>?</kbd> for the keys.</span></p>
   <${First} />
 </div>`;
