@@ -121,10 +121,16 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def _check_architecture(fields: dict[str, Any], folder: Path) -> None:
-    if fields.get("architectures") != [ARCHITECTURE]:
+    stated = fields.get("architectures")
+    if isinstance(stated, list) and len(stated) > 1 and ARCHITECTURE in stated:
+        raise ConvertError(
+            f"{folder / CONFIG_NAME} states {len(stated)} architectures: {stated!a:.200}.",
+            hint=f"If the weights are of a gpt-oss, leave {ARCHITECTURE} alone there.",
+        )
+    if stated != [ARCHITECTURE]:
         raise ConvertError(
             f"{folder} is not a gpt-oss checkpoint: its architecture is "
-            f"{fields.get('architectures')}, not {ARCHITECTURE}.",
+            f"{stated}, not {ARCHITECTURE}.",
             hint="Only gpt-oss models can be converted.",
         )
 

@@ -44,7 +44,9 @@ _TENSORS = {
         "the checkpoint is quantized by GPTQ or AWQ",
         _QUANTIZED_HINT,
     ),
-    re.compile(r"(\.|_)(weight_scale\w*|input_scale|weight_packed|weight_zero_point)$"): (
+    re.compile(
+        r"(\.|_)(weight_scale\w*|input_scale|weight_packed|weight_zero_point|proj_scale(_2)?)$"
+    ): (
         "the checkpoint is quantized (FP8, NVFP4 or compressed-tensors)",
         _QUANTIZED_HINT,
     ),

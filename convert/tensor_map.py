@@ -165,10 +165,13 @@ def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTen
             if dtypes == FLOAT_DTYPES and held.dtype not in dtypes:
                 check_dtype(name, held.dtype, str(held.path))
             right = held.dtype if held.dtype in dtypes else dtypes[0]
+            hint = "Check that config.json and the weights are of the same model."
+            if held.shape == (*shape[:-2], *shape[:-3:-1]):
+                hint = "Its axes are exchanged. Save the model again, with transformers."
             raise ConvertError(
                 f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
                 f"config.json calls for {right} {list(shape)}.",
-                hint="Check that config.json and the weights are of the same model.",
+                hint=hint,
             )
 
 

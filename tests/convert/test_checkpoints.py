@@ -326,6 +326,11 @@ TENSORS: dict[str, tuple[Tensors, str, str]] = {
     ),
     "int8": ({f"{Q}.weight": ("I8", BYTES)}, "is I8: the checkpoint is quantized", QUANTIZED),
     "GPTQ": ({f"{Q}.qweight": ("I32", BYTES)}, "GPTQ or AWQ", QUANTIZED),
+    "NVFP4": (
+        {"model.layers.0.mlp.experts.down_proj_scale_2": ("BF16", np.zeros(5, "u2"))},
+        "FP8, NVFP4",
+        QUANTIZED,
+    ),
     "scales": ({f"{Q}.weight_scale": ("BF16", BYTES.astype("u2"))}, "FP8, NVFP4", QUANTIZED),
     "LoRA": ({f"{Q}.lora_A.weight": ("BF16", BYTES.astype("u2"))}, "LoRA", MERGE),
 }
@@ -338,6 +343,20 @@ def test_told_by_its_tensors(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConvertError, match=match) as caught:
         convert_checkpoint(folder, tmp_path / "m.gguf")
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("intermediate_size", [32, 64])
+def test_experts_with_exchanged_axes(tmp_path: Path, intermediate_size: int) -> None:
+    """A square `down_proj` fits both ways; `gate_up_proj` of its layer tells."""
+    config = tiny_config(intermediate_size=intermediate_size)
+    tensors = tiny_tensors(config, experts="bf16")
+    for name, (dtype, values) in tensors.items():
+        if name.endswith(("down_proj", "gate_up_proj")):
+            tensors[name] = (dtype, np.ascontiguousarray(values.swapaxes(1, 2)))
+    folder = write_tiny(tmp_path / "tiny", config=config, tensors=tensors)
+    with pytest.raises(ConvertError, match=r"experts\.\w+_proj in .* is BF16") as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert "axes are exchanged" in caught.value.hint
 
 
 FOLDERS = {

@@ -21,6 +21,10 @@ from tests.convert.tiny import tiny_config, write_json
         ({"rope_scaling": {"rope_type": "yarn"}}, "lacks original_max_position_embeddings"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type 'llama3', which is not known"),
         ({"architectures": ["LlamaForCausalLM"]}, "not a gpt-oss checkpoint: .*LlamaForCausalLM"),
+        (
+            {"architectures": ["GptOssForCausalLM", "LlamaForCausalLM"]},
+            "states 2 architectures: .*LlamaForCausalLM",
+        ),
         ({"architectures": None}, "not a gpt-oss checkpoint"),
         ({"layer_types": ["full_attention"]}, "layer_types in a way that llama.cpp cannot run"),
         ({"swiglu_limit": 5.0}, "swiglu_limit of 5.0"),
