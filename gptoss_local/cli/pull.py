@@ -33,7 +33,7 @@ _SOURCES = {
 def pull(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="As gpt-oss:20b; or OWNER/NAME[:FILE] of the hub."),
+        typer.Argument(metavar="MODEL", help="As gpt-oss:20b; or OWNER/NAME[:FILE|@REVISION]."),
     ],
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Take the published GGUF, and convert nothing.")

@@ -29,7 +29,7 @@ _PART = rf"(?!{_DEVICE})[a-z0-9_](?:[a-z0-9_.-]{{0,78}}[a-z0-9_-])?"
 NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 _HUB = re.compile(r"^(?:hf://|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)", re.IGNORECASE)
-_PLACE = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w.-]*))?", re.ASCII)
+_PLACE = re.compile(r"(\w[\w.-]*/\w[\w.-]*(?:@\w[\w.-]*)?)(?::(\w[\w.-]*))?", re.ASCII)
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 _Repo = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+(@\S+)?$")]
@@ -177,6 +177,8 @@ def canonical_name(name: str) -> str:
     wanted = name.strip().lower().removesuffix(":latest")
     wanted = wanted.removeprefix("registry.ollama.ai/").removeprefix("library/")
     wanted = _HUB.sub("", wanted)
+    if (place := hub_place(wanted)) and not place[1]:
+        wanted = wanted.replace("@", ":")  # a revision is the tag of its model
     for model in catalog():
         if wanted in (model.name, *model.aliases):
             return model.name
@@ -184,7 +186,10 @@ def canonical_name(name: str) -> str:
 
 
 def hub_place(name: str) -> tuple[str, str] | None:
-    """Return the repository and the file, if any, of `OWNER/NAME[:FILE]`; None for other names."""
+    """Return the repository and the file, if any, of a name; None for names of other kinds.
+
+    That is `OWNER/NAME[:FILE]`, or `OWNER/NAME@REVISION`, which is the repository then.
+    """
     found = _PLACE.fullmatch(_HUB.sub("", name.strip().removesuffix(":latest")))
     return (found[1], found[2] or "") if found else None
 

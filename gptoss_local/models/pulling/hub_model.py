@@ -1,4 +1,4 @@
-"""Any gpt-oss of the hub as a model: `OWNER/NAME`, a checkpoint or one GGUF, or `OWNER/NAME:FILE`.
+"""Any gpt-oss of the hub as a model: `OWNER/NAME[@REVISION]`, a checkpoint or one GGUF, or `:FILE`.
 
 `FILE` is a GGUF there, or a part of its name that no other has, such as `Q4_K_M`.
 """
@@ -39,7 +39,8 @@ def pulled_model(name: str) -> CatalogModel:
             f"{name} is not on this machine, and HF_HUB_OFFLINE forbids asking the hub.",
             hint="Unset HF_HUB_OFFLINE.",
         )
-    listing = HubClient().list_files(repo, "main")
+    owner_and_name, _, revision = repo.partition("@")
+    listing = HubClient().list_files(owner_and_name, revision or "main")
     if listing.architecture not in ("", "gpt-oss"):
         raise DownloadError(f"{repo} is a model of {listing.architecture}, not of gpt-oss.")
     shards = listing.expected_shards(original=False)
