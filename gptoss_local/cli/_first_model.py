@@ -1,5 +1,6 @@
 """Choose the model of `run` and `chat` if none is named, and download models with progress."""
 
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -143,12 +144,13 @@ def fetch(
     dense: str = "",
     progress: "Progress",
 ) -> None:
-    """Pull a model; Ctrl-C ends it immediately and loses nothing.
+    """Pull a model; Ctrl-C or SIGTERM ends it immediately and loses nothing.
 
     A process does the work: it can be killed where a thread would wait for a network that is gone.
     """
     from gptoss_local.models.pulling.process import STEP, Note, read_line, start
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with start(model, settings, gguf=gguf, dense=dense or "q8_0") as process:
         assert process.stdout is not None
         try:

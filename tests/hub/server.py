@@ -7,6 +7,7 @@ files with Xet also sends `X-Xet-Hash`; this one does not, so everything goes ov
 
 import hashlib
 import json
+import ssl
 import threading
 import time
 from collections import Counter
@@ -124,10 +125,13 @@ class HubServer:
 
 
 @contextmanager
-def run_hub() -> Iterator[HubServer]:
+def run_hub(tls: ssl.SSLContext | None = None) -> Iterator[HubServer]:
     """Serve on a free port until the block ends."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.hub = HubServer(server.server_port)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        server.hub.endpoint = f"https://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -222,7 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
             etag = f'"{_git_sha1(content)}"'
             self._send_content(file, content, {"X-Repo-Commit": commit, "ETag": etag})
         else:
-            cdn = f"http://localhost:{self.server.hub.port}/cdn/{name}/{commit}/{quote(file)}"
+            scheme = self.server.hub.endpoint.partition(":")[0]
+            cdn = f"{scheme}://localhost:{self.server.hub.port}/cdn/{name}/{commit}/{quote(file)}"
             headers = {
                 "Location": cdn,
                 "X-Repo-Commit": commit,

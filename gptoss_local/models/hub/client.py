@@ -7,6 +7,7 @@ Translates every error of huggingface_hub and of its HTTP client.
 
 import contextlib
 import http
+import logging
 import math
 import os
 import re
@@ -43,6 +44,9 @@ RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 
 _LONGEST_WAIT_S = 900.0
 """The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
+
+_SAID_S = 2.0  # a shorter wait is not worth a line
+_log = logging.getLogger("gptoss")
 
 _MAX_ANSWER_BYTES = 16 * 2**20  # a list of 10,000 files has 4 MB
 _IS_FILE = "gptoss_is_file"
@@ -98,6 +102,7 @@ class HubClient:
                 wait_s = _wait_s(error, n_failures)
                 if wait_s is None:
                     raise self._explained(error, repo, revision, what) from error
+                _say_wait(self._explained(error, repo, revision, what), wait_s)
                 time.sleep(wait_s)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DownloadError(
@@ -136,9 +141,11 @@ class HubClient:
             except httpx2.HTTPError as error:
                 n_failures = 1 if partial.size_bytes > n_held else n_failures + 1
                 wait_s = _wait_s(error, n_failures)
+                what = f"{file.name} of {listing.repo}"
+                explained = self._explained(error, listing.repo, listing.revision, what)
                 if wait_s is None:
-                    what = f"{file.name} of {listing.repo}"
-                    raise self._explained(error, listing.repo, listing.revision, what) from error
+                    raise explained from error
+                _say_wait(explained, wait_s)
                 if stopped.wait(wait_s):
                     raise _stopped(file) from error
 
@@ -230,10 +237,20 @@ class HubClient:
                     f"to a request for {what}.",
                     hint=hint or _AGAIN_HINT,
                 )
+        check = "Check the network."
+        if isinstance(error, httpx2.ProxyError):
+            check = "Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
+        elif "CERTIFICATE_VERIFY_FAILED" in str(error):
+            check = "If a proxy in between signs with its own CA, name its file in SSL_CERT_FILE."
         return DownloadError(
             f"{self.endpoint} cannot be reached for {what}: {str(error) or type(error).__name__}.",
-            hint=f"Check the network. {_AGAIN_HINT}",
+            hint=f"{check} {_AGAIN_HINT}",
         )
+
+
+def _say_wait(error: GptOssError, wait_s: float) -> None:
+    if wait_s >= _SAID_S:
+        _log.warning("%s The next try is in %.0f s.", error.message, wait_s)
 
 
 def _session() -> httpx2.Client:

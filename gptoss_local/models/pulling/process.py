@@ -2,10 +2,11 @@
 
     python -m gptoss_local.models.pulling.process MODEL default|gguf DENSE
 
-Writes JSON lines: `Step` while it works, `Note` at its end, `Failure` if it fails. It ends when
+Writes JSON lines: `Step` and `Note` while it works, `Failure` if it fails. It ends when
 they are no longer read. Killed at any point, the next one continues.
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -29,7 +30,7 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Note(msgspec.Struct, frozen=True, tag="note"):
-    """Something to know of the result, as how much was rounded."""
+    """Something to know of the result, such as how much was rounded, or a wait for the hub."""
 
     text: str
 
@@ -99,6 +100,9 @@ def main() -> None:
                 reported_s = now_s
                 _say(Step(done, total))
 
+    notes = logging.Handler()
+    notes.emit = lambda record: _say(Note(record.getMessage()))  # type: ignore[method-assign]
+    logging.getLogger("gptoss").addHandler(notes)
     try:
         settings, gguf = load_settings(), what == "gguf"
         pull_model(
