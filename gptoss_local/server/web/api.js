@@ -1,6 +1,6 @@
 /** Requests to the server: the page's token, the API key, errors as the server words them. */
 
-const [KEY, TOKEN, LINK] = ["gptoss-key", "gptoss-token", "#open="];
+const [KEY, TOKEN, PHONE, LINK] = ["gptoss-key", "gptoss-token", "gptoss-phone", "#open="];
 
 /** @param {Document} page @param {string} name */
 const meta = (page, name) =>
@@ -19,6 +19,7 @@ export async function openLink() {
   history.replaceState(null, "", "#/"); // it can be used once
   const { token, key } = await call("POST", "/api/gptoss/open", { link });
   localStorage.setItem(key ? KEY : TOKEN, key || token);
+  if (key) localStorage.setItem(PHONE, "yes");
 }
 
 /** Call a function when another tab was let in. @param {() => void} enter */
@@ -28,7 +29,10 @@ export const whenLetIn = (enter) =>
 export const hasKey = () => localStorage.getItem(KEY) !== null;
 
 /** @param {string} key */
-export const keepKey = (key) => localStorage.setItem(KEY, key);
+export const keepKey = (key) => [localStorage.removeItem(PHONE), localStorage.setItem(KEY, key)];
+
+/** Whether the key came by `gptoss web --lan`: it may chat, and change nothing else. */
+export const isPhone = () => localStorage.getItem(PHONE) !== null;
 
 /** A request that failed, with what to do about it. */
 export class ApiError extends Error {

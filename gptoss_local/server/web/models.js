@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { madeWith, readFits, readModels, run, setModel, unload } from "./actions.js";
+import { isPhone } from "./api.js";
 import { count, place, size } from "./format.js";
 import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
@@ -9,14 +10,14 @@ import { closeDialog, Dialog } from "./ui.js";
 export function Models() {
   useEffect(() => void readModels().then(readFits), []);
   const { models, fits } = state;
-  const missing = fits.models.filter((fit) => !models.some((model) => model.name === fit.name));
+  const missing = isPhone() ? [] : fits.models.filter((fit) => !models.some((model) => model.name === fit.name));
   return html`<${Dialog} title="Models" size="wide">
     <ul class="models" aria-label="On this machine">
       ${models.map((model) => html`<${Here} key=${model.name} model=${model} />`)}</ul>
     ${missing.length > 0 &&
     html`<h3>To download</h3><ul class="models" aria-label="To download">
       ${missing.map((fit) => html`<${Missing} key=${fit.name} fit=${fit} />`)}</ul>`}
-    <p class="hint">Loading a model makes room by unloading others if memory needs it.</p>
+    <p class="hint">${isPhone() ? "Models are loaded and downloaded on the server's machine." : "Loading a model makes room by unloading others if memory needs it."}</p>
   <//>`;
 }
 
@@ -41,7 +42,7 @@ function Here({ model }) {
     <${Progress} name=${name} />
     <div class="buttons">
       ${name === current ? html`<span class="in-use">In use</span>` : html`<button type="button" class="primary" aria-label=${`Use ${name}`} onClick=${use}>Use</button>`}
-      ${!job?.stop &&
+      ${!job?.stop && !isPhone() &&
       (loaded
         ? html`<button type="button" aria-label=${`Unload ${name}`} onClick=${() => unload(name)}>Unload</button>`
         : html`<button type="button" aria-label=${`Load ${name}`} onClick=${() => run("load", name)}>Load</button>`)}
@@ -94,7 +95,7 @@ function Progress({ name }) {
 export function First() {
   const { models, is_new: isNew, suggested, advice, machine } = state.fits;
   const fit = models.find((each) => each.name === suggested) ?? models.find((each) => each.download_bytes > 0);
-  if (!isNew || !fit) return null;
+  if (!isNew || !fit || isPhone()) return null;
   return html`<section class="first" aria-labelledby="first">
     <h3 id="first">Get a real model</h3>
     <p>Only <b>nano</b> is here: a toy that shows that the program works, and knows next to nothing.</p>

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { madeWith, readPresets, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
+import { isPhone } from "./api.js";
 import { state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
@@ -72,12 +73,12 @@ export function Settings() {
           onChange=${(/** @type {any} */ event) => put("truncate", event.target.checked || null)} />
           <span>Leave out the oldest turns of a prompt that does not fit</span></label>
       </fieldset>
-      <div class="save-preset">
+      ${!isPhone() && html`<div class="save-preset">
         <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"}
           value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
         <button type="button" disabled=${!name.trim() && !preset} onClick=${save}>Save as a preset</button>
         ${known && html`<button type="button" onClick=${() => removePreset(known.name).then(() => setPreset(""))}>Delete ${known.name}</button>`}
-      </div>
+      </div>`}
       <footer><button type="button" onClick=${closeDialog}>Cancel</button>
         <button type="submit" class="primary">Apply</button></footer>
     </form>

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { answerTo, decide } from "./actions.js";
+import { isPhone } from "./api.js";
 import { plain, plural } from "./format.js";
 
 const HASTE_MS = 500; // a click that was meant for what was there before decides nothing
@@ -75,9 +76,9 @@ function Asked({ turn, question }) {
     <div class="what" ref=${box} tabindex="0" role="region" aria-label="What would run" onScroll=${look}>
       ${question.parts.map(({ kind, text }) => html`<pre class=${kind}>${plain(text)}</pre>`)}
     </div>
-    ${!isSeen && html`<p class="hint">Scroll to its end before you allow it.</p>`}
-    <p class="buttons">${allow("Allow once", "once")}${allow("Allow in this chat", "chat")}
-      ${allow(`Always allow ${plain(question.always)}`, "always")}</p>
+    ${!isSeen && !isPhone() && html`<p class="hint">Scroll to its end before you allow it.</p>`}
+    ${isPhone() ? html`<p class="hint">It can be allowed on the server's machine alone.</p>` : html`<p class="buttons">${allow("Allow once", "once")}${allow("Allow in this chat", "chat")}
+      ${allow(`Always allow ${plain(question.always)}`, "always")}</p>`}
     <p class="buttons"><button type="submit" disabled=${!isReady}>No</button>
       <input type="text" aria-label="Why not" placeholder="Why not? The model is told." value=${reason}
         onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></p>
