@@ -132,6 +132,7 @@ class ToolGroup(msgspec.Struct):
     about: str
     description: str
     is_on: bool
+    is_mcp: bool
     problem: str
     tools: list[ToolFacts]
 
@@ -140,6 +141,14 @@ class ToolGroups(msgspec.Struct):
     """The answer of `GET /api/gptoss/tools`."""
 
     groups: list[ToolGroup]
+
+
+class TestedServer(msgspec.Struct):
+    """The answer of `POST /api/gptoss/mcp/test`; `about` is the server's own name and version."""
+
+    about: str
+    seconds: float
+    tools: list[str]
 
 
 class TokenCount(msgspec.Struct):

@@ -50,7 +50,7 @@ def tools(
                 raise UsageError(f"ls takes no name, and got '{given[0]}'")
             _list(load_settings(), json=json)
         case "add":
-            _add(_name(given), _entry(given[1:], url, env or [], header or []), json=json)
+            _add(_name(given), given[1:], url, env or [], header or [], json=json)
         case "rm":
             for name in given or [_name(given)]:
                 _remove(name, json=json)
@@ -75,61 +75,22 @@ def _name(words: list[str]) -> str:
     return words[0]
 
 
-def _entry(command: list[str], url: str, env: list[str], headers: list[str]) -> dict[str, Any]:
-    if bool(command) == bool(url):
-        raise UsageError(
-            "a server needs either a command or --url",
-            hint="gptoss tools add NAME -- COMMAND ARGUMENTS, or gptoss tools add NAME --url URL",
-        )
-    if (url and env) or (command and headers):
-        raise UsageError("--env goes with a command, --header with --url")
-    entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": command[1:]}
-    if env:
-        entry["env"] = dict(_pair(each, "=", "--env") for each in env)
-    if headers:
-        entry["headers"] = dict(_pair(each, ":", "--header") for each in headers)
-    return entry
-
-
-def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
-    name, found, value = text.partition(sign)
-    if not found or not name.strip():  # not quoted, as the value may be a secret
-        raise UsageError(f"{option} wants NAME{sign}VALUE")
-    return name.strip(), value.strip()
-
-
-def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
-    from gptoss_local.settings_file import merge
-    from gptoss_local.talk.tools.mcp import (
-        entry_of,
-        mcp_path,
-        parse_servers,
-        read_entries,
-        read_text,
-    )
+def _add(
+    name: str, command: list[str], url: str, env: list[str], headers: list[str], *, json: bool
+) -> None:
+    from gptoss_local.talk.tools.mcp import add_server, new_entry
     from gptoss_local.talk.tools.sources import taken_names
-    from gptoss_local.whole_file import write_whole
 
-    file = mcp_path()
-    text = read_text(file)
-    key, servers = parse_servers(text, file)
-    if name in servers:
-        hint = f"`gptoss tools rm {name}` removes it."
-        raise UsageError(f"{file} already has a server '{name}'", hint=hint)
-    settings = load_settings()
-    taken = {*taken_names(settings), *read_entries(settings)}
-    reached = entry_of(name, entry, file, taken).reached
-    write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
-    text = f"Added {name} ({reached}) to {file}.\nTry it: gptoss tools test {name}"
-    report(text, as_json=json, file=file, added=name)
+    entry, settings = new_entry(command, url, env, headers), load_settings()
+    added = add_server(name, entry, settings, taken_names(settings))
+    text = f"Added {name} ({added.reached}) to {added.file}.\nTry it: gptoss tools test {name}"
+    report(text, as_json=json, file=added.file, added=name)
 
 
 def _remove(name: str, *, json: bool) -> None:
-    from gptoss_local.talk.tools.mcp import mcp_path, read_text, without_entry
-    from gptoss_local.whole_file import write_whole
+    from gptoss_local.talk.tools.mcp import remove_server
 
-    file = mcp_path()
-    write_whole(file, without_entry(read_text(file), name, file), is_private=True)
+    file = remove_server(name)
     report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
 
 

@@ -190,7 +190,7 @@ def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
         (["add", "x"], "needs either a command or --url"),
         (["add", "x", "--url", "http://a", "--", "b"], "needs either a command or --url"),
         (["add", "x", "--url", "localhost"], "'localhost' is not an http://"),
-        (["add", "x", "--env", "s3cret", "--", "b"], "--env wants NAME=VALUE"),
+        (["add", "x", "--env", "s3cret", "--", "b"], "a variable is written as NAME=VALUE"),
         (["add", "x", "--header", "A:B", "--", "b"], "--env goes with a command"),
         (["rm"], "name a server"),
         (["test", "x"], "there is no MCP server 'x'"),

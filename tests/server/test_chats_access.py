@@ -15,7 +15,7 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 OWN = [
     (e.method, e.path.replace("{chat_id:int}", "1").replace("{name:path}", "x"))
     for e in ENDPOINTS
-    if e.path.startswith(("/api/gptoss/chats", "/api/gptoss/presets"))
+    if e.path.startswith(("/api/gptoss/chats", "/api/gptoss/presets", "/api/gptoss/mcp"))
 ]
 
 

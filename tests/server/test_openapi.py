@@ -86,7 +86,12 @@ HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach t
     "/api/copy": {"source": "nano", "destination": "made"},
     "/api/delete": {"model": "made"},
 }
-ENDS = ("/api/gptoss/shutdown", "/api/gptoss/chats/changes")  # the server; never
+ENDS = (
+    "/api/gptoss/shutdown",  # the server
+    "/api/gptoss/chats/changes",  # never
+    "/api/gptoss/mcp",  # in programs of chance
+    "/api/gptoss/mcp/test",
+)
 _TURN = {"chat_id": 1, "content": "hi", "created_s": 1.0}
 EXPORTED: dict[str, Any] = {
     "format": "gptoss-chat",
@@ -195,6 +200,7 @@ def test_answers_are_as_documented(
         "/answer-now",
         "/embed",
         "/gptoss/open",
+        "/gptoss/mcp/{name}",
     )
     is_named = any(name in path for name in by_chance)
     assert (200 in statuses) == (is_answered and not is_named), statuses

@@ -60,6 +60,10 @@ class Toolboxes:
         finally:
             await toolbox.close()
 
+    async def renew(self) -> None:
+        """Take over the MCP servers of a configuration that was changed."""
+        await self._sources.renew(kept.toolbox for kept in self._kept.values())
+
     async def drop(self, chat_id: int) -> None:
         """End the tools of a chat that is deleted."""
         if kept := self._kept.pop(chat_id, None):

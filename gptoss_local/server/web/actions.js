@@ -172,6 +172,14 @@ async function fetchTools(start) {
   if (state.chatId === chatId) set({ tools: groups });
 }
 
+/** Add an MCP server, and switch it on. */
+export const addServer = action(async (/** @type {import("./types").Server} */ server, /** @type {string[]} */ on) => {
+  await call("POST", "/api/gptoss/mcp", server);
+  await setTools([...on, server.name]);
+});
+
+export const removeServer = action(async (/** @type {string} */ name) => call("DELETE", `/api/gptoss/mcp/${encodeURIComponent(name)}`));
+
 /** Switch the tools of the chat. */
 export const setTools = action(async (/** @type {string[]} */ names) => {
   const options = { ...madeWith().options, tools: names.sort().join() };

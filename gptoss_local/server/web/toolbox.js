@@ -1,7 +1,9 @@
 /** The tools of the open chat: which are on, and the switches. The model asks before each call. */
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { madeWith, readTools, setTools } from "./actions.js";
+import { addServer, madeWith, readTools, removeServer, setTools } from "./actions.js";
+import { call } from "./api.js";
+import { plain, plural } from "./format.js";
 import { set, state } from "./store.js";
 import { Dialog, icon } from "./ui.js";
 
@@ -33,13 +35,70 @@ export function Tools() {
   return html`<${Dialog} title="Tools" size="wide">
     <fieldset class="tools" aria-busy=${isAsking}><legend>The model may call these in this chat, and asks before each call</legend>
       ${state.tools.map(
-        ({ name, about, description, problem, tools }, k) => html`<div class="tool-row"><label class="switch">
+        ({ name, about, description, problem, tools, is_mcp }, k) => html`<div class="tool-row"><label class="switch">
           <input type="checkbox" checked=${names.includes(name)} aria-describedby=${`tool-${k}`} onChange=${() => change(name)} />
           <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}
             ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
             ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
-            ${problem && html` <b>${problem}</b>`}</small></span></label></div>`,
+            ${problem && html` <b>${problem}</b>`}</small></span></label>
+          ${is_mcp && html`<${Remove} name=${name} onRemoved=${read} />`}</div>`,
       )}
     </fieldset>
+    <${NewServer} onAdded=${read} />
   <//>`;
+}
+
+/** @param {{name: string, onRemoved: () => void}} props */
+function Remove({ name, onRemoved }) {
+  const [isSure, setSure] = useState(false);
+  const remove = async () => (isSure ? (await removeServer(name)) && onRemoved() : setSure(true));
+  return html`<button type="button" class=${isSure ? "danger" : ""} aria-label=${`Remove ${name}`}
+    onBlur=${() => setSure(false)} onClick=${remove}>${isSure ? "Really remove" : "Remove"}</button>`;
+}
+
+/** Adds an MCP server, and tests it before. @param {{onAdded: () => void}} props */
+function NewServer({ onAdded }) {
+  const [name, setName] = useState("");
+  const [reached, setReached] = useState("");
+  const [values, setValues] = useState("");
+  const [said, setSaid] = useState({ text: "", hint: "", isError: false });
+  const [isBusy, setBusy] = useState(false);
+  const isUrl = /^https?:/.test(reached.trim());
+  const server = { name: name.trim(), reached, values: values.split("\n") };
+  const attempt = async (/** @type {() => Promise<void>} */ act) => {
+    setBusy(true);
+    try {
+      await act();
+    } catch (/** @type {any} */ error) {
+      setSaid({ text: error.message, hint: error.hint, isError: true });
+    }
+    setBusy(false);
+  };
+  const test = () =>
+    attempt(async () => {
+      setSaid({ text: isUrl ? "Asking it…" : "Starting it…", hint: "", isError: false });
+      const { about, seconds, tools } = await call("POST", "/api/gptoss/mcp/test", server);
+      const text = `${about || "It"} answered after ${seconds.toFixed(1)} s, and has ${plural(tools.length, "tool")}: ${tools.join(", ")}`;
+      setSaid({ text, hint: "", isError: false });
+    });
+  const add = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    return attempt(async () => {
+      await addServer(server, toolsOn());
+      [setName(""), setReached(""), setValues(""), setSaid({ text: `Added ${server.name}.`, hint: "", isError: false })];
+      onAdded();
+    });
+  };
+  const field = (/** @type {(text: string) => void} */ put) => (/** @type {any} */ event) => put(event.target.value);
+  return html`<details class="new-server"><summary>Add an MCP server</summary><form onSubmit=${add}>
+    <p class="hint">It runs on the server's machine, with all that your account may do. Add only servers that you trust.</p>
+    <label>Name<input type="text" required maxlength="64" autocomplete="off" value=${name} onInput=${field(setName)} /></label>
+    <label>Command or address<input type="text" required autocomplete="off" spellcheck=${false} value=${reached}
+      placeholder="uvx mcp-server-fetch, or https://…" onInput=${field(setReached)} /></label>
+    <label>${isUrl ? "Headers (NAME: VALUE), one a line" : "Variables (NAME=VALUE), one a line"}
+      <textarea rows="2" autocomplete="off" spellcheck=${false} value=${values} onInput=${field(setValues)}></textarea></label>
+    ${said.text && html`<p class=${said.isError ? "wrong" : "hint"} role=${said.isError ? "alert" : "status"}>${plain(said.text)}${said.hint && html`<small class="hint"> ${plain(said.hint)}</small>`}</p>`}
+    <footer><button type="button" disabled=${isBusy || !server.name || !reached.trim()} onClick=${test}>Test</button>
+      <button type="submit" class="primary" disabled=${isBusy}>Add</button></footer>
+  </form></details>`;
 }

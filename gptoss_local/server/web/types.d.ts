@@ -11,9 +11,10 @@ export interface Question {
   about: string; always: string; parts: { kind: "code" | "command" | "arguments"; text: string }[];
 }
 export interface ToolGroup {
-  name: string; about: string; description: string; is_on: boolean; problem: string;
+  name: string; about: string; description: string; is_on: boolean; is_mcp: boolean; problem: string;
   tools: { name: string; description: string; trust: "" | "chat" | "always" }[];
 }
+export interface Server { name: string; reached: string; values: string[] }
 export interface Turn {
   id: number; chat_id: number; parent_id: number | null;
   role: "system" | "user" | "assistant" | "tool";

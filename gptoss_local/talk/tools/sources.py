@@ -1,5 +1,6 @@
 """Makes the toolboxes of this process, and ends the servers that they share."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from gptoss_local.settings import Settings, config_path
@@ -51,6 +52,12 @@ class ToolSources:
         sources += self._mcp.sources(taken=taken_names(settings))
         n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
+
+    async def renew(self, toolboxes: Iterable[Toolbox]) -> None:
+        """Let toolboxes have the MCP servers of a configuration that was changed."""
+        for toolbox in toolboxes:
+            toolbox.set_servers(self._mcp.sources(taken=taken_names(self._settings)))
+        await self._mcp.end_removed()
 
     async def close(self) -> None:
         await self._mcp.close()

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -95,7 +96,7 @@ class Toolbox:
         loop_s: float = 900.0,
     ) -> None:
         self._sources = list(sources)
-        self._limit = n_rounds, loop_s
+        self.loop_limit = partial(LoopLimit, n_rounds, loop_s)
         self._consents = consents
         self._found: set[str] = set()  # by search, so declared from then on
         self._problems: dict[str, str] = {}
@@ -144,9 +145,6 @@ class Toolbox:
         except ToolError as error:
             return (), f"{source.name}: {error.message}"
 
-    def loop_limit(self) -> LoopLimit:
-        return LoopLimit(*self._limit)
-
     def groups(self) -> list[Group]:
         return [
             Group(
@@ -168,6 +166,14 @@ class Toolbox:
             raise UsageError(f"there is no tool '{name}'", hint=f"There are {', '.join(names)}.")
         self.on ^= {name}
         return name in self.on
+
+    def set_servers(self, sources: Sequence[ToolSource]) -> None:
+        """Have these MCP servers in place of the ones so far; new ones are on as they say."""
+        names = {source.name for source in self._sources}
+        self._sources = [each for each in self._sources if not each.is_mcp] + list(sources)
+        self.on |= {each.name for each in sources if each.is_on and each.name not in names}
+        for name in names - {source.name for source in self._sources}:
+            self._by_source.pop(name, None)
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         """Forget permissions and state of the chat before."""

@@ -37,6 +37,8 @@ async def read_file(request: Request) -> Response:
 
 async def _attached(request: Request, name: str, data: bytes) -> AttachedFile:
     name = " ".join(name.split())
+    if not name:
+        raise UsageError("a file needs a name", hint="Send it as ?name=notes.md.")
     try:
         async with _reading:
             found = await read_document(name, data)

@@ -12,6 +12,7 @@ from gptoss_local.api.gptoss import (
     PageLink,
     PageToken,
     ServerStatus,
+    TestedServer,
     TokenCount,
     ToolGroups,
 )
@@ -120,6 +121,29 @@ _CHATS = (
         "What a chat may call",
         ToolGroups,
         queries={"chat": _WHOLE, "start": {"enum": ["yes", "no"]}},
+    ),
+    for_page(
+        "POST",
+        "/api/gptoss/mcp",
+        tools.post_server,
+        "Add an MCP server",
+        JobStatus,
+        tools.ServerBody,
+    ),
+    for_page(
+        "POST",
+        "/api/gptoss/mcp/test",
+        tools.test_server,
+        "Start an MCP server, list its tools, and end it",
+        TestedServer,
+        tools.ServerBody,
+    ),
+    for_page(
+        "DELETE",
+        "/api/gptoss/mcp/{name:path}",
+        tools.delete_server,
+        "Remove an MCP server",
+        JobStatus,
     ),
     for_chat(
         "PUT",

@@ -1,17 +1,71 @@
-"""The tools of a saved chat, for the web page to choose among."""
+"""The tools of a saved chat, for the web page to choose among, and its MCP servers.
 
+To add or to test a server runs a program of the caller's choice, with all that the server's account
+may do. So no key may, nor a page of another origin: only the owner, and the page that the owner has
+let in.
+"""
+
+import asyncio
+import shlex
+import time
 from contextlib import AbstractAsyncContextManager
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.api.gptoss import ToolFacts, ToolGroup, ToolGroups
+from gptoss_local.api.gptoss import TestedServer, ToolFacts, ToolGroup, ToolGroups
+from gptoss_local.api.models import JobStatus
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.server.body import read_body
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import number_in
-from gptoss_local.server.streaming import json_response
+from gptoss_local.server.streaming import json_response, while_connected
+from gptoss_local.settings import Settings
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
+from gptoss_local.talk.tools.mcp import (
+    McpSource,
+    Server,
+    add_server,
+    entry_of,
+    mcp_path,
+    new_entry,
+    remove_server,
+)
+from gptoss_local.talk.tools.sources import taken_names
+
+_TRY_ADDRESS = "Is the address right, and does it need a header?"
+_TRY_COMMAND = "Try the command in a terminal of the server's machine. Is it installed there?"
+_changing = asyncio.Lock()  # the file is read, and then written
+
+
+class ServerBody(msgspec.Struct):
+    """An MCP server.
+
+    Attributes:
+        reached: An address, or else a command line.
+        values: Headers of the address (`NAME: VALUE`), or variables of the command (`NAME=VALUE`).
+    """
+
+    name: str = ""
+    reached: str = ""
+    values: list[str] = []
+
+    def entry(self) -> dict[str, Any]:
+        """Return the server as mcp.json has it."""
+        reached, values = self.reached.strip(), [each for each in self.values if each.strip()]
+        if reached.startswith(("http://", "https://")):
+            return new_entry([], reached, [], values)
+        try:
+            command = shlex.split(reached)
+        except ValueError as error:
+            raise UsageError(f"the command cannot be read: {error}") from error
+        if not command:
+            raise UsageError("a server needs a command or an address")
+        return new_entry(command, "", values, [])
 
 
 async def tools(request: Request) -> Response:
@@ -28,6 +82,50 @@ async def tools(request: Request) -> Response:
     return json_response(ToolGroups(groups))
 
 
+async def test_server(request: Request) -> Response:
+    """Start an MCP server that is not added yet, list its tools, and end it."""
+    body, settings = await read_body(request, ServerBody), _settings(request)
+    entry = entry_of(body.name.strip(), body.entry(), mcp_path(), taken_names(settings))
+
+    async def test() -> TestedServer:
+        server, start_s = Server(entry, Path.home(), settings.log_dir), time.monotonic()
+        try:
+            tools = await McpSource(server).tools()
+            seconds = round(time.monotonic() - start_s, 3)
+            return TestedServer(server.about, seconds, [tool.name for tool in tools])
+        except ToolError as error:
+            hint = _TRY_ADDRESS if entry.url else _TRY_COMMAND
+            raise ToolError(error.message, hint=f"{hint} {error.hint}".rstrip()) from error
+        finally:
+            await server.close()
+
+    return json_response(await while_connected(request, test()))
+
+
+async def post_server(request: Request) -> Response:
+    """Add an MCP server to mcp.json; the chats have it from now on."""
+    body, settings = await read_body(request, ServerBody), _settings(request)
+    async with _changing:
+        await asyncio.to_thread(
+            add_server, body.name.strip(), body.entry(), settings, taken_names(settings)
+        )
+    await request.app.state.answers.toolboxes.renew()
+    return json_response(JobStatus("success"))
+
+
+async def delete_server(request: Request) -> Response:
+    """Take an MCP server out of mcp.json, and end it."""
+    async with _changing:
+        await asyncio.to_thread(remove_server, request.path_params["name"])
+    await request.app.state.answers.toolboxes.renew()
+    return json_response(JobStatus("success"))
+
+
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.manager.settings
+    return settings
+
+
 async def _toolbox(answers: Answers, number: int | None) -> AbstractAsyncContextManager[Toolbox]:
     if number is None:
         return answers.toolboxes.use_new()
@@ -41,7 +139,15 @@ async def _toolbox(answers: Answers, number: int | None) -> AbstractAsyncContext
 
 def _group(toolbox: Toolbox, group: Group) -> ToolGroup:
     facts = [ToolFacts(tool.name, tool.description, _trust(toolbox, tool)) for tool in group.tools]
-    return ToolGroup(group.name, group.about, group.description, group.is_on, group.problem, facts)
+    return ToolGroup(
+        name=group.name,
+        about=group.about,
+        description=group.description,
+        is_on=group.is_on,
+        is_mcp=group.is_mcp,
+        problem=group.problem,
+        tools=facts,
+    )
 
 
 def _trust(toolbox: Toolbox, tool: RunnableTool) -> Literal["", "chat", "always"]:

@@ -11,7 +11,7 @@ from gptoss_local.talk.tools.mcp.config import (
     read_entries,
     read_text,
 )
-from gptoss_local.talk.tools.mcp.edit import without_entry
+from gptoss_local.talk.tools.mcp.edit import add_server, new_entry, remove_server, without_entry
 from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.mcp.source import McpServers, McpSource
 
@@ -20,10 +20,13 @@ __all__ = [
     "McpServers",
     "McpSource",
     "Server",
+    "add_server",
     "entry_of",
     "mcp_path",
+    "new_entry",
     "parse_servers",
     "read_entries",
     "read_text",
+    "remove_server",
     "without_entry",
 ]

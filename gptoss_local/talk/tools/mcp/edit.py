@@ -1,13 +1,86 @@
-"""Takes a server out of the text of mcp.json: all else stays, comments too."""
+"""Adds and removes servers of mcp.json: all else in the text stays, comments too."""
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from gptoss_local.errors import UsageError
-from gptoss_local.talk.tools.mcp.config import parse_servers
+from gptoss_local.settings import Settings
+from gptoss_local.talk.tools.mcp.config import (
+    Entry,
+    entry_of,
+    mcp_path,
+    parse_servers,
+    read_entries,
+    read_text,
+)
+from gptoss_local.whole_file import write_whole
 
 _GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+
+
+def new_entry(
+    command: Sequence[str], url: str, env: Sequence[str], headers: Sequence[str]
+) -> dict[str, Any]:
+    """Return an entry as it is written.
+
+    Args:
+        command: With its arguments.
+        url: Instead of a command.
+        env: `NAME=VALUE`, for a command.
+        headers: `NAME:VALUE`, for an address.
+    """
+    if bool(command) == bool(url):
+        raise UsageError(
+            "a server needs either a command or --url",
+            hint="gptoss tools add NAME -- COMMAND ARGUMENTS, or gptoss tools add NAME --url URL",
+        )
+    if (url and env) or (command and headers):
+        raise UsageError("--env goes with a command, --header with --url")
+    entry: dict[str, Any] = {"url": url}
+    if command:
+        entry = {"command": command[0], "args": list(command[1:])}
+    if env:
+        entry["env"] = dict(_pair(each, "=", "variable") for each in env)
+    if headers:
+        entry["headers"] = dict(_pair(each, ":", "header") for each in headers)
+    return entry
+
+
+def _pair(text: str, sign: str, what: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not found or not name.strip():  # not quoted, as the value may be a secret
+        raise UsageError(f"a {what} is written as NAME{sign}VALUE")
+    return name.strip(), value.strip()
+
+
+def add_server(
+    name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
+) -> Entry:
+    """Write a server to mcp.json; `taken` are the names of other tools.
+
+    Raises:
+        UsageError: there is one of the name, or the entry cannot be used.
+    """
+    from gptoss_local.settings_file import merge
+
+    file = mcp_path()
+    text = read_text(file)
+    key, servers = parse_servers(text, file)
+    if name in servers:
+        hint = f"`gptoss tools rm {name}` removes it."
+        raise UsageError(f"{file} already has a server '{name}'", hint=hint)
+    added = entry_of(name, entry, file, {*taken, *read_entries(settings)})
+    write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
+    return added
+
+
+def remove_server(name: str) -> Path:
+    """Take a server out of mcp.json, and return the file. Raises UsageError: it has no such one."""
+    file = mcp_path()
+    write_whole(file, without_entry(read_text(file), name, file), is_private=True)
+    return file
 
 
 def without_entry(text: str, name: str, file: Path) -> str:

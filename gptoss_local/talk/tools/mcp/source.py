@@ -88,6 +88,13 @@ class McpServers:
         entries = read_entries(self._settings, taken)
         return [McpSource(self._server(entry)) for entry in entries.values()]
 
+    async def end_removed(self) -> None:
+        """End the servers that the configuration has no longer."""
+        entries = list(read_entries(self._settings).values())
+        removed = [server for server in self._servers if server.entry not in entries]
+        self._servers = [server for server in self._servers if server not in removed]
+        await asyncio.gather(*(server.close() for server in removed))
+
     def _server(self, entry: Entry) -> Server:
         for server in self._servers:
             if server.entry == entry:

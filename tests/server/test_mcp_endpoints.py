@@ -1,0 +1,118 @@
+"""MCP servers are tested, added and removed by the page; their programs really run."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gptoss_local.api_keys import add_key
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.server.page_client import Json, Page
+from tests.tools.mcp.conftest import GOOD
+
+COMMAND = shlex.join([GOOD["command"], *GOOD["args"]])
+
+
+@pytest.fixture
+def home(tmp_path: Path, nano_home: Path) -> Path:
+    (tmp_path / "cache").symlink_to(nano_home / "cache")
+    (tmp_path / "gptoss").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def page(home: Path) -> Iterator[Page]:
+    with run_server(home, variables={"XDG_CONFIG_HOME": str(home)}) as server, Page(server) as page:
+        yield page
+
+
+def groups(page: Page, chat_id: int) -> dict[str, Json]:
+    found = page.call("GET", f"chats/tools?chat={chat_id}")["groups"]
+    return {group["name"]: group for group in found}
+
+
+def programs() -> list[psutil.Process]:
+    """The processes of the MCP server that children of this process run."""
+    children = psutil.Process().children(recursive=True)
+    return [each for each in children if GOOD["args"][0] in each.cmdline()]
+
+
+def test_a_server_is_tested_added_and_removed(page: Page, home: Path) -> None:
+    file = home / "gptoss" / "mcp.json"
+    file.write_text('{\n  // mine\n  "mcpServers": {}\n}\n')
+    chat = page.new()
+    assert "good" not in groups(page, chat)
+    body = {"name": "good", "reached": COMMAND, "values": ["MY_KEY=k3y", ""]}
+    tested = page.call("POST", "mcp/test", body)
+    assert tested["about"] == "good 1.5"
+    assert "add" in tested["tools"]
+    wait_until(lambda: not programs())
+    assert "good" not in file.read_text()
+    page.call("POST", "mcp", body)
+    assert "// mine" in file.read_text()
+    assert json.loads(file.read_text().replace("// mine", ""))["mcpServers"] == {
+        "good": {**GOOD, "env": {"MY_KEY": "k3y"}}
+    }
+    page.call("PATCH", f"chats/{chat}", {"options": {"tools": "good"}})
+    group = groups(page, chat)["good"]  # the chat was there before
+    assert (group["is_on"], group["is_mcp"], group["problem"]) == (True, True, "")
+    assert "add" in {tool["name"] for tool in group["tools"]}
+    assert {tool["trust"] for tool in group["tools"]} == {""}  # each call is asked about
+    assert programs()
+    again = page.call("POST", "mcp", body, status=400)
+    assert "already has a server 'good'" in again["error"]
+    page.call("DELETE", "mcp/good")
+    assert "good" not in file.read_text()
+    assert "good" not in groups(page, chat)
+    wait_until(lambda: not programs())
+
+
+def test_a_server_that_does_not_answer_says_what_to_do(page: Page) -> None:
+    for reached, values, status, why, hint in (
+        ("no-such-program-here --x", [], 502, "does not start", "Is it installed there?"),
+        (shlex.join([sys.executable, "-c", "pass"]), [], 502, "ended", "in a terminal"),
+        ("http://127.0.0.1:9/mcp", ["A: B"], 502, "cannot be reached", "Is the address right"),
+        ("http://127.0.0.1:9/mcp", ["no header"], 400, "a header is written as NAME:VALUE", ""),
+        ("uvx x", ["no variable"], 400, "a variable is written as NAME=VALUE", ""),
+        ("'open", [], 400, "the command cannot be read", ""),
+        (" ", [], 400, "needs a command or an address", ""),
+    ):
+        body = {"name": "x", "reached": reached, "values": values}
+        said = page.call("POST", "mcp/test", body, status=status)
+        assert why in said["error"], reached
+        assert hint in said.get("hint", ""), reached
+    assert "another tool" in page.call(
+        "POST", "mcp", {"name": "python", "reached": "uvx x"}, status=400
+    )["error"]  # fmt: skip
+
+
+def test_only_the_owner_and_the_page_run_programs(home: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    keys = tmp_path / "keys.toml"
+    guest = add_key(keys, "guest", tools=["web_search"])
+    command = shlex.join([sys.executable, "-c", f"open({str(made)!r}, 'w')"])
+    body = {"name": "x", "reached": command}
+    variables = {"XDG_CONFIG_HOME": str(home)}
+    with run_server(home, variables=variables, api_keys_file=str(keys)) as server:
+        refused(server, body, {}, 401)
+        refused(server, body, {"authorization": f"Bearer {guest}"}, 401)
+        for origin in ("http://evil.example", "http://localhost:3000", "app://x"):
+            refused(server, body, server.owner | {"origin": origin}, 403)
+        assert not made.exists()
+        assert not (home / "gptoss" / "mcp.json").exists()
+        url = f"{server.url}/api/gptoss/mcp/test"
+        assert httpx.post(url, json=body, headers=server.owner, timeout=40).status_code == 502
+        assert made.exists()
+
+
+def refused(server: RunningServer, body: Json, headers: dict[str, str], status: int) -> None:
+    for method, path in (("POST", "mcp"), ("POST", "mcp/test"), ("DELETE", "mcp/x")):
+        url = f"{server.url}/api/gptoss/{path}"
+        content = json.dumps(body) if method == "POST" else None
+        reply = httpx.request(method, url, content=content, headers=headers)
+        assert reply.status_code == status, (method, path, headers)
