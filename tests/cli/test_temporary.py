@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gptoss_local.harmony import Vocabulary
@@ -174,3 +175,27 @@ def test_gptoss_run(
         terminal.close()
     stop(server)
     assert found() == (set() if is_temporary else {"prefix", "run_history"})
+
+
+@is_temporary
+def test_every_dialect(
+    server: RunningServer, found: Callable[[], set[str]], is_temporary: bool
+) -> None:
+    messages = [{"role": "user", "content": FILE}]
+    bodies = {
+        "/api/chat": {"messages": messages, "stream": False, "options": {"num_predict": 8}},
+        "/api/generate": {"prompt": LONG, "raw": True, "options": {"num_predict": 1}},
+        "/v1/chat/completions": {"messages": messages, "max_completion_tokens": 8},
+        "/v1/completions": {"prompt": LONG, "max_tokens": 1},
+        "/v1/responses": {"input": FILE, "max_output_tokens": 16},
+        "/v1/messages": {"messages": messages, "max_tokens": 8},
+    }
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        for path, body in bodies.items():
+            for retention, status in (("in_memory" if is_temporary else "24h", 200), ("no", 400)):
+                sent = {"model": "nano", "prompt_cache_retention": retention} | body
+                reply = http.post(path, json=sent)
+                assert reply.status_code == status, (path, reply.text)
+    assert "prompt_cache_retention" in reply.text
+    stop(server)
+    assert found() == (set() if is_temporary else {"prefix"})
