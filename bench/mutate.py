@@ -38,7 +38,7 @@ class Area(NamedTuple):
 AREAS = {
     "access": Area(
         ("server/guard.py", "server/access.py", "server/origin.py"),
-        ("server/test_doors.py", "server/test_access.py"),
+        ("server/test_doors.py", "server/test_access.py", "server/test_lan.py"),
     ),
     "limits": Area(
         ("server/limits.py", "api_keys.py", "server/body_limits.py"),
