@@ -3,7 +3,7 @@
     python -m docs.web_pictures [FOLDER]
 
 The page, the browser and the server are the real ones; the model is a script, as in
-`docs.screenshots`. Text is in Inter if that is installed, as it is on many systems.
+`docs.screenshots`.
 """
 
 import io
@@ -26,15 +26,6 @@ from tests.web.answers import RICH, THOUGHT
 from tests.web.chatting import ask, box, press
 
 _MODEL = "gpt-oss:20b"
-_FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
-<include>/etc/fonts/fonts.conf</include>
-<match target="pattern">
-<test qual="any" name="family" compare="contains"><string>sans</string></test>
-<test qual="all" name="family" compare="not_contains"><string>Mono</string></test>
-<edit name="family" mode="prepend" binding="strong"><string>Inter</string></edit></match>
-<match target="pattern"><test qual="any" name="family"><string>system-ui</string></test>
-<edit name="family" mode="prepend" binding="strong"><string>Inter</string></edit></match>
-</fontconfig>"""
 _OTHERS = (
     "Plan a week of vegetarian dinners",
     "Why does my regular expression not match?",
@@ -50,7 +41,6 @@ def main(folder: Path) -> None:
     expect.set_options(timeout=60_000)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
         home = Path(place)
-        (home / "fonts.conf").write_text(_FONTS)
         cache = home / "cache"
         vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache)), cache)
         script = Script(vocabulary)
@@ -63,7 +53,6 @@ def main(folder: Path) -> None:
             browser = driver.chromium.launch(
                 executable_path=shutil.which("chromium"),
                 chromium_sandbox=os.geteuid() != 0,
-                env={**os.environ, "FONTCONFIG_FILE": str(home / "fonts.conf")},
             )
             page = browser.new_page(viewport={"width": 1160, "height": 760}, device_scale_factor=2)
             page.goto(server.url)

@@ -21,6 +21,7 @@ FONTS = [
     *("KaTeX_Main-Italic", "KaTeX_Main-BoldItalic", "KaTeX_Caligraphic-Bold"),
     *("KaTeX_Fraktur-Bold", "KaTeX_SansSerif-Bold", "KaTeX_SansSerif-Italic"),
 ]
+INTER = "@fontsource-variable/inter"
 FILES = {
     "preact.js": ("htm", "preact/standalone.module.js"),  # with hooks and htm
     "markdown-it.js": ("markdown-it", "dist/browser/markdown-it.esm.min.mjs"),
@@ -30,6 +31,8 @@ FILES = {
     "katex.css": ("katex", "dist/katex.min.css"),
     "copy-tex.js": ("katex", "dist/contrib/copy-tex.mjs"),
     **{f"fonts/{name}.woff2": ("katex", f"dist/fonts/{name}.woff2") for name in FONTS},
+    "fonts/Inter-Latin.woff2": (INTER, "files/inter-latin-wght-normal.woff2"),
+    "licences/inter.txt": (INTER, "LICENSE"),
     "licences/htm.txt": ("htm", "LICENSE"),
     "licences/preact.txt": ("preact", "LICENSE"),  # in preact.js
     "licences/markdown-it.txt": ("markdown-it", "LICENSE"),
