@@ -211,7 +211,7 @@ def test_a_closed_door_leaves_nothing_open(server: RunningServer, home: Path) ->
     ):
         assert stream.status_code == 200
         close_door(server)
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):  # and no time-out
             stream.read()
     link = {"link": unused["path"].removeprefix("/#open=")}
     reply = httpx.post(f"{server.url}/api/gptoss/open", json=link, trust_env=False)
