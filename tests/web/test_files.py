@@ -28,6 +28,13 @@ PASTE = """([text]) => {
     new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
 }"""
 
+PASTE_FILE = """([name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name));
+  document.querySelector(".composer textarea").dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+}"""
+
 
 def question_of(page: Page, server: RunningServer) -> Turn:
     history = History(server.home / "chats.sqlite3")
@@ -129,6 +136,12 @@ def test_a_pdf_and_a_word_document(page: Page, scripted: RunningServer, tmp_path
         (labels[1], f"rivers.docx:\n```\n{REPORT}\n```\n"),
         ("", "Compare them"),
     ]
+
+
+def test_a_pasted_word_document(page: Page) -> None:
+    page.evaluate(PASTE_FILE, ["rivers.docx", list(make_docx())])
+    chips = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chips).to_have_text("Word: rivers.docx, 39 words, 63 tokens")
 
 
 def test_nothing_is_sent_while_a_file_is_read(page: Page) -> None:
