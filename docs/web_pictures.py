@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
                 chromium_sandbox=os.geteuid() != 0,
             )
             page = browser.new_page(viewport={"width": 1160, "height": 760}, device_scale_factor=2)
-            page.goto(server.url)
+            page.goto(server.url + server.link())
             ask(page, _QUESTION)
             _to(page, 0)
             _save(page, folder / "web.webp")
