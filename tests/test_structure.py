@@ -32,7 +32,6 @@ LARGE = {
     "pull_checkpoint": "the options of a pull",
     "verify_model": "the options of a verification",
     "lay_out": "the options of a conversion",
-    "plan_load": "file, adapter and situation of a load",
     "generate": "what a request asks of the engine",
 }
 """Classes with more public methods, functions with more parameters, longer modules; and why."""

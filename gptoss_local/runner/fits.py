@@ -33,10 +33,10 @@ def all_fits(
     """Plan the models on this machine and those of the catalogue; takes some time."""
 
     def plan_here(entry: ModelEntry) -> Plan:
-        path = entry.ensure_file(settings)
-        known = read_measured(measured_file(find_model(entry.name, settings), settings))
-        tuning, adapter = known.tuning, entry.adapter
-        return plan_load(path, settings, n_ctx, freed=freed, tuning=tuning, adapter=adapter)
+        entry.ensure_file(settings)
+        built = find_model(entry.name, settings)
+        known = read_measured(measured_file(built, settings))
+        return plan_load(built, settings, n_ctx, freed=freed, tuning=known.tuning)
 
     here = list_models(settings)
     machine = without(read_machine(settings.models_dir), freed)

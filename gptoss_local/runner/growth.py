@@ -104,20 +104,14 @@ async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -
     the next one soon; or else it is as large as the prompt needs. None if there is none, or none
     helps.
     """
-    loaded, path = model.engine.loaded, model.entry.path
-    if n_prompt >= loaded.n_ctx_train or path is None:
+    loaded = model.engine.loaded
+    if n_prompt >= loaded.n_ctx_train or model.entry.path is None:
         return None
     needed = n_prompt + _ROOM
     doubled = loaded.n_ctx * 2 ** math.ceil(math.log2(needed / loaded.n_ctx))
     known = read_measured(await asyncio.to_thread(measured_file, model.entry, settings))
-    plan = partial(
-        plan_load,
-        path,
-        settings,
-        freed=[model.engine],
-        attempt=Attempt.after(known),
-        adapter=model.entry.adapter,
-    )
+    attempt = Attempt.after(known)
+    plan = partial(plan_load, model.entry, settings, freed=[model.engine], attempt=attempt)
     for wanted in (doubled, needed):
         n_ctx = min(wanted, loaded.n_ctx_train)
         if n_ctx <= loaded.n_ctx:

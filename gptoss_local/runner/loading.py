@@ -132,7 +132,7 @@ async def load_as_fits(
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
-        plan_now = partial(plan_load, path, settings, n_ctx, attempt=attempt, adapter=entry.adapter)
+        plan_now = partial(plan_load, entry, settings, n_ctx, attempt=attempt)
         plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
         if n_tries == 1 and is_due(plan, known):
             load = load_command(entry, path, plan, settings, known)

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -246,19 +245,16 @@ class ModelManager:
             ]
             if leaving:  # no model goes for one that does not fit in its place
                 freed = [old.engine for old in leaving if old.engine.is_alive]
-                plan = partial(plan_load, path, self.settings, n_ctx, adapter=entry.adapter)
-                await asyncio.to_thread(plan, freed=freed)
+                await asyncio.to_thread(plan_load, entry, self.settings, n_ctx, freed=freed)
             for old in leaving:
                 await self._let_go(old)
-            make_room = partial(self._make_room, path, entry.adapter, n_ctx)
+            make_room = partial(self._make_room, entry, n_ctx)
             model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
             model.engine.on_crash = partial(self.counters.crashed, entry.name)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
-    async def _make_room(
-        self, path: Path, adapter: Path | None, n_ctx: int | None, attempt: Attempt
-    ) -> None:
+    async def _make_room(self, entry: ModelEntry, n_ctx: int | None, attempt: Attempt) -> None:
         """Unload models, one at a time, until another has about as good a plan as without them."""
         for model in list(self._models.values()):
             if not model.engine.is_alive:
@@ -268,7 +264,7 @@ class ModelManager:
         while models := self._next_to_go():
             engines = [model.engine for model in models]
             engine = await asyncio.to_thread(
-                choose_unload, path, self.settings, n_ctx, engines, attempt, adapter
+                choose_unload, entry, self.settings, n_ctx, engines, attempt
             )
             if engine is None:
                 return

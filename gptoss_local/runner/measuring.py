@@ -90,10 +90,8 @@ async def measure(
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     known = read_measured(known_path)
-    plan_now = partial(
-        plan_load, attempt=Attempt.after(known), tuning=known.tuning, adapter=entry.adapter
-    )
-    plan = await asyncio.to_thread(plan_now, path, settings, None)
+    plan_now = partial(plan_load, attempt=Attempt.after(known), tuning=known.tuning)
+    plan = await asyncio.to_thread(plan_now, entry, settings, None)
     report("loading")
     start_s = time.monotonic()
     engine = await EngineClient.start(load_command(entry, path, plan, settings, known))
@@ -202,14 +200,13 @@ async def tune(
     has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
     """
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
-    plan_now = partial(plan_load, path, settings, None, adapter=entry.adapter)
-    before = await asyncio.to_thread(plan_now)
+    before = await asyncio.to_thread(plan_load, entry, settings, None)
     load = load_command(entry, path, before, settings, Measured())
     start_s = time.monotonic()
     tuned = await EngineClient.tune(load, on_progress=on_progress)
     seconds = time.monotonic() - start_s
     tuning = judge(read_facts(path), before, tuned)
-    after = await asyncio.to_thread(plan_now, tuning=tuning)
+    after = await asyncio.to_thread(plan_load, entry, settings, None, tuning=tuning)
     costs = tuned.step_costs
     steps = Steps.now(after, costs) if costs else None
     measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried again

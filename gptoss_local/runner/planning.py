@@ -63,14 +63,13 @@ def next_attempt(
 
 
 def plan_load(
-    model: Path | ModelFacts,
+    model: ModelEntry | Path | ModelFacts,
     settings: Settings,
     n_ctx: int | None,
     *,
     freed: Iterable[EngineClient] = (),
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
     tuning: Tuning | None = None,
-    adapter: Path | None = None,
 ) -> Plan:
     """Plan the load of a model into free memory; asks the driver, so not in the event loop.
 
@@ -80,18 +79,17 @@ def plan_load(
         DoesNotFitError: there is no plan that keeps to the options.
         ModelLoadError: the file is not a gpt-oss model.
     """
-    facts = read_facts(model, adapter) if isinstance(model, Path) else model
+    facts = _facts(model)
     machine, options = _situation(settings, n_ctx, attempt)
     return make_plan(facts, without(machine, freed), options, tuning)
 
 
 def choose_unload(
-    path: Path,
+    model: ModelEntry | Path,
     settings: Settings,
     n_ctx: int | None,
     others: Sequence[EngineClient],
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
-    adapter: Path | None = None,
 ) -> EngineClient | None:
     """Return the loaded model to unload for another; None if both fit about as well together.
 
@@ -102,7 +100,7 @@ def choose_unload(
     """
     if not others:
         return None
-    facts = read_facts(path, adapter)
+    facts = _facts(model)
     machine, options = _situation(settings, n_ctx, attempt)
     alone = make_plan(facts, without(machine, others), options)
     for gone in ([], *([each] for each in others)):
@@ -113,6 +111,16 @@ def choose_unload(
         if _is_as_good(facts, plan, alone, options):
             return gone[0] if gone else None
     return others[0]
+
+
+def _facts(model: ModelEntry | Path | ModelFacts) -> ModelFacts:
+    """Read the facts of a model with its adapter, or of a file alone."""
+    if isinstance(model, ModelFacts):
+        return model
+    if isinstance(model, Path):
+        return read_facts(model)
+    assert model.path is not None  # nothing is planned before its file is built
+    return read_facts(model.path, model.adapter)
 
 
 def measured_file(entry: ModelEntry, settings: Settings) -> Path:
