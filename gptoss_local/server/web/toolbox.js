@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { addServer, madeWith, readTools, removeServer, setTools } from "./actions.js";
-import { call } from "./api.js";
+import { call, isPhone } from "./api.js";
 import { plain, plural } from "./format.js";
 import { set, state } from "./store.js";
 import { Dialog, icon } from "./ui.js";
@@ -41,10 +41,10 @@ export function Tools() {
             ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
             ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
             ${problem && html` <b>${problem}</b>`}</small></span></label>
-          ${is_mcp && html`<${Remove} name=${name} onRemoved=${read} />`}</div>`,
+          ${is_mcp && !isPhone() && html`<${Remove} name=${name} onRemoved=${read} />`}</div>`,
       )}
     </fieldset>
-    <${NewServer} onAdded=${read} />
+    ${!isPhone() && html`<${NewServer} onAdded=${read} />`}
   <//>`;
 }
 
