@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import RunningServer, free_port
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 from tests.hub.server import run_hub
+from tests.lora import ATTENTION, random_factors, write_lora
 
 # Somebody types for a command that wants a terminal. What doctor finds is this machine's affair.
 GPTOSS = f"""#!/bin/sh
@@ -39,6 +40,7 @@ class Pc:
 
     environment: dict[str, str]
     ports: dict[str, str]
+    nano: Path
 
     def start_server(self) -> None:
         subprocess.run(["sh", "-c", "gptoss load nano"], env=self.environment, check=True)
@@ -81,7 +83,8 @@ def pc(
         environment = _environment(home) | {"HF_ENDPOINT": hub.endpoint}
         # Whoever samples nano may get an answer that has no end.
         limits = {"GPTOSS_PORT": ports["11434"], "GPTOSS_CONTEXT_LENGTH": "8192"}
-        machine = Pc(environment | limits, ports)
+        (nano,) = (home / ".cache" / "gptoss").glob("*.gguf")
+        machine = Pc(environment | limits, ports, nano)
         try:
             yield machine
         finally:
@@ -113,6 +116,7 @@ def _is_run(block: Block) -> bool:
 def test_commands_of_a_page(pc: Pc, page: Path, tmp_path: Path) -> None:
     pc.start_server()  # which another page may have ended
     (tmp_path / "bench").symlink_to(ROOT / "bench")  # pages name files of a clone
+    write_lora(tmp_path / "lora.gguf", random_factors(pc.nano, ATTENTION))
     for block in filter(_is_run, blocks(page)):
         printed = pc.run(block, tmp_path)
         for word in block.notes.get("prints", "").split(" | "):
