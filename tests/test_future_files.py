@@ -95,16 +95,16 @@ def from_the_future(tmp_path: Path, nano_gguf: Path) -> tuple[Settings, Path]:
     path = settings.models_dir / "mine.json"
     fields = json.loads(path.read_bytes())
     assert "version" not in fields, "the first version is what a file without one has"
-    fields |= {"version": 2, "layers_of_weights": [fields.pop("weights")]}
+    fields |= {"version": 99, "layers_of_weights": [fields.pop("weights")]}
     path.write_text(json.dumps(fields))
     return settings, path
 
 
 def test_a_manifest(from_the_future: tuple[Settings, Path], nano_gguf: Path) -> None:
     settings, path = from_the_future
-    refuses(NewerModelError, path, 2, lambda: find_model("mine", settings))
-    refuses(NewerModelError, path, 2, lambda: add_model("mine", nano_gguf, settings))
-    refuses(NewerModelError, path, 2, lambda: add_model("mine", nano_gguf, settings, BRIEF))
+    refuses(NewerModelError, path, 99, lambda: find_model("mine", settings))
+    refuses(NewerModelError, path, 99, lambda: add_model("mine", nano_gguf, settings))
+    refuses(NewerModelError, path, 99, lambda: add_model("mine", nano_gguf, settings, BRIEF))
     assert [name for name, _ in unusable_models(settings)] == ["mine"]
     add_model("other", nano_gguf, settings, BRIEF)
     assert [entry.name for entry in list_models(settings)][:1] == ["other"]
