@@ -548,4 +548,4 @@ def test_the_page_names_all_modules() -> None:
     text = PAGE.read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:gptoss_local|convert|tui|installers)/[\w/]+\.py)`", text))
     assert named == {where.partition(":")[0] for where in branches()}
-    assert len(text.split()) <= 500
+    assert len(text.split()) <= 700

@@ -176,9 +176,11 @@ def _bind(settings: Settings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        what = f"cannot listen on {settings.host}:{settings.port}"
         if error.errno != errno.EADDRINUSE:  # no address of this machine, or not a user's port
-            raise UsageError(what, hint="GPTOSS_HOST and GPTOSS_PORT say where.") from error
+            hint = "GPTOSS_HOST and GPTOSS_PORT say where."
+            raise UsageError(f"{what}: {error.strerror}", hint=hint) from error
+        what += ": it is in use"  # for which Windows has no words
         hint = "If Ollama or gptoss runs there, stop it, or choose another port: "
         raise ServerUnavailableError(what, hint=f"{hint}GPTOSS_PORT=11435 gptoss serve") from error
     return listener
