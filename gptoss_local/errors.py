@@ -25,6 +25,7 @@
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
     ├── VerifyError                 11        422   a GGUF is damaged or wrong
     ├── HistoryError                12        500   the file of chats cannot be used
+    │   ├── HistoryLockedError      13        423   it has a passphrase, which was not given
     │   └── ChatNotFoundError        3        404   a chat or turn that is not there
     ├── BrokenCallError              1        502   a call that is being streamed breaks off
     ├── ToolError                    1        502   where tools come from does not answer
@@ -191,6 +192,11 @@ class VerifyError(GptOssError):
 
 class HistoryError(GptOssError):
     exit_code = 12
+
+
+class HistoryLockedError(HistoryError):
+    exit_code = 13
+    http_status = 423
 
 
 class ChatNotFoundError(HistoryError):

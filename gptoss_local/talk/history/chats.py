@@ -12,6 +12,7 @@ import msgspec
 
 from gptoss_local.errors import ChatNotFoundError
 from gptoss_local.talk.history import export, owner
+from gptoss_local.talk.history.lock import Lock, sealed
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.rows import (
     CHAT_COLUMNS,
@@ -45,7 +46,8 @@ class History:
         path: The file; made, readable by its owner only, if it is not there. `MEMORY` for none.
 
     Raises (all methods):
-        HistoryError: the file is damaged, full, locked, or not for this version.
+        HistoryError: the file is damaged, full, in use, or not for this version.
+        HistoryLockedError: it has a passphrase, and `lock.unlock` was not called.
         ChatNotFoundError: a chat or turn is not there, perhaps deleted by another process.
 
     Thread: all calls from the thread that made it.
@@ -54,6 +56,7 @@ class History:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._database = open_database(path)
+        self.lock = Lock(self._database, path)
         self._streaming: set[int] = set()
         self._temporary: History | None = None
         with translated(path):
@@ -79,9 +82,10 @@ class History:
 
         PERF: 10 µs, so it can be asked many times a second.
         """
-        ((n_others,),) = self._rows("PRAGMA data_version")
+        with translated(self.path):
+            ((n_others,),) = self._database.execute("PRAGMA data_version").fetchall()
         n_temporary = self._temporary.version[1] if self._temporary else 0
-        return n_others, self._database.total_changes + n_temporary
+        return n_others, self._database.total_changes + n_temporary + self.lock.n_unlocked
 
     def stop_orphans(self) -> None:
         """Mark the streaming turns of dead processes as `stopped`."""
@@ -126,7 +130,9 @@ class History:
 
     def has_title(self, chat_id: int) -> bool:
         """Return whether a chat is called other than its first question."""
-        query = "SELECT title, content, stats FROM chat JOIN turn ON chat_id = chat.id " + (
+        query = (
+            "SELECT opened(title), opened(content), opened(stats) "
+            "FROM chat JOIN turn ON chat_id = chat.id "
             "WHERE chat.id = ? AND role = 'user' ORDER BY turn.id LIMIT 1"
         )
         rows = self._rows(query, (chat_id,))
@@ -135,7 +141,7 @@ class History:
     def give_title(self, chat: ChatSummary, title: str) -> bool:
         """Rename a chat unless its title has changed meanwhile."""
         with self._write():
-            change = "UPDATE chat SET title = ? WHERE id = ? AND title = ?"
+            change = "UPDATE chat SET title = sealed(?) WHERE id = ? AND opened(title) = ?"
             values = (one_line(title), chat.id, chat.title)
             return bool(self._database.execute(change, values).rowcount)
 
@@ -161,7 +167,7 @@ class History:
         if not found:
             raise _no_chat(chat_id)
         with self._write():  # deleted words stay in the index until it is rebuilt
-            for table in ("turn_words", "chat_words"):
+            for table in () if self.lock.is_set else ("turn_words", "chat_words"):
                 self._database.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         with translated(self.path):
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -217,7 +223,7 @@ class History:
         given = {name: value for name, value in changes.items() if value is not None}
         if not given:
             return
-        columns = ", ".join(f"{name} = ?" for name in given)
+        columns = ", ".join(f"{name} = {sealed(name)}" for name in given)
         with self._write():
             found = self._database.execute(
                 f"UPDATE turn SET {columns} WHERE id = ?", (*given.values(), turn_id)
@@ -297,8 +303,8 @@ class History:
         Case and accents do not count, the last word may be unfinished, and "several words" in
         quotes stand next to each other.
         """
-        with translated(self.path):
-            return search(self._database, words, limit)
+        with self._read():
+            return search(self._database, words, limit, has_index=not self.lock.is_set)
 
     def export_markdown(self, chat_id: int) -> str:
         """Return the branch that is shown, for reading."""
@@ -355,7 +361,7 @@ class History:
         """Close the file; turns that still stream here become `stopped`."""
         try:
             if self._streaming:
-                with self._write():
+                with translated(self.path), transaction(self._database):
                     self._database.executemany(
                         "UPDATE turn SET state = 'stopped' WHERE id = ? AND state = 'streaming'",
                         [(turn_id,) for turn_id in self._streaming],
@@ -366,16 +372,23 @@ class History:
                 self._temporary.close()
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with translated(self.path):
+        with self._read():
             return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        with translated(self.path), transaction(self._database, "DEFERRED"):
+            self.lock.check()
+            yield
 
     @contextmanager
     def _write(self) -> Iterator[None]:
         with translated(self.path), transaction(self._database):
+            self.lock.check()
             yield
 
     def _change_chat(self, chat_id: int, **values: str | int) -> None:
-        columns = ", ".join(f"{name} = ?" for name in values)
+        columns = ", ".join(f"{name} = {sealed(name)}" for name in values)
         with self._write():
             found = self._database.execute(
                 f"UPDATE chat SET {columns} WHERE id = ?", (*values.values(), chat_id)

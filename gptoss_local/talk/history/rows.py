@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.talk.history.lock import opened, sealed
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.turn import ChatSummary, Turn
 
-TURN_COLUMNS = ", ".join(Turn.__struct_fields__)
-CHAT_COLUMNS = ", ".join(ChatSummary.__struct_fields__)
+TURN_COLUMNS = ", ".join(map(opened, Turn.__struct_fields__))
+CHAT_COLUMNS = ", ".join(map(opened, ChatSummary.__struct_fields__))
 _MAX_TITLE_CHARS = 80  # of the first question, in place of a title if there is none
 
 
@@ -39,7 +40,8 @@ def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
     others = (write_json(chat.options), one_line(chat.preset), chat.is_pinned)
     cursor = database.execute(
         "INSERT INTO chat(title, model, effort, options, preset, is_pinned, folder, "
-        "created_s, updated_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "created_s, updated_s) "
+        "VALUES (sealed(?), ?, ?, sealed(?), sealed(?), ?, sealed(?), ?, ?)",
         (*names, *others, one_line(chat.folder), chat.created_s, chat.updated_s),
     )
     return int(cursor.lastrowid or 0)
@@ -58,7 +60,7 @@ def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> in
     del values["id"]
     for name in ("content", "reasoning", "tool_name", "model", "effort"):
         values[name] = storable(values[name])
-    marks = ", ".join("?" * len(values))
+    marks = ", ".join(map(sealed, values))
     cursor = database.execute(
         f"INSERT INTO turn({', '.join(values)}) VALUES ({marks})", tuple(values.values())
     )
@@ -69,7 +71,7 @@ def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> in
     )
     if turn.role == "user":
         database.execute(
-            "UPDATE chat SET title = ? WHERE id = ? AND title = ''",
+            "UPDATE chat SET title = sealed(?) WHERE id = ? AND opened(title) = ''",
             (title_of(turn.content, turn.stats), turn.chat_id),
         )
     return turn_id

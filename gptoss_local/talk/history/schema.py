@@ -5,6 +5,7 @@ A file that is damaged, of a newer version or of another program raises before a
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,41 +21,7 @@ FIRST_TEMPORARY = 1 << 30
 
 _BUSY_S = 5.0  # how long to wait for another process that writes
 
-_V1 = (
-    """
-    CREATE TABLE chat (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again, as others may remember it
-        title TEXT NOT NULL,
-        model TEXT NOT NULL,
-        effort TEXT NOT NULL,
-        leaf_id INTEGER,
-        n_turns INTEGER NOT NULL DEFAULT 0,
-        created_s REAL NOT NULL,
-        updated_s REAL NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX chat_by_age ON chat(updated_s, id)",
-    """
-    CREATE TABLE turn (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a child's is larger than its parent's
-        chat_id INTEGER NOT NULL REFERENCES chat(id) ON DELETE CASCADE,
-        parent_id INTEGER REFERENCES turn(id) ON DELETE CASCADE,
-        role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
-        content TEXT NOT NULL,
-        reasoning TEXT NOT NULL,
-        tool_calls TEXT NOT NULL,  -- JSON
-        tool_name TEXT NOT NULL,
-        model TEXT NOT NULL,
-        effort TEXT NOT NULL,
-        state TEXT NOT NULL CHECK (state IN ('streaming', 'done', 'stopped', 'failed')),
-        stats TEXT NOT NULL,  -- JSON
-        created_s REAL NOT NULL,
-        owner TEXT NOT NULL  -- the process that streams it
-    ) STRICT
-    """,
-    "CREATE INDEX turn_by_parent ON turn(chat_id, parent_id)",
-    "CREATE INDEX turn_by_parent_alone ON turn(parent_id)",  # for ON DELETE CASCADE
-    "CREATE INDEX turn_streaming ON turn(owner) WHERE state = 'streaming'",
+SEARCH = (
     # Words of turns and titles. The text itself is only in the tables above, so an entry must be
     # removed with exactly the text it was made of. A turn has one unless it is streaming: to
     # index a long answer again every second would be waste. PERF: `prefix` makes the search for a
@@ -107,13 +74,68 @@ _V1 = (
     END
     """,
 )
+"""The index of the search, which a file with a passphrase has not."""
+DROP_SEARCH = (
+    *(f"DROP TRIGGER {name}" for name in re.findall(r"CREATE TRIGGER (\w+)", "".join(SEARCH))),
+    "DROP TABLE turn_words",
+    "DROP TABLE chat_words",
+)
+
+_V1 = (
+    """
+    CREATE TABLE chat (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again, as others may remember it
+        title TEXT NOT NULL,
+        model TEXT NOT NULL,
+        effort TEXT NOT NULL,
+        leaf_id INTEGER,
+        n_turns INTEGER NOT NULL DEFAULT 0,
+        created_s REAL NOT NULL,
+        updated_s REAL NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX chat_by_age ON chat(updated_s, id)",
+    """
+    CREATE TABLE turn (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a child's is larger than its parent's
+        chat_id INTEGER NOT NULL REFERENCES chat(id) ON DELETE CASCADE,
+        parent_id INTEGER REFERENCES turn(id) ON DELETE CASCADE,
+        role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+        content TEXT NOT NULL,
+        reasoning TEXT NOT NULL,
+        tool_calls TEXT NOT NULL,  -- JSON
+        tool_name TEXT NOT NULL,
+        model TEXT NOT NULL,
+        effort TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('streaming', 'done', 'stopped', 'failed')),
+        stats TEXT NOT NULL,  -- JSON
+        created_s REAL NOT NULL,
+        owner TEXT NOT NULL  -- the process that streams it
+    ) STRICT
+    """,
+    "CREATE INDEX turn_by_parent ON turn(chat_id, parent_id)",
+    "CREATE INDEX turn_by_parent_alone ON turn(parent_id)",  # for ON DELETE CASCADE
+    "CREATE INDEX turn_streaming ON turn(owner) WHERE state = 'streaming'",
+    *SEARCH,
+)
 _V2 = ("ALTER TABLE chat ADD COLUMN options TEXT NOT NULL DEFAULT '{}'",)  # JSON
 _V3 = (
     "ALTER TABLE chat ADD COLUMN preset TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE chat ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0",
 )
 _V4 = ("ALTER TABLE chat ADD COLUMN folder TEXT NOT NULL DEFAULT ''",)
-_MIGRATIONS = (_V1, _V2, _V3, _V4)
+_V5 = (
+    """
+    CREATE TABLE passphrase (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        key_id BLOB NOT NULL,
+        salt BLOB NOT NULL,
+        n INTEGER NOT NULL, r INTEGER NOT NULL, p INTEGER NOT NULL,  -- of scrypt
+        wrapped BLOB NOT NULL  -- the key of all texts, encrypted with that of the passphrase
+    ) STRICT
+    """,
+)
+_MIGRATIONS = (_V1, _V2, _V3, _V4, _V5)
 """Statements that lead from version n to n + 1; `user_version` counts those that are done."""
 
 
@@ -137,6 +159,7 @@ def open_database(path: Path) -> sqlite3.Connection:
             database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut
             database.execute("PRAGMA foreign_keys = ON")  # perhaps the last transactions
             database.execute("PRAGMA secure_delete = ON")
+            database.execute("PRAGMA temp_store = MEMORY")  # a passphrase leaves no text elsewhere
             with transaction(database):  # of several processes the first one migrates
                 for statements in _MIGRATIONS[_check_version(database, path) :]:
                     for statement in statements:
@@ -144,7 +167,6 @@ def open_database(path: Path) -> sqlite3.Connection:
                 database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
             if path == MEMORY:
-                database.execute("PRAGMA temp_store = MEMORY")
                 numbers = [(table, FIRST_TEMPORARY) for table in ("chat", "turn")]
                 database.executemany(
                     "INSERT INTO sqlite_sequence(name, seq) VALUES (?, ?)", numbers
@@ -167,9 +189,9 @@ def check_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
+def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
     """Commit all or nothing; wait for other writers at the start, not in the middle."""
-    database.execute("BEGIN IMMEDIATE")
+    database.execute(f"BEGIN {kind}")
     try:
         yield
         database.execute("COMMIT")
