@@ -1,6 +1,7 @@
 """Messages that were written and not sent, in a file next to the chats."""
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,10 +19,14 @@ class _Draft(msgspec.Struct):
 
 
 class Drafts:
-    """Keeps the text of the input, and those before it; several terminals share the file."""
+    """Keeps the text of the input, and those before it; several terminals share the file.
 
-    def __init__(self, path: Path) -> None:
+    While the chats have a passphrase (`is_private`), nothing is written.
+    """
+
+    def __init__(self, path: Path, is_private: Callable[[], bool]) -> None:
         self._path: Path | None = path
+        self._is_private = is_private
         self._id = secrets.token_hex(8)
         self._kept = Composed("")
 
@@ -58,6 +63,9 @@ class Drafts:
     def _write(self, others: list[_Draft]) -> None:
         now = [_Draft(self._id, self._kept)] if self._kept.text else []
         if self._path is None:
+            return
+        if self._is_private():
+            self._path.unlink(missing_ok=True)
             return
         try:
             text = msgspec.json.encode([*others, *now][-_MAX:]).decode()

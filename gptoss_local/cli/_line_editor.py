@@ -5,7 +5,7 @@ It takes 0.15 s to import, so only a conversation on a terminal does.
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,14 @@ class LineEditor:
     Args:
         history: Keeps messages for the Up key.
         commands: Words that Tab completes, and the words that may follow each.
+        is_private: Whether nothing is written to `history` now.
     """
 
-    def __init__(self, history: Path, commands: Mapping[str, Any]) -> None:
+    def __init__(
+        self, history: Path, commands: Mapping[str, Any], is_private: Callable[[], bool]
+    ) -> None:
         os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # some terminals never answer that
-        self._history = _open_history(history)
+        self._history = _open_history(history, is_private)
         self._session: PromptSession[str] = PromptSession(
             history=self._history,
             enable_suspend=True,
@@ -92,14 +95,18 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _open_history(path: Path) -> "_History":
+def _open_history(path: Path, is_private: Callable[[], bool]) -> "_History":
     """Open the file, which only its user can read; where that cannot be, forget at the end."""
     with contextlib.suppress(OSError):
+        if is_private():
+            path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         if path.stat().st_size > _MAX_HISTORY_BYTES:
             _shorten(path)
-    return _History(str(path))
+    history = _History(str(path))
+    history.is_private = is_private
+    return history
 
 
 def _shorten(path: Path) -> None:
@@ -114,9 +121,10 @@ class _History(FileHistory):
     """A history on a disk that may be full or may not be read: the conversation is worth more."""
 
     is_kept = True
+    is_private: Callable[[], bool]
 
     def append_string(self, string: str) -> None:
-        if self.is_kept:
+        if self.is_kept and not self.is_private():
             super().append_string(string)
 
     def store_string(self, string: str) -> None:

@@ -6,6 +6,7 @@ Prompts and messages of commands go to stderr, answers to stdout.
 import io
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gptoss_local.cli._answer import Chat
@@ -13,6 +14,7 @@ from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
 from gptoss_local.cli._repl_commands import COMPLETIONS, REGISTRY
 from gptoss_local.cli._repl_set import Session, set_system
 from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.private import is_private
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
@@ -116,7 +118,8 @@ def _open_editor(settings: Settings) -> "LineEditor | None":
         return None
     from gptoss_local.cli._line_editor import LineEditor
 
-    return LineEditor(settings.input_history, COMPLETIONS)
+    private = partial(is_private, settings.history_path)
+    return LineEditor(settings.input_history, COMPLETIONS, private)
 
 
 def _has_terminal() -> bool:

@@ -35,6 +35,7 @@ class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
         boundary_tokens: Ids that end a message: the points to return to.
         folder: For prefixes that outlive the process; None: nowhere.
+        history: The file of chats: while it has a passphrase, no prefix is on disk.
         disk_bytes: At most, with prefixes of other models; 0: nothing is kept.
         save_after_s: Idle seconds before the engine writes there.
         keep_s: Seconds that a prefix stays in the cache without use after it was written, if others
@@ -45,6 +46,7 @@ class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: int = 0
     boundary_tokens: tuple[int, ...] = ()
     folder: str | None = None
+    history: str = ""
     disk_bytes: int = 0
     save_after_s: float = 0.0
     keep_s: float = math.inf

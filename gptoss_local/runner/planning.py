@@ -153,6 +153,7 @@ def load_command(
             checkpoint_bytes=plan.host.checkpoints,
             boundary_tokens=MESSAGE_ENDS,
             folder=str(settings.prefix_dir),
+            history=str(settings.history_path),
             disk_bytes=settings.prefix_disk_bytes,
             save_after_s=settings.prefix_save_s,
             keep_s=settings.prefix_keep_s,

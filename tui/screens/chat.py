@@ -133,7 +133,7 @@ class ChatScreen(Screen[None]):
         self._status = StatusLine()
         self.typing = Typing()
         self._downloads = Downloads(server, self._downloaded)
-        self._drafts = Drafts(history.path.with_name("drafts.json"))
+        self._drafts = Drafts(history.path.with_name("drafts.json"), lambda: history.lock.is_set)
         self.rooms = Rooms(conversation, self._room)
 
     def _room(self, rooms: Rooms, conversation: Conversation) -> ChatParts:

@@ -8,13 +8,16 @@ import time
 from array import array
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
+from pathlib import Path
 
-from gptoss_local.engine.llama import Context
+from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
+from gptoss_local.engine.worker.cache.checkpoints import PrefixCheckpoint
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.errors import EngineError
+from gptoss_local.private import is_private
 
 _log = logging.getLogger("gptoss")
 
@@ -43,6 +46,8 @@ class Archive:
         self._slots = slots
         self._cache = cache
         self._store = store
+        self._history = Path(options.history) if options.history else None
+        self._is_private()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="archive")
         self._writing: Future[None] | None = None
         self._is_broken = False
@@ -90,6 +95,9 @@ class Archive:
             return True
         for slot in reversed(self._slots.cached):
             if not self._is_broken and self._is_worth(slot, is_last=is_last):
+                if self._is_private():
+                    slot.in_memory = True
+                    continue
                 tokens = slot.tokens[:]
                 self._tried.add(_digest(tokens))
                 points = self._cache.checkpoints.along(tokens, len(tokens) - 1)[-_N_POINTS:]
@@ -99,11 +107,24 @@ class Archive:
                     _log.warning("a prefix is not saved: %s", error.message)
                     continue
                 self._writing = self._writer.submit(
-                    self._store.write, tokens, slot.n_asked, state, points
+                    self._write, tokens, slot.n_asked, state, points
                 )
                 self._writing.add_done_callback(self._report)
                 return True
         return False
+
+    def _write(
+        self, tokens: "array[int]", n_asked: int, state: State, points: list[PrefixCheckpoint]
+    ) -> None:
+        self._store.write(tokens, n_asked, state, points)
+        self._is_private()  # a passphrase may have been set meanwhile
+
+    def _is_private(self) -> bool:
+        """Return whether prefixes may not be on disk, and remove them then."""
+        if self._history is None or not is_private(self._history):
+            return False
+        self._store.clear()
+        return True
 
     def _make_way(self) -> float | None:
         """Evict prefixes not used recently that are on disk or must not be, except the newest one.

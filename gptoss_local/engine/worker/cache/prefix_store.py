@@ -129,6 +129,12 @@ class PrefixStore:
         self._saved = [s for s in self._saved if s is not saved]
         _unlink(saved.path)
 
+    def clear(self) -> None:
+        """Remove the files of all models."""
+        self._saved = []
+        for path in self._root.glob("*/*"):
+            _unlink(path)
+
     def write(
         self, tokens: "array[int]", n_asked: int, state: State, points: Sequence[PrefixCheckpoint]
     ) -> None:
