@@ -23,12 +23,15 @@ _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
 HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
 """Names of tools that the server may run for requests, as the owner states them."""
+PASSPHRASE = "GPTOSS_PASSPHRASE"
+"""The variable with the passphrase of the chats."""
 SECRETS = (
     *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "GPTOSS_EMBEDDINGS_KEY"),
     *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+    PASSPHRASE,
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
-"""Variables that only the server and its downloads need."""
+"""Variables that no tool and no engine needs."""
 _named_secrets: set[str] = set()
 
 
@@ -346,7 +349,7 @@ _OLLAMA: dict[str, _Parser] = {
     "OLLAMA_KV_CACHE_TYPE": lambda text, source: {"kv_type": text.lower()},
 }
 """Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
-_NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for
+_NO_SETTINGS = ("GPTOSS_DEBUG", PASSPHRASE, "OLLAMA_MODELS")  # read where they are needed
 
 
 def _convert(values: dict[str, Any], source: str) -> Settings:

@@ -14,6 +14,7 @@ import typer
 from gptoss_local.cli._first_model import ask_for_model, chosen_model
 from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
+from gptoss_local.cli.passphrase import open_history
 from gptoss_local.cli.web import show_page
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -61,11 +62,10 @@ def chat(
         raise UsageError("a temporary chat is a new one", hint="Leave out --resume and --chat.")
     chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
-    from gptoss_local.talk.history import History
     from tui.conversation import Conversation
 
     settings = load_settings()
-    history = History(settings.history_path)
+    history = open_history(settings)
     try:
         last = next(iter(history.chats(limit=1)), None)
         opened = history.chat(chat_id) if chat_id is not None else last if resume else None

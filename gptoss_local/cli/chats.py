@@ -10,6 +10,7 @@ import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
+from gptoss_local.cli.passphrase import open_history
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 from gptoss_local.talk.presets import BUILT_IN, options_text, presets_path, read_presets
@@ -38,13 +39,13 @@ def chats(
     import_: Import = None,
     json: Json = False,
 ) -> None:
-    from gptoss_local.talk.history import History, read_export
+    from gptoss_local.talk.history import read_export
 
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
     if import_ is not None and (chat is not None or query is not None):
         raise UsageError("--import adds a chat and prints none", hint="Give --import alone.")
-    history = History(load_settings().history_path)
+    history = open_history(load_settings())
     try:
         if import_ is not None:
             _print_imported(history.import_json(read_export(import_)), json)

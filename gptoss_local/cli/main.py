@@ -23,6 +23,7 @@ GROUPS = {
         "chat": "Chat in the terminal; every chat is saved.",
         "web": "Chat in the browser; the chats are those of `gptoss chat`.",
         "chats": "List past chats, search them, or print one.",
+        "passphrase": "Encrypt saved chats with a passphrase, or change and remove it.",
         "presets": "List the presets of the chat.",
         "tools": "List what the model may call, or add, remove and test MCP servers.",
         "launch": "Start a coding agent with a model of this machine.",

@@ -3,16 +3,22 @@
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, free_port, wait_until
+
+WORD = "Xyzzyplugh"
+"""A word that no file has by itself."""
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,6 +54,31 @@ def fresh(empty_home: Path) -> Iterator[dict[str, str]]:
     environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
     yield environment
     run_cli(environment, "stop")
+
+
+@pytest.fixture
+def place(tmp_path: Path, nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that a user's programs write: home, caches and temporary files."""
+    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    for name, folder in (("HOME", "user"), ("TMPDIR", "tmp"), ("XDG_CONFIG_HOME", "config")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    return tmp_path
+
+
+@pytest.fixture
+def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
+    """Names the files that have the word, as text or as the tokens of a prompt."""
+    tokens = vocabulary.encode(f" {WORD} is behind door")
+    signs = (WORD.encode(), WORD.lower().encode(), WORD.encode("utf-16-le"))
+    signs = (*signs, array("i", tokens).tobytes())
+
+    def find() -> set[str]:
+        files = [path for path in place.rglob("*") if path.is_file()]
+        having = [path for path in files if any(sign in path.read_bytes() for sign in signs)]
+        return {"prefix" if path.suffix == ".prefix" else path.name for path in having}
+
+    return find
 
 
 class PseudoTerminal:

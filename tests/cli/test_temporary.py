@@ -1,10 +1,8 @@
 """Temporary chats: each byte under the home folder is searched for a word that was in them."""
 
 import json
-import shutil
 import signal
 import sys
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,41 +10,15 @@ import httpx
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from tests.cli.conftest import Terminal, run_cli
+from tests.cli.conftest import WORD, Terminal, run_cli
 from tests.cli.test_chat_command import READY, ChatTerminal
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
 from tests.server.page_client import Page
 
-WORD = "Xyzzyplugh"
 LONG = "\n".join(f"{n}. The {WORD} is behind door {n}." for n in range(60))  # its prefix is saved
 FILE = f"notes.md:\n```\n{LONG}\n```\n\nWhat is the capital of France?"
 is_temporary = pytest.mark.parametrize("is_temporary", [True, False])
-
-
-@pytest.fixture
-def place(tmp_path: Path, nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all that a user's programs write: home, caches and temporary files."""
-    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
-    for name, folder in (("HOME", "user"), ("TMPDIR", "tmp"), ("XDG_CONFIG_HOME", "config")):
-        (tmp_path / folder).mkdir()
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    return tmp_path
-
-
-@pytest.fixture
-def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
-    """Names the files that have the word, as text or as the tokens of a prompt."""
-    tokens = vocabulary.encode(f" {WORD} is behind door")
-    signs = (WORD.encode(), WORD.lower().encode(), WORD.encode("utf-16-le"))
-    signs = (*signs, array("i", tokens).tobytes())
-
-    def find() -> set[str]:
-        files = [path for path in place.rglob("*") if path.is_file()]
-        having = [path for path in files if any(sign in path.read_bytes() for sign in signs)]
-        return {"prefix" if path.suffix == ".prefix" else path.name for path in having}
-
-    return find
 
 
 @pytest.fixture

@@ -11,14 +11,15 @@ import yaml
 from typer.testing import CliRunner
 
 from gptoss_local.cli.main import make_app
-from gptoss_local.settings import Settings
+from gptoss_local.settings import PASSPHRASE, Settings
 from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links, prose
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 PARSERS = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
 LANGUAGES = {"sh", "python", "js", "console", "powershell", "text", *PARSERS}
 NOT_RUN = ("console", "powershell")
-VARIABLES = {f"GPTOSS_{name.upper()}" for name in Settings.__struct_fields__} | {"GPTOSS_DEBUG"}
+VARIABLES = {f"GPTOSS_{name.upper()}" for name in Settings.__struct_fields__}
+VARIABLES |= {"GPTOSS_DEBUG", PASSPHRASE}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

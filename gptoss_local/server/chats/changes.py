@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError, GptOssError
+from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryLockedError
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.streaming import NDJSON
-from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 
 _log = logging.getLogger("gptoss")
 
@@ -122,6 +122,7 @@ class _Seen(NamedTuple):
     version: tuple[int, int]
     chats: list[ChatSummary]
     watched: dict[int, tuple[ChatSummary, list[Turn], list[Turn]]]
+    locked: HistoryLockedError | None
 
 
 class Changes:
@@ -218,18 +219,29 @@ class Changes:
             version = history.version
             if version == self._version and not new:
                 return None
-            watched = {}
+            watched, chats, locked = {}, [], None
+            try:
+                chats = history.chats(_N_CHATS, pinned_first=True)
+            except HistoryLockedError as error:
+                locked = error
             for chat_id in wanted:
+                if locked and not is_temporary(chat_id):
+                    continue
                 if (of := history.of(chat_id)).has(chat_id):
                     changed = of.changed(chat_id, self._known.setdefault(chat_id, {}))
                     tree = of.tree(chat_id) if chat_id in joined else []
                     watched[chat_id] = (of.chat(chat_id), changed, tree)
-            return _Seen(version, history.chats(_N_CHATS, pinned_first=True), watched)
+            return _Seen(version, chats, watched, locked)
 
         seen = await self._store.call(look)
         if seen is None:
             return
         self._version = seen.version
+        for listener in list(self._listeners) if seen.locked else []:
+            if not is_temporary(listener.chat_id):
+                self._listeners.discard(listener)
+                listener.end(seen.locked)
+                wanted.discard(listener.chat_id or 0)
         for chat_id in wanted - seen.watched.keys():
             self._tell_gone(chat_id)
         if seen.chats != self._chats:
@@ -237,7 +249,7 @@ class Changes:
             self._send(ChangeEvent(event="chats", chats=seen.chats), lambda each: not each.is_new)
         for chat_id, (chat, changed, _) in seen.watched.items():
             self._tell_changed(chat_id, chat, changed)
-        for listener in new:
+        for listener in self._listeners.intersection(new):
             self._welcome(listener, seen)
 
     def _tell_gone(self, chat_id: int) -> None:

@@ -1,14 +1,20 @@
 """The file of chats, used from one thread: the event loop never waits for a disk."""
 
 import asyncio
+import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from gptoss_local.errors import HistoryLockedError
+from gptoss_local.settings import PASSPHRASE
 from gptoss_local.talk.history import History
 
 T = TypeVar("T")
+
+_log = logging.getLogger("gptoss")
 
 
 class ChatStore:
@@ -35,11 +41,20 @@ class ChatStore:
         """
 
         def run() -> T:
-            self._history = self._history or History(self._path)
+            self._history = self._history or self._open()
             return work(self._history.of(chat_id))
 
         # A caller that leaves does not stop its call.
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    def _open(self) -> History:
+        history = History(self._path)
+        if history.lock.is_locked and (passphrase := os.environ.get(PASSPHRASE)):
+            try:
+                history.lock.unlock(passphrase)
+            except HistoryLockedError as error:
+                _log.warning("%s: %s", PASSPHRASE, error.message)
+        return history
 
     async def close(self) -> None:
         """Close the file after all calls; turns that still stream here become `stopped`."""

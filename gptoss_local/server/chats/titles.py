@@ -18,7 +18,7 @@ from gptoss_local.server.access import current_caller
 from gptoss_local.server.chats.asked import asked_of
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
-from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.history.plain import one_line
 
 QUESTION = "Write a title for this conversation, in its language, of at most six words."
@@ -34,6 +34,8 @@ async def write_title(
     def read(history: History) -> tuple[ChatSummary, list[Turn], bool]:
         return history.chat(leaf.chat_id), history.branch(leaf.id), history.has_title(leaf.chat_id)
 
+    if is_temporary(leaf.chat_id):
+        return False
     try:
         chat, branch, has_title = await store.call(read)
         is_first = len([turn for turn in branch if turn.role == "user"]) == 1

@@ -64,6 +64,10 @@ class Begun(msgspec.Struct, omit_defaults=True):
     question: Turn | None = None
 
 
+class UnlockBody(msgspec.Struct):
+    passphrase: str
+
+
 class NewChatBody(msgspec.Struct, kw_only=True):
     model: str = ""
     effort: Effort = "medium"
@@ -125,6 +129,13 @@ async def chats(request: Request) -> Response:
         lambda history: history.chats(n_chats, pinned_first=True)
     )
     return json_response(Chats(chats=listed))
+
+
+async def unlock(request: Request) -> Response:
+    """Take the passphrase of the chats, which stay readable until the server stops."""
+    body = await read_body(request, UnlockBody)
+    await _changed(request, lambda history: history.lock.unlock(body.passphrase))
+    return json_response(JobStatus("success"))
 
 
 async def new_chat(request: Request) -> Response:

@@ -61,6 +61,14 @@ _CHATS = (
     ),
     for_chat(
         "POST",
+        "/api/gptoss/chats/unlock",
+        chats.unlock,
+        "Unlock chats that have a passphrase",
+        JobStatus,
+        chats.UnlockBody,
+    ),
+    for_chat(
+        "POST",
         "/api/gptoss/chats/import",
         chats.import_chat,
         "Add an exported chat",

@@ -1,0 +1,177 @@
+"""A passphrase for saved chats, from the command line to the server and the files."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.conftest import WORD, PseudoTerminal, Terminal, run_cli
+from tests.cli.test_chat_command import READY, ChatTerminal
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.server.page_client import Page
+
+FILE = "\n".join(f"{n}. The {WORD} is behind door {n}." for n in range(60))
+PASSPHRASE = "correct horse"
+OPEN = {"GPTOSS_PASSPHRASE": PASSPHRASE}
+
+
+@pytest.fixture
+def server(place: Path) -> Iterator[RunningServer]:
+    """A server of nano that saves prefixes."""
+    settings = {"prefix_disk_bytes": "1000000000", "prefix_save_s": "0.5"}
+    with run_server(place / "home", **settings) as running:
+        yield running
+
+
+def set_passphrase(environment: dict[str, str]) -> None:
+    done = run_cli(environment, "passphrase", "set", stdin=f"{PASSPHRASE}\n")
+    assert done.returncode == 0, done.stderr
+    assert "without the passphrase they are lost" in done.stderr
+
+
+def test_no_file_has_a_word_while_one_is_set(
+    place: Path, server: RunningServer, found: Callable[[], set[str]]
+) -> None:
+    environment = server.environment
+    with Page(server) as page:
+        chat_id = page.new(title=WORD)
+        page.answered(page.ask(chat_id, FILE))
+        chatting = Terminal(server, "nano", TERM="xterm")
+        chatting.read_until("Send a message")
+        chatting.type(f"What is the capital of France, {WORD}?\r")
+        chatting.read_until("\n")
+        chatting.read_until(">>> ")
+        drafting = ChatTerminal(environment, "nano")
+        drafting.read_until(READY)
+        drafting.type(f"A draft about {WORD}")
+        wait_until(lambda: found() >= {"drafts.json", "prefix", "run_history"}, timeout_s=30)
+        set_passphrase(environment)
+        assert found() == set()
+        drafting.type(f" and {WORD}")
+        chatting.type(f"And the capital of {WORD}?\r")
+        chatting.read_until("And the capital")
+        for terminal in (drafting, chatting):
+            terminal.process.send_signal(signal.SIGTERM)
+            terminal.process.wait(timeout=20)
+            terminal.close()
+        page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
+        leaf = page.tree(chat_id)[-1]
+        page.answered(page.ask(chat_id, f"And now? {FILE}", leaf["id"]))
+        assert page.call("GET", f"chats?q={WORD.lower()}")["hits"]
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(timeout=30)
+    assert found() == set()
+    exported = run_cli(environment | OPEN, "chats", str(chat_id), "--json").stdout
+    assert exported.count(WORD) >= 120
+    (place / "chat.json").write_text(exported)
+    run_cli(environment | OPEN, "chats", "--import", str(place / "chat.json"))
+    (place / "chat.json").unlink()
+    assert found() == set()
+    assert WORD in run_cli(environment | OPEN, "chats", "-q", WORD).stdout
+    assert run_cli(environment | OPEN, "passphrase", "remove").returncode == 0
+    assert found() == {"chats.sqlite3"}
+    assert WORD in run_cli(environment, "chats", "-q", WORD).stdout
+
+
+def test_a_locked_server_answers_all_but_saved_chats(server: RunningServer) -> None:
+    with Page(server) as page:
+        chat_id = page.new()
+        page.answered(page.ask(chat_id, "What is the capital of France?"))
+        with page.listening(chat_id) as heard:
+            set_passphrase(server.environment)
+            heard.until(lambda h: h.is_over)
+            assert heard.events[-1]["code"] == "HistoryLockedError"
+        for method, path, body in (
+            ("GET", "chats", None),
+            ("GET", "chats/changes", None),
+            ("GET", f"chats/{chat_id}", None),
+            ("POST", f"chats/{chat_id}/ask", {"content": "And Italy?"}),
+            ("POST", "chats", {"model": "nano"}),
+            ("DELETE", f"chats/{chat_id}", None),
+        ):
+            said = page.call(method, path, body, status=423)
+            assert said["error"]
+            assert "passphrase" in said["hint"]
+        temporary = page.new(is_temporary=True)
+        with page.listening(temporary) as heard:
+            assert page.answered(page.ask(temporary, "What is the capital of Italy?"))
+            heard.until(lambda h: any(t["state"] == "done" for t in h.turns.values()))
+        messages = [{"role": "user", "content": "What is the capital of Spain?"}]
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+            for path in ("/api/chat", "/v1/chat/completions", "/v1/messages"):
+                sent = {"model": "nano", "messages": messages, "stream": False, "max_tokens": 9}
+                assert http.post(path, json=sent).status_code == 200
+            sent = {"passphrase": PASSPHRASE}
+            assert http.post("/api/gptoss/chats/unlock", json=sent).status_code == 401
+        wrong = page.call("POST", "chats/unlock", {"passphrase": "horse"}, status=423)
+        assert "wrong" in wrong["error"]
+        page.call("GET", "chats", status=423)
+        page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
+        assert [chat["id"] for chat in page.call("GET", "chats")["chats"]] == [chat_id]
+        with page.listening(chat_id) as heard:
+            heard.until(lambda h: len(h.turns) == 2)
+
+
+def test_a_server_unlocks_itself_with_the_variable(place: Path) -> None:
+    home = place / "home"
+    with run_server(home) as server, Page(server) as page:
+        page.new()
+        set_passphrase(server.environment)
+    for variables, status in (({}, 423), (OPEN, 200), ({"GPTOSS_PASSPHRASE": "horse"}, 423)):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            with run_server(home) as server, Page(server) as page:
+                page.call("GET", "chats", status=status)
+
+
+def test_it_is_asked_for_in_a_terminal(fresh: dict[str, str], tmp_path: Path) -> None:
+    home = Path(fresh["GPTOSS_HOME"])
+
+    def run(*arguments: str, types: list[tuple[str, str]]) -> tuple[int, str]:
+        command = [sys.executable, "-m", "gptoss_local", *arguments]
+        terminal = PseudoTerminal(command, fresh, tmp_path)
+        try:
+            for prompt, words in types:
+                terminal.read_until(prompt)
+                terminal.await_input()
+                terminal.type(words + "\n")
+            code = terminal.process.wait(timeout=60)
+            assert not any(words in terminal.screen for _, words in types)
+            return code, terminal.screen
+        finally:
+            terminal.close()
+
+    new = [("New passphrase: ", "first one"), ("The same again: ", "first one")]
+    assert run("passphrase", "set", types=[new[0], ("The same again: ", "frist")])[0] == 2
+    assert run_cli(fresh, "chats").returncode == 0
+    assert run("passphrase", "set", types=new)[0] == 0
+    assert run("chats", types=[("Passphrase: ", "first one")])[0] == 0
+    assert run("chats", types=[("Passphrase: ", "wrong one")])[0] == 13
+    changed = [("Passphrase: ", "first one"), ("New passphrase: ", "2nd"), ("again: ", "2nd")]
+    assert run("passphrase", "change", types=changed)[0] == 0
+    assert run("passphrase", "remove", types=[("Passphrase: ", "first one")])[0] == 13
+    refused = run_cli(fresh, "chats")
+    assert refused.returncode == 13
+    assert "GPTOSS_PASSPHRASE" in refused.stderr
+    assert run_cli(fresh, "passphrase", "set").returncode == 2
+    assert run_cli(fresh, "passphrase", "change", stdin="2nd\nthird\n").returncode == 0
+    assert run_cli(fresh, "passphrase", "remove", stdin="third\n").returncode == 0
+    again = run_cli(fresh, "passphrase", "remove")
+    assert again.returncode == 2
+    assert "passphrase set" in again.stderr
+    assert (home / "chats.sqlite3").is_file()
+
+
+def test_no_child_gets_it(fresh: dict[str, str]) -> None:
+    code = (
+        "from gptoss_local.settings import environment_without_secrets as e\n"
+        "from gptoss_local.settings import unknown_variables as u\n"
+        "print('GPTOSS_PASSPHRASE' in e(), 'GPTOSS_PASSPHRASE' in u())"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], env=fresh | OPEN, text=True)
+    assert said.split() == ["False", "False"]
