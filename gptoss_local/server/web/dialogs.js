@@ -2,7 +2,7 @@
 
 import { html, useState } from "./vendor/preact.js";
 import { change, remove } from "./actions.js";
-import { keepKey, takesKeys } from "./api.js";
+import { call, keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 import { Models } from "./models.js";
@@ -19,6 +19,7 @@ export function OpenDialog({ dialog, onKey }) {
   if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
   if (dialog.kind === "key") return html`<${Key} onKey=${onKey} isWrong=${dialog.isWrong} />`;
+  if (dialog.kind === "unlock") return html`<${Unlock} onKey=${onKey} />`;
   return html`<${{ models: Models, settings: Settings, tools: Tools, help: Help }[dialog.kind]} />`;
 }
 
@@ -85,6 +86,30 @@ function Key({ onKey, isWrong = false }) {
       onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
   </form>`}<//>`;
+}
+
+/** @param {{onKey: () => void}} props */
+function Unlock({ onKey }) {
+  const [passphrase, setPassphrase] = useState("");
+  const [problem, setProblem] = useState("");
+  const onSubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      await call("POST", "/api/gptoss/chats/unlock", { passphrase });
+    } catch (error) {
+      return setProblem(/** @type {Error} */ (error).message);
+    }
+    set({ dialog: null });
+    onKey();
+  };
+  return html`<${Dialog} title="Unlock the chats"><form onSubmit=${onSubmit}>
+    <p>Saved chats are encrypted. They stay unlocked until the server stops; a temporary chat needs no passphrase.</p>
+    ${problem && html`<p class="wrong" role="alert">${problem}</p>`}
+    <label>Passphrase<input type="password" autofocus autocomplete="off" value=${passphrase}
+      onInput=${(/** @type {any} */ event) => setPassphrase(event.target.value)} /></label>
+    <footer><button type="button" onClick=${closeDialog}>Not now</button>
+      <button type="submit" class="primary" disabled=${!passphrase}>Unlock</button></footer>
+  </form><//>`;
 }
 
 const KEYS = [

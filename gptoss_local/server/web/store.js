@@ -61,6 +61,7 @@ export function watch(watcher) {
 /** Show an error with its hint. @param {unknown} error */
 export function fail(error) {
   if (error instanceof ApiError && error.status === 401) return set({ dialog: { kind: "key", isWrong: hasKey() } });
+  if (error instanceof ApiError && error.status === 423) return set({ chats: [], dialog: { kind: "unlock" } });
   const text = error instanceof Error ? error.message : String(error);
   const hint = error instanceof ApiError ? error.hint : "";
   set({ notice: { text, hint, isError: true } });

@@ -52,5 +52,6 @@ export interface Draft {
 export type Dialog =
   | { kind: "models" | "settings" | "tools" | "help" }
   | { kind: "key"; isWrong?: boolean }
+  | { kind: "unlock" }
   | { kind: "rename" | "move" | "delete"; chat: Chat };
 export interface Notice { text: string; hint: string; isError: boolean }
