@@ -33,7 +33,7 @@ def search(database: sqlite3.Connection, words: str, limit: int, *, has_index: b
     terms = _parse_terms(words)
     if not terms:
         return []
-    column = str if has_index else opened  # PERF: it takes twice as long as LIKE itself
+    column = str if has_index else opened  # PERF: 0.4 s for 40 MB, per term
     in_words = not any(_UNSPACED.search(t) or not re.search(r"[^\W_]", t) for t in terms)
     if not (has_index and in_words):
         titles, turns = _scan(database, terms, limit, column)
