@@ -74,6 +74,7 @@ def test_an_error_of_a_download_is_seen_where_no_list_of_models_is_open(page: Pa
     press(page, "Models")
     start_download(page, page.get_by_role("dialog"))
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.evaluate(
         "frame => window.send(frame)", {"error": "the disk is full", "hint": "Make room."}
     )
