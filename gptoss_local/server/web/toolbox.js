@@ -16,7 +16,7 @@ function toolsOn() {
 
 /** Says in the composer which tools are on. */
 export function ToolButton() {
-  const names = toolsOn().join(", ") || "none is on";
+  const names = toolsOn().join(", ") || "no tools";
   return html`<button type="button" class="tools-on" aria-label=${`Tools: ${names}`} title=${`Tools: ${names}`}
     onClick=${() => set({ dialog: { kind: "tools" } })}>
     ${icon("tool")}<span class="name">${names}</span></button>`;
