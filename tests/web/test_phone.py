@@ -22,7 +22,7 @@ SMALL = """(min) => [...document.querySelectorAll(
   .map((each) => [each.outerHTML.slice(0, 90), each.getBoundingClientRect()])
   .filter(([, box]) => box.width + 0.01 < min || box.height + 0.01 < min)
   .map(([text, box]) => `${text} ${box.width}x${box.height}`)"""
-KEYS = re.compile(r"\b(Enter|Esc|Shift|Ctrl|Alt)\b|the keys|\?$", re.MULTILINE)
+KEYS = re.compile(r"\b(Enter|Esc|Shift|Ctrl|Alt)\b|the keys|^\?$", re.MULTILINE)
 
 
 def check(page: Page) -> None:
