@@ -1,4 +1,4 @@
-"""Tells, without the passphrase, that chats have one: their words are then written nowhere else."""
+"""Says whether chats have a passphrase; while they do, their text is written nowhere else."""
 
 import contextlib
 import sqlite3

@@ -177,7 +177,7 @@ def test_names(config: Path) -> None:
     assert caught.value.hint == "Did you mean tutor?"
     with pytest.raises(UsageError) as caught:
         find_preset("zzz")
-    assert caught.value.hint == "Presets: tutor, policy."
+    assert caught.value.hint == "Presets: policy, tutor."
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

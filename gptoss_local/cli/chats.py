@@ -13,7 +13,7 @@ from gptoss_local.cli._output import human_age, print_json, print_table, say, sh
 from gptoss_local.cli.passphrase import open_history
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
-from gptoss_local.talk.presets import BUILT_IN, options_text, presets_path, read_presets
+from gptoss_local.talk.presets import known_presets, options_text, presets_path
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, Hit
@@ -101,7 +101,7 @@ def _pieces(hit: "Hit") -> tuple[str, ...]:
 
 
 def presets(json: Json = False) -> None:
-    found = BUILT_IN | read_presets()
+    found = known_presets()
     if json:
         listed = [
             {"name": name, **msgspec.structs.asdict(preset)} for name, preset in found.items()

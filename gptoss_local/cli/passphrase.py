@@ -66,7 +66,7 @@ def _set(history: "History", passphrase: str, settings: Settings) -> None:
     try:
         history.lock.set(passphrase)
     finally:
-        if history.lock.is_set:  # what was written before it
+        if history.lock.is_set:  # earlier files have plain text
             drafts = settings.history_path.with_name("drafts.json")
             prefixes = settings.prefix_dir.glob("*/*")
             for path in (drafts, settings.input_history, *prefixes):

@@ -53,13 +53,16 @@ def read_presets() -> dict[str, Preset]:
     return _read(presets_path())
 
 
-def find_preset(name: str) -> tuple[str, Preset]:
-    """Return a preset with its name as the file has it; upper and lower case are the same.
+def known_presets() -> dict[str, Preset]:
+    """Return the built-in presets that the file does not replace, then its own."""
+    own = read_presets()
+    taken = {name.casefold() for name in own}
+    return {name: preset for name, preset in BUILT_IN.items() if name not in taken} | own
 
-    Presets of the file win over built-in ones.
-    """
-    presets = read_presets()
-    presets |= {name: preset for name, preset in BUILT_IN.items() if name not in presets}
+
+def find_preset(name: str) -> tuple[str, Preset]:
+    """Return a preset with its name as it is spelled; upper and lower case are the same."""
+    presets = known_presets()
     for known, preset in presets.items():
         if known.casefold() == name.strip().casefold():
             return known, preset

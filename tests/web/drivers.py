@@ -1,4 +1,4 @@
-"""Firefox and WebKit, driven by what they speak themselves: WebDriver BiDi, and WebDriver.
+"""Drive Firefox by WebDriver BiDi, and WebKit by WebDriver.
 
 Playwright's own builds of both are not Debian's; these are the browsers that people have.
 """

@@ -72,7 +72,7 @@ class Pc:
         return Running(["wine", str(PYTHON), *arguments], self)
 
     def gptoss(self, *arguments: str, code: int = 0) -> str:
-        """Run a command; what it printed. Fails unless it ends with this exit code."""
+        """Run a command, and return its output; fail unless it ends with this exit code."""
         start_s = time.monotonic()
         running = self.start("-m", "gptoss_local", *arguments)
         ended = running.wait()

@@ -73,7 +73,7 @@ class History:
         return self._temporary
 
     def of(self, chat_id: int | None) -> "History":
-        """Return the history that has a chat: this one, or that of temporary chats."""
+        """Return the history that has a chat: this one, or the one of temporary chats."""
         return self.temporary if is_temporary(chat_id) else self
 
     @property

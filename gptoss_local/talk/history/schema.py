@@ -131,7 +131,7 @@ _V5 = (
         key_id BLOB NOT NULL,
         salt BLOB NOT NULL,
         n INTEGER NOT NULL, r INTEGER NOT NULL, p INTEGER NOT NULL,  -- of scrypt
-        wrapped BLOB NOT NULL  -- the key of all texts, encrypted with that of the passphrase
+        wrapped BLOB NOT NULL  -- the key of all texts, encrypted with the passphrase's key
     ) STRICT
     """,
 )
