@@ -44,7 +44,7 @@ async def settled(pilot: Pilot[None]) -> str:
     for line in (*pilot.app.screen.query(TextArea), *pilot.app.screen.query(Input)):
         line.cursor_blink = False
     n_same, now = 0, picture(pilot.app)
-    while n_same < 10:  # turns above are laid out later
+    while n_same < 3:  # turns above are laid out later
         await pilot.pause()
         await pilot.pause(0.04)
         before, now = now, picture(pilot.app)

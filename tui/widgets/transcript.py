@@ -145,6 +145,10 @@ class Transcript(VerticalScroll, can_focus=False):
         answers = [view for view in self.views() if isinstance(view, AssistantTurnView)]
         return answers[-1] if answers else None
 
+    def on_resize(self) -> None:
+        # NOTE: Textual moves the bar of an anchored widget without painting it again.
+        self.call_after_refresh(self.vertical_scrollbar.refresh)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         if new_value < 2 and new_value < old_value and self._older and not self._is_loading:
