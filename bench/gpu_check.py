@@ -2,10 +2,10 @@
 
     python bench/gpu_check.py FOLDER_OF_LLAMA_CPP [--size 120b] [--model FILE.gguf]
 
-FOLDER_OF_LLAMA_CPP has `llama-server` and `llama-bench`, of the build that gptoss uses. Takes at
-most eight minutes on one GPU, prints a table, and exits with 1 if anything is wrong. Run it before
-calling a change of `engine/`, `llama/` or `plan/` done. Without --model, a file of the size's
-shapes with random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
+FOLDER_OF_LLAMA_CPP has llama.cpp's programs, of the build that gptoss uses. Takes at most eight
+minutes on one GPU, prints a table, and exits with 1 if anything is wrong. Run it before calling a
+change of `engine/`, `llama/` or `plan/` done. Without --model, a file of the size's shapes with
+random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
 
 - Company: rounds of 1 to 12 answers at the same time, after pauses of 0.5 to 6 seconds, at
   temperature 1. All must be complete. With nano, an answer may differ from what the same seed gives
@@ -15,7 +15,8 @@ shapes with random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB)
 - Places: the same with experts in RAM, and on two GPUs where there are two.
 - Adapter: the logits of nano with a LoRA of attention, experts and head, against the CPU's, which
   tests compare with merged weights.
-- Speed: the same prompts and answers for gptoss and `llama-server`, and `llama-bench`.
+- Speed: the same prompts and answers for gptoss and `llama-server`, with its defaults and set by
+  hand, with and without filters; `llama-bench` and `llama-batched-bench`, which sample nothing.
 """
 
 import argparse
@@ -70,6 +71,11 @@ LIKELY = 1e-4  # rounding leads to a token about as often as it is likely
 MAX_Z = 5.0
 MAX_ERROR = 0.25  # root mean square of differences of log-probabilities
 N_SCORED = 24  # answers
+FILTERS = {"temperature": 1.0, "top_p": 0.95, "top_k": 40, "min_p": 0.05}
+"""The sampling that many clients send, llama.cpp's own default."""
+SERVER = ("-c", "32768", "-np", "8", "-kvu", "-ngl", "99", "-fa", "on")
+BY_HAND = ("--backend-sampling", "-b", "2048", "-ub", "2048")
+"""What makes llama-server the fastest."""
 
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 LOGPROBS = {"logprobs": True, "top_logprobs": 20, "stream": False, "raw": True}
@@ -411,8 +417,10 @@ def error(wanted: list[dict[str, float]], found: list[dict[str, float]]) -> floa
 
 
 class Speeds(NamedTuple):
-    one: float
-    eight: float
+    """Tokens a second, by how many answers there are; seconds until a follow-up's first token."""
+
+    plain: dict[int, float]
+    filtered: dict[int, float]
     prompt: float
     follow_s: float
 
@@ -422,29 +430,40 @@ def speed(report: Report, folder: Path, size: str, model: Path) -> None:
     settings = ONE_GPU | {"GPTOSS_NUM_PARALLEL": "8", "GPTOSS_CONTEXT_LENGTH": "32768"}
     with gptoss(model, settings) as (url, name):
         ours = measure(Ours(url, name), words)
-    url = free_url()
-    command = [str(folder / "llama-server"), "-m", str(model), "--port", url.rpartition(":")[2]]
-    command += ["-c", "32768", "-np", "8", "-kvu", "-ngl", "99", "-fa", "on"]
-    with serving(command, ONE_GPU, f"{url}/health"):
-        theirs = measure(Theirs(url, vocabulary_of(model)), words)
+    served = {}
+    for peer, options in (("llama-server", ()), ("llama-server by hand", BY_HAND)):
+        url = free_url()
+        command = [str(folder / "llama-server"), "-m", str(model), *SERVER, *options]
+        with serving([*command, "--port", url.rpartition(":")[2]], ONE_GPU, f"{url}/health"):
+            served[peer] = measure(Theirs(url, vocabulary_of(model)), words)
     prompt, decode = llama_bench(folder, model)
-    report.ratio(f"{size}: 1 answer, llama-bench", ours.one, decode, 0.85, "tok/s")
+    for n, least in ((1, 0.85), (8, 0.85)):
+        bare = decode if n == 1 else batched_bench(folder, model, n)
+        report.ratio(f"{size}: {n} at once, llama-bench", ours.plain[n], bare, least, "tok/s")
     # Of 120b more time goes to weights, which both read alike, and less to sampling on the host.
-    one, eight = (1.3, 2.0) if size == "20b" else (1.2, 1.6)
-    report.ratio(f"{size}: 1 answer, llama-server", ours.one, theirs.one, one, "tok/s")
-    report.ratio(f"{size}: 8 answers, llama-server", ours.eight, theirs.eight, eight, "tok/s")
+    least_of = {"llama-server": (1.3, 2.0) if size == "20b" else (1.2, 1.6)}
+    for peer, theirs in served.items():
+        for n, least in zip((1, 8), least_of.get(peer, (1.0, 1.2)), strict=True):
+            what = f"{size}: {n} at once, {peer}"
+            report.ratio(what, ours.plain[n], theirs.plain[n], least, "tok/s")
+            what = f"{size}: {n} at once, top-k 40, {peer}"
+            report.ratio(what, ours.filtered[n], theirs.filtered[n], 0.85, "tok/s")
+        report.ratio(f"{size}: prompt, {peer}", ours.prompt, theirs.prompt, 1.0, "tok/s")
+        follow = f"{size}: {N_NEW} more tokens, {peer}"
+        report.ratio(follow, 1 / ours.follow_s, 1 / theirs.follow_s, 0.8, "1/s")
     report.ratio(f"{size}: prompt, llama-bench", ours.prompt, prompt, 0.78, "tok/s")
-    report.ratio(f"{size}: prompt, llama-server", ours.prompt, theirs.prompt, 1.0, "tok/s")
-    follow = f"{size}: {N_NEW} more tokens, llama-server"
-    report.ratio(follow, 1 / ours.follow_s, 1 / theirs.follow_s, 0.8, "1/s")
 
 
 def measure(peer: Peer, words: list[str], n_rounds: int = 3) -> Speeds:
-    one, eight, prompts, follows = [], [], [], []
+    plain: dict[int, list[float]] = {1: [], 8: []}
+    filtered: dict[int, list[float]] = {1: [], 8: []}
+    prompts, follows = [], []
     for seed in range(n_rounds + 1):  # of which the first warms up
-        one.append(rate(peer, words, [seed]))
-        eight.append(rate(peer, words, [100 * seed + i for i in range(8)]))
-        one.append(rate(peer, words, [1000 + seed]))
+        for n, rates in plain.items():
+            rates.append(rate(peer, words, [100 * seed + i for i in range(n)], SAMPLING))
+    for seed in range(n_rounds + 1):
+        for n, rates in filtered.items():
+            rates.append(rate(peer, words, [100 * seed + 50 + i for i in range(n)], FILTERS))
     # Only then, as each prompt in the cache makes answers slower, which llama-bench's do not meet.
     for seed in range(n_rounds + 1):
         prompt = text(words, N_PROMPT, seed + 5000)
@@ -454,21 +473,33 @@ def measure(peer: Peer, words: list[str], n_rounds: int = 3) -> Speeds:
         time.sleep(0.2)
         follows.append(peer.complete(prompt + more, 8, SAMPLING).ttft_s)
     return Speeds(
-        statistics.median(one[2:]),
-        statistics.median(eight[1:]),
+        {n: statistics.median(rates[1:]) for n, rates in plain.items()},
+        {n: statistics.median(rates[1:]) for n, rates in filtered.items()},
         statistics.median(prompts[1:]),
         statistics.median(follows[1:]),
     )
 
 
-def rate(peer: Peer, words: list[str], seeds: list[int]) -> float:
+def rate(peer: Peer, words: list[str], seeds: list[int], options: dict[str, float]) -> float:
     """Return tokens a second of all answers together, after the first token of each."""
     with ThreadPoolExecutor(len(seeds)) as pool:
         answers = list(
-            pool.map(lambda s: peer.complete(text(words, 90, s), N_DECODE, SAMPLING), seeds)
+            pool.map(lambda s: peer.complete(text(words, 90, s), N_DECODE, options), seeds)
         )
     n_decoded = sum(answer.n_tokens - 1 for answer in answers)
     return n_decoded / max(answer.decode_s for answer in answers)
+
+
+def batched_bench(folder: Path, model: Path, n: int) -> float:
+    """Return tokens a second of so many answers together, none of which is sampled."""
+    command = [str(folder / "llama-batched-bench"), "-m", str(model), "-ngl", "99", "-fa", "on"]
+    command += ["-c", "8192", "-b", "2048", "-ub", "2048", "-npp", "90", "-ntg", str(N_DECODE)]
+    command += ["-npl", f"{n},{n}", "--output-format", "jsonl"]  # the first warms up
+    done = subprocess.run(command, env=os.environ | ONE_GPU, capture_output=True, text=True)
+    found = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not found:
+        raise SystemExit(f"llama-batched-bench failed: {done.stderr[-1000:]}")
+    return float(json.loads(found[-1])["speed_tg"])
 
 
 def llama_bench(folder: Path, model: Path) -> tuple[float, float]:
