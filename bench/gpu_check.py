@@ -75,7 +75,7 @@ FILTERS = {"temperature": 1.0, "top_p": 0.95, "top_k": 40, "min_p": 0.05}
 """The sampling that many clients send, llama.cpp's own default."""
 SERVER = ("-c", "32768", "-np", "8", "-kvu", "-ngl", "99", "-fa", "on")
 BY_HAND = ("--backend-sampling", "-b", "2048", "-ub", "2048")
-"""What makes llama-server the fastest."""
+"""With these options llama-server is the fastest."""
 
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 LOGPROBS = {"logprobs": True, "top_logprobs": 20, "stream": False, "raw": True}
