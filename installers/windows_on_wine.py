@@ -59,27 +59,36 @@ _BUILD = " ".join(
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a program under Wine; nothing of a Linux Python among them."""
-    kept = {key: text for key, text in os.environ.items() if not key.startswith(("PYTHON", "XDG_"))}
+    """Return the variables for a program under Wine, without those of Linux's shell and Python."""
+    foreign = ("PYTHON", "SHELL", "XDG_")
+    kept = {key: text for key, text in os.environ.items() if not key.startswith(foreign)}
     wine = {"WINEPREFIX": str(HOME / "prefix"), "WINEDEBUG": "-all", "DISPLAY": ""}
-    return kept | wine | {"PYTHONUTF8": "1"}
+    folders = (PYTHON.parent, PYTHON.parent / "Scripts")  # of commands, as on a PC
+    path = ";".join("Z:" + str(folder).replace("/", "\\") for folder in folders)
+    return kept | wine | {"WINEPATH": path, "PYTHONUTF8": "1"}
 
 
-def set_up(log: Log) -> None:
+def set_up() -> None:
     """Make the environment, and install this clone into it if it has changed.
 
     Raises:
-        SetupError: a program is missing, or a step failed.
+        SetupError: a program is missing, a step failed, or another process sets up this folder.
     """
     if missing := [name for name in _PROGRAMS if not shutil.which(name)]:
         hint = "apt-get install --no-install-recommends wine wine64 g++-mingw-w64-x86-64-posix"
-        raise SetupError(f"{' and '.join(missing)} are not installed.", hint)
+        raise SetupError(f"Not installed: {', '.join(missing)}.", hint)
+    log = Log(HOME / "setup.log")
+    with log.alone():
+        _make_all(log)
+
+
+def _make_all(log: Log) -> None:
     _if_changed(HOME / "python.txt", f"{_PYTHON_SOURCE} {_RANDOM}".encode(), lambda: _make(log))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needs = sorted(project["dependencies"])
     _if_changed(HOME / "packages.txt", repr(needs).encode(), lambda: _install_needs(log, needs))
     source = [path for name in _SOURCES for path in sorted(ROOT.glob(name)) if path.is_file()]
-    state = b"".join(path.read_bytes() for path in source)
+    state = b"".join(path.read_bytes() for path in source if path.suffix != ".pyc")
     _if_changed(HOME / "source.txt", state, lambda: _install_clone(log))
 
 
@@ -124,6 +133,8 @@ def _install_needs(log: Log, needs: list[str]) -> None:
     log.say("installing the wheels for Windows")
     # uv, because pip judges markers such as `sys_platform` by the system that it runs on.
     uv = shutil.which("uv") or environments.program_of(ROOT / ".venv", "uv")
+    if not Path(uv).is_file():
+        raise SetupError("Not installed: uv.", "python3 installers/from_source.py test")
     windows = ("--python-platform", "windows", "--python-version", "3.13", "--target", SITE)
     lines = (ROOT / "installers" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     constraints = HOME / "constraints.txt"
@@ -168,13 +179,11 @@ def _pip(log: Log, *arguments: str | Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    log = Log(HOME / "setup.log")
-    set_up(log)
+    set_up()
     if not arguments:
         print(PYTHON)
         return 0
-    command = ["wine", str(PYTHON), "-m", "gptoss_local", *arguments]
-    return subprocess.call(command, env=environment())
+    return subprocess.call(["wine", "gptoss", *arguments], env=environment())
 
 
 if __name__ == "__main__":

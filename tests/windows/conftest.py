@@ -19,7 +19,6 @@ from tests.conftest import free_port, wait_until
 from tests.installers.conftest import INSTALLERS  # makes the installer's modules importable
 
 import windows_on_wine  # isort: skip
-from steps import Log  # isort: skip
 
 assert INSTALLERS
 PYTHON = windows_on_wine.PYTHON
@@ -138,9 +137,9 @@ class Running:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def installed() -> None:
     """This clone, as it is now, on Windows' Python."""
-    windows_on_wine.set_up(Log(tmp_path_factory.mktemp("wine") / "setup.log"))
+    windows_on_wine.set_up()
 
 
 @pytest.fixture(scope="module")
