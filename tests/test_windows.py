@@ -30,7 +30,7 @@ from gptoss_local.api import client
 from gptoss_local.cli import _tools, launch, web
 from gptoss_local.cli.doctor import diagnosis, repair
 from gptoss_local.cli.launch.agents import AGENTS, Setup
-from gptoss_local.engine.llama import cuda_packages, pinning
+from gptoss_local.engine.llama import pinning
 from gptoss_local.engine.worker.loading import read_ahead
 from gptoss_local.machine import hardware
 from gptoss_local.machine.plan import planner
@@ -192,25 +192,6 @@ def test_processes_that_outlive_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(client, "os", NT)
     with client._open_log(tmp_path / "log" / "server.log") as log:
         log.write(b"said")
-
-
-@reaches("gptoss_local/engine/llama/cuda_packages.py", "preload_cuda")
-def test_dlls_of_cuda_are_loaded_before_those_that_need_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    loaded: list[str] = []
-    dlls = tmp_path / "bin" / "x86_64"
-    dlls.mkdir(parents=True)
-    for name in ("cublas64_13.dll", "cublasLt64_13.dll", "cudart64_13.dll", "nvblas64_13.dll"):
-        (dlls / name).touch()
-    monkeypatch.setattr(cuda_packages, "sys", WINDOWS)
-    load = Faked(ctypes, CDLL=lambda name, mode: loaded.append(name))
-    monkeypatch.setattr(cuda_packages, "ctypes", load)
-    monkeypatch.setattr(cuda_packages, "has_cuda_build", lambda: True)
-    monkeypatch.setattr(cuda_packages, "_folders", lambda: [tmp_path])
-    cuda_packages.preload_cuda()
-    ordered = ("cudart64_13.dll", "cublasLt64_13.dll", "cublas64_13.dll")
-    assert loaded == [str(dlls / name) for name in ordered]
 
 
 @reaches("gptoss_local/engine/worker/loading/read_ahead.py", "read_ahead")
@@ -541,7 +522,8 @@ def test_one_installer_at_a_time(
 
 def test_no_branch_is_forgotten() -> None:
     """A new one needs a test here, and its module a line on the page."""
-    assert set(branches()) == _reached
+    under_wine = {"gptoss_local/engine/llama/cuda_packages.py:preload_cuda"}  # tests/windows
+    assert set(branches()) - under_wine == _reached
 
 
 def test_the_page_names_all_modules() -> None:

@@ -1,7 +1,8 @@
-"""Load CUDA's libraries from NVIDIA's packages, which the extra `cuda` brings."""
+"""Make known CUDA's libraries in NVIDIA's packages, which the extra `cuda` brings."""
 
 import ctypes
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -11,18 +12,21 @@ _NAMES = ("cudart", "cublasLt", "cublas")  # each needs those before it
 
 
 def preload_cuda() -> None:
-    """Make CUDA's libraries known to this process, for a llama.cpp that was built with CUDA 13.
+    """Let this process find CUDA's libraries, for a llama.cpp that was built with CUDA 13.
 
-    The linker does not look into Python packages, but takes a library that is loaded already. So
-    does Windows, where `os.add_dll_directory` would not do: llama-cpp-python loads with a `winmode`
-    that ignores it. The system's own libraries are used where the packages are missing.
+    The linker of Linux does not look into Python packages, but takes a library that is loaded
+    already. On Windows llama-cpp-python loads with a `winmode` that looks into PATH and ignores
+    `os.add_dll_directory`; so does cuBLAS, which loads its compiler when it needs that. The
+    system's own libraries are used where the packages are missing.
     """
     if not has_cuda_build():
         return
-    pattern = "bin/x86_64/{}64_*.dll" if sys.platform == "win32" else "lib/lib{}.so.*"
     for folder in _folders():
+        if sys.platform == "win32":
+            os.environ["PATH"] = f"{folder / 'bin' / 'x86_64'};{os.environ['PATH']}"
+            continue
         for name in _NAMES:
-            for library in folder.glob(pattern.format(name)):
+            for library in folder.glob(f"lib/lib{name}.so.*"):
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
