@@ -5,7 +5,6 @@ libraries, but not the names without a version that a linker looks for, nor the 
 """
 
 import os
-import shutil
 from pathlib import Path
 
 from steps import SetupError, answer_of
@@ -37,27 +36,6 @@ def build_environment(site: Path) -> dict[str, str]:
         _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
     nvcc = root / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc")
     return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
-
-
-def link_runtime(site: Path) -> None:
-    """Put CUDA's libraries next to llama.cpp's, the one folder where these look for others.
-
-    They are links, on Windows hard links, so they take no space.
-    """
-    libraries = site / "llama_cpp" / "lib"
-    if os.name == "nt":
-        for library in (_root(site) / "bin" / "x86_64").glob("*.dll"):
-            target = libraries / library.name
-            target.unlink(missing_ok=True)
-            try:
-                target.hardlink_to(library)
-            except OSError:  # a file system without them
-                shutil.copy2(library, target)
-        return
-    for library in (_root(site) / "lib").glob("lib*.so.*"):
-        target = libraries / library.name
-        target.unlink(missing_ok=True)
-        target.symlink_to(os.path.relpath(library, libraries))
 
 
 def _root(site: Path) -> Path:

@@ -86,9 +86,7 @@ def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...
         environments.install_dependencies(log, python, "--no-cache-dir", is_cuda=is_cuda)
         options = ("--no-cache-dir", "--constraint", CONSTRAINTS)
         pip(log, python, "install", *options, *packages, doing="install gptoss")
-    if architectures:
-        cuda_toolkit.link_runtime(environments.site_of(environment))
-    elif reason := verification.unsuitable(log, environment, ()):
+    if not architectures and (reason := verification.unsuitable(log, environment, ())):
         raise SetupError(f"llama.cpp does not suit. {reason}", f"Log: {log.path}")
 
 

@@ -142,8 +142,6 @@ def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
         pip(log, python, "install", *options, wheel, *packages, doing="install gptoss")
         # pip would take a second candidate, of the same version, for the same thing
         options, packages = ["--force-reinstall", "--no-deps"], []
-        if choice.is_cuda:
-            cuda_toolkit.link_runtime(environments.site_of(environment))
         reason = verification.unsuitable(log, environment, choice.architectures)
         if not reason:
             return how

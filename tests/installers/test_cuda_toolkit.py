@@ -11,13 +11,11 @@ from steps import SetupError
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """What pip leaves: libraries with a version, and llama.cpp's beside them."""
+    """What pip leaves: libraries with a version."""
     site = tmp_path / "site-packages"
     for name in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudadevrt.a"):
         (site / "nvidia/cu13/lib").mkdir(parents=True, exist_ok=True)
         (site / "nvidia/cu13/lib" / name).write_text(name)
-    (site / "llama_cpp/lib").mkdir(parents=True)
-    (site / "llama_cpp/lib/libggml-cuda.so").touch()
     return site
 
 
@@ -44,16 +42,6 @@ def test_driver_without_its_library(site: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SetupError, match=r"libcuda\.so\.1 is nowhere") as caught:
         cuda_toolkit.build_environment(site)
     assert "LD_LIBRARY_PATH" in caught.value.hint
-
-
-def test_llama_finds_the_libraries_beside_itself(site: Path) -> None:
-    for _ in range(2):
-        cuda_toolkit.link_runtime(site)
-        beside = {path.name for path in (site / "llama_cpp/lib").iterdir()}
-        linked = {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13"}
-        assert beside == {"libggml-cuda.so", *linked}
-        for name in linked:
-            assert (site / "llama_cpp/lib" / name).read_text() == name
 
 
 def test_the_extra_brings_what_the_installer_does() -> None:
