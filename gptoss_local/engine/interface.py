@@ -7,8 +7,8 @@ from typing import Protocol
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.types import SamplingParams
 
-caller: ContextVar[str] = ContextVar("caller", default="")
-"""The caller: requests of equal priority are served in turn by callers, where the engine can."""
+caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
+"""The key and connection of a request: these are served in turn, where the engine can."""
 
 
 class AnyEngine(Protocol):

@@ -89,8 +89,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     in a step of its own. `n_logprobs` asks for the log-probability of every token and of that
     many of the likeliest ones in its place; None: of none. With `reports_prefill` a Prefilled comes
     after each step that reads a part of the prompt and not all of it. The highest `priority` is
-    served first; among equals, each `caller` in turn. With `in_memory` neither the tokens nor
-    anything computed from them is written to disk.
+    served first; among equals, each `caller` in turn: a key, and one of its connections. With
+    `in_memory` neither the tokens nor anything computed from them is written to disk.
     """
 
     seq_id: int
@@ -103,7 +103,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     n_logprobs: int | None = None
     reports_prefill: bool = False
     priority: int = 0
-    caller: str = ""
+    caller: tuple[str, str] = ("", "")
     in_memory: bool = False
 
     @property

@@ -263,14 +263,13 @@ def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | N
     return len(uids - {0, os.getuid()}) > 0
 
 
-def _turns_of(caller: Caller, request: Request) -> str:
-    """Return who takes turns with others: a key, or else an address; on this machine a connection,
-    as all callers have the same address here.
+def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
+    """Return who takes turns with others: the owner, a key, or else an address; and within these
+    a connection. A key that nobody checks counts for nothing.
     """
-    if caller.kind == "key":
-        return caller.name
     host, port = request.client or ("", 0)
-    return f"{host}:{port}" if host in ("127.0.0.1", "::1") else host
+    names = {"owner": "owner", "page": "owner", "anonymous": f"address {host}"}
+    return names.get(caller.kind, f"key {caller.name}"), f"{host}:{port}"
 
 
 def _is_same(sent: str, known: str) -> bool:

@@ -1,4 +1,7 @@
-"""Waiting requests are served by callers in turn; those of one caller in the order they come."""
+"""Waiting requests are served by callers in turn; those of one caller in the order they come.
+
+A caller is named by its key, and one of its connections: "key" or "key connection".
+"""
 
 import itertools
 import random
@@ -9,8 +12,13 @@ import pytest
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.sequence import Callers, QueueTurn
+from gptoss_local.engine.worker.sequence import Callers
 from gptoss_local.types import ContextParams, SamplingParams
+
+
+def path_of(caller: str) -> tuple[str, str]:
+    key, _, connection = caller.partition(" ")
+    return key, connection
 
 
 class Queue:
@@ -34,7 +42,7 @@ class Queue:
             stop_tokens=[],
             max_tokens=n_tokens,
             priority=priority,
-            caller=caller,
+            caller=path_of(caller),
         )
         assert self.engine.add_request(request) == []
         return seq_id
@@ -101,39 +109,81 @@ def test_priority_comes_before_turns(smooth_model: Model) -> None:
     assert queue.all_ended() == ["first"] * 10 + ["second"]
 
 
+def test_a_key_with_many_connections_gets_no_more_than_one_with_few(smooth_model: Model) -> None:
+    queue = Queue(smooth_model)
+    callers = {queue.ask(f"many {n}"): f"many {n}" for n in range(24)}
+    callers[queue.ask("one 0")] = "one 0"
+    callers[queue.ask("one 1")] = "one 1"
+    n_done = Counter[str]()
+    while n_done.total() < 80:
+        for seq_id in queue.ended():
+            n_done[path_of(callers[seq_id])[0]] += 1
+            callers[queue.ask(callers[seq_id])] = callers[seq_id]
+    assert abs(n_done["many"] - n_done["one"]) <= 4, n_done
+
+
+def test_connections_of_a_key_take_turns(smooth_model: Model) -> None:
+    queue = Queue(smooth_model)
+    for n in range(30):
+        queue.ask(f"key {n % 3}")
+    queue.ended()
+    queue.ask("key polite")
+    assert queue.all_ended().index("key polite") <= 2 + 3, "two ran, and three were before it"
+
+
+def test_a_new_connection_for_each_request_gains_nothing(smooth_model: Model) -> None:
+    """Three with one each, beside one that has as many open, and each over a new connection."""
+    queue, new = Queue(smooth_model), (f"key new {n}" for n in itertools.count())
+    callers = {queue.ask(f"key {n}"): f"key {n}" for n in range(3)}
+    callers |= {queue.ask(caller): caller for caller in itertools.islice(new, 3)}
+    n_done = Counter[bool]()
+    while n_done.total() < 60:
+        for seq_id in queue.ended():
+            is_new = "new" in callers[seq_id]
+            n_done[is_new] += 1
+            caller = next(new) if is_new else callers[seq_id]
+            callers[queue.ask(caller)] = caller
+    assert abs(n_done[True] - n_done[False]) <= 4, n_done
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
     """Whatever others ask, and whatever its requests cost, in whichever order they end."""
     rng, callers = random.Random(seed), Callers()
-    waiting, running = list[tuple[float, int, QueueTurn]](), deque[QueueTurn]()
+    waiting, running = list[tuple[int, str]](), deque[str]()
     last = dict.fromkeys("abc", -1)
     for n in range(2000):
         if rng.random() < 0.5:
-            turn = callers.turn(rng.choice("aaabbc"))
-            waiting.append((turn.end, n, turn))
+            name = rng.choice("aaabbc")
+            callers.ask((name,))
+            waiting.append((n, name))
         elif waiting and len(running) < 8:
-            _, number, turn = waiting.pop(waiting.index(min(waiting)))
-            assert last[turn.caller] < number
-            last[turn.caller] = number
-            callers.serve(turn)
-            running.append(turn)
+            number, name = min(waiting, key=lambda each: (*callers.rank((each[1],)), each[0]))
+            waiting.remove((number, name))
+            assert last[name] < number
+            last[name] = number
+            callers.serve((name,))
+            running.append(name)
         elif running:
             running.rotate(rng.randrange(8))
-            callers.end(running.pop(), rng.choice([0, 1, 30, 64, 500, 50_000]))
+            callers.end((running.pop(),), rng.choice([0, 1, 30, 64, 500, 50_000]))
 
 
 def test_nobody_waits_for_ever() -> None:
     """Beside others of whom nothing is known, and who never come again: connections of `curl`."""
-    callers = Callers()
+    callers, heavy, n_before = Callers(), ("heavy",), 0
     for _ in range(20):
-        heavy = callers.turn("heavy")
+        callers.ask(heavy)
         callers.serve(heavy)
         callers.end(heavy, 500)
-    heavy, n_before = callers.turn("heavy"), 0
-    others = deque(callers.turn(f"new {n}") for n in range(8))
-    while (other := others.popleft()).end < heavy.end:
+    callers.ask(heavy)
+    others = deque((f"new {n}",) for n in range(8))
+    for other in others:
+        callers.ask(other)
+    while callers.rank(other := others.popleft()) < callers.rank(heavy):
         callers.serve(other)
         callers.end(other, 60)
         n_before += 1
-        others.append(callers.turn(f"newer {n_before}"))
-    assert n_before < 100
+        others.append((f"newer {n_before}",))
+        callers.ask(others[-1])
+    assert n_before <= 8, "one of each"

@@ -125,7 +125,13 @@ class SimulatedEngine:
     def n_cached(self, prompt: "array[int]") -> int:
         return self._cache.match(prompt, len(prompt) - 1).n_tokens
 
-    def add(self, served: Served, prompt: "array[int]", n_answer: int) -> None:
+    def add(
+        self,
+        served: Served,
+        prompt: "array[int]",
+        n_answer: int,
+        caller: tuple[str, str] = ("", ""),
+    ) -> None:
         request = Generate(
             seq_id=served.number,
             prompt=cast(list[int], prompt),  # it is only measured and copied
@@ -133,6 +139,7 @@ class SimulatedEngine:
             stop_tokens=[],
             max_tokens=n_answer,
             drafts=False,
+            caller=caller,
         )
         sequence = Sequence(request, self._n_arrived, cast(Any, _NoSampler()))
         self._n_arrived += 1
@@ -189,12 +196,14 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         at_s: When it arrives; with `follows`, how long after the end of that request.
         prompt: Its tokens in runs: an id, and how often it comes in a row.
         follows: Index of an earlier request; it arrives after that one's end.
+        caller: Its key and connection.
     """
 
     at_s: float
     prompt: tuple[tuple[int, int], ...]
     n_answer: int
     follows: int | None = None
+    caller: tuple[str, str] = ("", "")
 
     @property
     def tokens(self) -> "array[int]":
@@ -245,7 +254,7 @@ def replay(
             request, tokens = requests[number], requests[number].tokens
             engine = route(engines, tokens)
             served[number].arrived_s = now_s
-            engine.add(served[number], tokens, request.n_answer)
+            engine.add(served[number], tokens, request.n_answer, request.caller)
             if not engine.is_busy:
                 heapq.heappush(events, (now_s, _BEGIN, numbers[engine]))
         elif event == _END:

@@ -110,8 +110,7 @@ class Engine:
         has_masks = self._compiling.is_possible
         if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
             return [failure(reason, request.seq_id)]
-        turn = self._scheduler.callers.turn(request.caller)
-        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling), turn)
+        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
         self._speculation.start(sequence)
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
@@ -308,7 +307,5 @@ class Engine:
         self._forget(sequence)
 
     def _forget(self, sequence: Sequence) -> None:
-        n_tokens = len(sequence.tokens) - sequence.n_cached if sequence.admitted_ns else 0
-        self._scheduler.callers.end(sequence.turn, n_tokens)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]

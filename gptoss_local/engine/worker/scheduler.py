@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 class Scheduler:
-    """Both lists are in order of priority, then of callers' turns, then of arrival.
+    """Both lists are served in order of priority, then of callers' turns, then of arrival.
 
     Only of running prompts, a short one may be read before a long one; see `in_order`.
 
@@ -59,37 +59,50 @@ class Scheduler:
         self._speculation = speculation
         self._costs = speculation.costs
         self._n_batch = n_batch
-        self.callers = Callers()
+        self._callers = Callers()
         self.pace = PrefillPace(n_batch)
         self._pace_alone = PrefillPace(n_batch, prompt_step_s, n_first=n_batch, n_unit=_UNIT)
         self.waiting: list[Sequence] = []
+        self._next: Sequence | None = None  # of those that wait; None: not known
         self.running: list[Sequence] = []
-        self.n_preempted = self._n_plans = 0
+        self.n_preempted = self._n_plans = self._n_turns = 0
 
     def add(self, sequence: Sequence) -> None:
-        insort(self.waiting, sequence, key=lambda s: s.rank)
+        self._callers.ask(sequence.caller)
+        self.waiting.append(sequence)
+        self._next = None
 
     def admit(self) -> list[Sequence]:
         """Give slots to waiting sequences while slots and cells last; return these sequences."""
         admitted = []
         while self.waiting and self._slots.has_free:
-            sequence = self.waiting[0]
+            sequence = self._next = self._next or min(self.waiting, key=self._order)
             n_max = len(sequence.tokens) - 1
             match = self._cache.match(sequence.tokens, n_max)
             if self._is_coming(sequence, match) or not self._has_room(sequence, match):
                 break
             if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
                 match = self._cache.match(sequence.tokens, n_max)
-            del self.waiting[0]
+            self.waiting.remove(sequence)
+            self._next = None
             n_asked, in_memory = sequence.n_prompt, sequence.request.in_memory
             sequence.slot = self._cache.place(
                 sequence.tokens, match, n_asked=n_asked, in_memory=in_memory
             )
             sequence.admit()
-            self.callers.serve(sequence.turn)
+            if not sequence.turn:
+                self._callers.serve(sequence.caller)
+                self._n_turns += 1
+                sequence.turn = self._n_turns
             insort(self.running, sequence, key=lambda s: s.rank)
             admitted.append(sequence)
         return admitted
+
+    def _order(self, sequence: Sequence) -> tuple[float, ...]:
+        """The lowest is next: of those of a priority first one that was preempted."""
+        is_new = not sequence.turn
+        turn = self._callers.rank(sequence.caller) if is_new else (sequence.turn,)
+        return -sequence.request.priority, is_new, *turn, sequence.arrival
 
     def observe_prefill(self, n_prefilled: int, step_s: float, *, is_alone: bool) -> None:
         self.pace.observe(n_prefilled, step_s)
@@ -143,17 +156,24 @@ class Scheduler:
     def preempt(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Take the slot back; the sequence waits in its old place in the queue."""
         sequence.sampler.unbind()
-        self.release(sequence, is_intact=is_intact)
-        self.add(sequence)
+        self._take_slot(sequence, is_intact=is_intact)
+        self.waiting.append(sequence)
+        self._next = None
         self.n_preempted += 1
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
-        """Forget a waiting sequence, or take its slot and keep its prefix if `is_intact`."""
+        """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
+        n_tokens = len(sequence.tokens) - sequence.n_cached if sequence.turn else 0
+        self._callers.end(sequence.caller, n_tokens)
+        self._next = None
         if sequence.slot is None:
             self.waiting.remove(sequence)
-            return
+        else:
+            self._take_slot(sequence, is_intact=is_intact)
+
+    def _take_slot(self, sequence: Sequence, *, is_intact: bool) -> None:
         self.running.remove(sequence)
-        (self._cache.retire if is_intact else self._cache.discard)(sequence.slot)
+        (self._cache.retire if is_intact else self._cache.discard)(sequence.own_slot)
         sequence.slot = None
 
     def check(self, sequences: Iterable[Sequence]) -> list[str]:

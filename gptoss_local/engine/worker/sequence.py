@@ -1,14 +1,8 @@
-"""The state of one request inside the engine: its tokens, slot, counts, clock and turn.
-
-Callers take turns: a caller with few requests does not wait for one with many.
-
-Source: weighted fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989), in tokens.
-"""
+"""The state of one request inside the engine: its tokens, slot, counts and clock; and the turns."""
 
 import time
 from array import array
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gptoss_local.engine.llama import Sampler
 from gptoss_local.engine.protocol import Event, Generate, Prefilled
@@ -18,68 +12,80 @@ from gptoss_local.engine.worker.sampling.mask import Mask
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.types import FinishReason, Usage
 
-_UNKNOWN, _LEAST = 64, 16  # tokens of a request
-_N_KNOWN = 1024
-
-
-class QueueTurn(NamedTuple):
-    """The place of a request in the queue of all callers.
-
-    Attributes:
-        start: On the clock of `Callers`.
-    """
-
-    caller: str = ""
-    start: float = 0.0
-    n_tokens: int = 0
-
-    @property
-    def end(self) -> float:
-        """The time of its end if all callers were served at once: the first is next."""
-        return self.start + self.n_tokens
+_USUAL = 64.0  # tokens of an answer
+_SHORT = 0.25  # of a usual answer; a shorter one counts for less
+_LEAST = 1 / 16
+_N_KNOWN = 256
 
 
 @dataclass(slots=True)
 class _Caller:
-    """A caller: the end of its latest turn, tokens of a request, and requests that wait or run."""
+    """A caller: where its next turn begins, the length of a turn, and its open requests.
 
-    end: float = 0.0
-    n_tokens: int = _UNKNOWN
+    Attributes:
+        turn: Number of its latest turn, among all of its rank.
+    """
+
+    due: float
+    turn: int
+    length: float = 1.0
     n_open: int = 0
+    parts: "Callers" = field(default_factory=lambda: Callers())
 
 
 class Callers:
-    """A clock of the tokens that each caller could have had, if all had equally many.
+    """Callers who take turns, and so do the parts of each: a priority's keys, a key's connections.
 
-    A turn begins now, or where the caller's turn before it ends, so a caller's turns are in the
-    order in which it asks. The clock advances with all work, so no request waits forever.
+    The clock counts usual answers. A turn begins now, or where the caller's turn before it ends;
+    the earliest is next, and then it is now. So a request waits for one answer of each other caller
+    at most, or for short ones that together cost less. A new caller's begins after a usual answer,
+    as if it had just had one: a new connection for each request gains nothing.
+
+    Source: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
     """
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self._now, self._n_turns, self._n_usual = 0.0, 0, _USUAL
         self._known: dict[str, _Caller] = {}  # the one that asked last at the end
 
-    def turn(self, caller: str) -> QueueTurn:
-        asks = self._known[caller] = self._known.pop(caller, _Caller())
-        turn = QueueTurn(caller, max(self._now, asks.end), asks.n_tokens)
-        asks.end, asks.n_open = turn.end, asks.n_open + 1
+    def ask(self, path: tuple[str, ...]) -> None:
+        """Note a request of a caller, of a part of it, and so on."""
+        if not path:
+            return
+        caller = self._known.pop(path[0], None) or _Caller(self._now + 1, self._n_turns)
+        self._known[path[0]] = caller
+        caller.n_open += 1
+        caller.parts.ask(path[1:])
         if len(self._known) > _N_KNOWN:
             idle = (name for name, each in self._known.items() if not each.n_open)
-            if gone := next(idle, ""):
-                del self._known[gone]
-        return turn
+            self._known.pop(next(idle, ""), None)
 
-    def serve(self, turn: QueueTurn) -> None:
-        """Advance the clock to a request that is served now, which may be far if it is alone."""
-        self._now = max(self._now, turn.start)
+    def rank(self, path: tuple[str, ...]) -> tuple[float, ...]:
+        """The lowest is next."""
+        if not path:
+            return ()
+        caller = self._known[path[0]]
+        return max(self._now, caller.due), caller.turn, *caller.parts.rank(path[1:])
 
-    def end(self, turn: QueueTurn, n_tokens: int) -> None:
-        """Record the tokens of a request that is over."""
-        asked = self._known[turn.caller]
-        if n_tokens:
-            self._now += turn.n_tokens / sum(each.n_open > 0 for each in self._known.values())
-            asked.n_tokens = max(_LEAST, n_tokens)
-        asked.n_open -= 1
+    def serve(self, path: tuple[str, ...]) -> None:
+        """Begin a turn, for which the caller's answer before counts: its own is not known yet."""
+        if path:
+            caller = self._known[path[0]]
+            self._now = max(self._now, caller.due)
+            self._n_turns += 1
+            caller.due, caller.turn = self._now + caller.length, self._n_turns
+            caller.parts.serve(path[1:])
+
+    def end(self, path: tuple[str, ...], n_tokens: int) -> None:
+        """Note the end of a request, and its tokens; 0: it was not served."""
+        if path:
+            caller = self._known[path[0]]
+            caller.n_open -= 1
+            if n_tokens:
+                self._n_usual += (n_tokens - self._n_usual) / 16
+                share = n_tokens / self._n_usual
+                caller.length = max(_LEAST, share) if share < _SHORT else 1.0
+            caller.parts.end(path[1:], n_tokens)
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +96,7 @@ class Sequence:
     beyond `n_past` are pending, and when they are decoded, the next one is sampled.
 
     Attributes:
+        turn: Number of its first slot; 0 before it.
         slot: None while it waits.
         mask: None allows any token.
         drafter: None: it has no drafts.
@@ -101,7 +108,7 @@ class Sequence:
     request: Generate
     arrival: int
     sampler: Sampler
-    turn: QueueTurn = QueueTurn()  # noqa: RUF009 (immutable)
+    turn: int = 0
     slot: Slot | None = None
     mask: Mask | None = None
     drafter: Drafter | None = None
@@ -126,9 +133,13 @@ class Sequence:
             self.n_cached = self.n_past
 
     @property
-    def rank(self) -> tuple[int, float, int]:
-        """The lowest is served first."""
-        return -self.request.priority, self.turn.end, self.arrival
+    def caller(self) -> tuple[str, ...]:
+        return str(self.request.priority), *self.request.caller
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The lowest of those that have had a slot comes first."""
+        return -self.request.priority, self.turn
 
     @property
     def n_prompt(self) -> int:
