@@ -163,8 +163,7 @@ class Scheduler:
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
-        n_tokens = len(sequence.tokens) - sequence.n_cached if sequence.turn else 0
-        self._callers.end(sequence.caller, n_tokens)
+        self._callers.end(sequence.caller, sequence.cost)
         self._next = None
         if sequence.slot is None:
             self.waiting.remove(sequence)

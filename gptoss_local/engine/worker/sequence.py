@@ -13,6 +13,7 @@ from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.types import FinishReason, Usage
 
 _USUAL = 64.0  # tokens of an answer
+_READ = 1 / 16  # of the time of a token of an answer, for one of a prompt
 _SHORT = 0.25  # of a usual answer; a shorter one counts for less
 _LEAST = 1 / 16
 _N_KNOWN = 256
@@ -38,8 +39,9 @@ class Callers:
 
     The clock counts usual answers. A turn begins now, or where the caller's turn before it ends;
     the earliest is next, and then it is now. So a request waits for one answer of each other caller
-    at most, or for short ones that together cost less. A new caller's begins after a usual answer,
-    as if it had just had one: a new connection for each request gains nothing.
+    at most, or for short ones, which may begin up to one usual answer ago: together they cost two.
+    A new caller's begins after a usual answer, as if it had just had one: a new connection for each
+    request gains nothing.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
     """
@@ -65,18 +67,19 @@ class Callers:
         if not path:
             return ()
         caller = self._known[path[0]]
-        return max(self._now, caller.due), caller.turn, *caller.parts.rank(path[1:])
+        return caller.due, caller.turn, *caller.parts.rank(path[1:])
 
     def serve(self, path: tuple[str, ...]) -> None:
-        """Begin a turn, for which the caller's answer before counts: its own is not known yet."""
+        """Begin a turn, as long as the caller's answer before until its own is over."""
         if path:
             caller = self._known[path[0]]
             self._now = max(self._now, caller.due)
             self._n_turns += 1
-            caller.due, caller.turn = self._now + caller.length, self._n_turns
+            begin = max(self._now - (caller.length < 1), caller.due)
+            caller.due, caller.turn = begin + caller.length, self._n_turns
             caller.parts.serve(path[1:])
 
-    def end(self, path: tuple[str, ...], n_tokens: int) -> None:
+    def end(self, path: tuple[str, ...], n_tokens: float) -> None:
         """Note the end of a request, and its tokens; 0: it was not served."""
         if path:
             caller = self._known[path[0]]
@@ -84,7 +87,9 @@ class Callers:
             if n_tokens:
                 self._n_usual += (n_tokens - self._n_usual) / 16
                 share = n_tokens / self._n_usual
-                caller.length = max(_LEAST, share) if share < _SHORT else 1.0
+                length = max(_LEAST, share) if share < _SHORT else 1.0
+                caller.due += length - caller.length
+                caller.length = length
             caller.parts.end(path[1:], n_tokens)
 
 
@@ -148,6 +153,11 @@ class Sequence:
     @property
     def n_generated(self) -> int:
         return len(self.tokens) - self.n_prompt
+
+    @property
+    def cost(self) -> float:
+        """Tokens of an answer that would have taken as long as it has; 0: it had no slot."""
+        return self.n_generated + _READ * (self.n_prompt - self.n_cached) if self.turn else 0
 
     @property
     def own_slot(self) -> Slot:
