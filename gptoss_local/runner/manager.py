@@ -7,6 +7,7 @@ immediately, even while others load or wait; one load runs at a time. Thread: on
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.api.models import LoadStatus
+from gptoss_local.engine.interface import caller
 from gptoss_local.errors import ServerBusyError
 from gptoss_local.harmony import (
     ChatEvent,
@@ -52,7 +54,7 @@ class ModelManager:
         self._loads = Loads(self._spawn)
         self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
         self._tasks: set[asyncio.Task[None]] = set()
-        self._n_requests = 0
+        self._requests: Counter[str] = Counter()  # by caller
 
     @property
     def loaded(self) -> list[LoadedModel]:
@@ -97,15 +99,18 @@ class ModelManager:
         another request changes it. Neither means anything to a model that is computed elsewhere.
 
         Raises:
-            ServerBusyError: too many requests wait already.
+            ServerBusyError: too many requests of this caller wait already, or of all.
             EngineError: it cannot be loaded.
         """
-        if self._n_requests >= most_answers(self.settings) + self.settings.max_queue:
+        name, _ = caller.get()
+        n_room = most_answers(self.settings) + self.settings.max_queue
+        # Twice the room of one caller: half of that stays free for others, and so on.
+        if self._requests[name] >= min(n_room, 2 * n_room - self._requests.total()):
             raise ServerBusyError(
                 "server busy, please try again.  maximum pending requests exceeded",
                 hint="GPTOSS_MAX_QUEUE says how many may wait.",
             )
-        self._n_requests += 1
+        self._requests[name] += 1
         try:
             if entry.upstream is not None:
                 yield await self._remote.get(entry, entry.upstream)
@@ -119,7 +124,7 @@ class ModelManager:
             finally:
                 self._release(model)
         finally:
-            self._n_requests -= 1
+            self._requests -= Counter([name])  # keeps no zero
 
     async def answer(
         self,

@@ -160,7 +160,7 @@ def connection_limits(settings: Settings) -> tuple[int, int]:
     Descriptors are left for the engines, files and downloads; the soft limit of them is raised as
     far as that is needed and allowed.
     """
-    n_wanted = max(1024, most_answers(settings) + settings.max_queue + 256)
+    n_wanted = max(1024, 2 * (most_answers(settings) + settings.max_queue) + 256)
     n_files = _raise_file_limit(n_wanted + 256)
     if n_files is None:
         return n_wanted, 64

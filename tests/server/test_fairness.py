@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from gptoss_local.api_keys import add_key
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer, run_server, wait_until
 
 N_GREEDY = 12
 N_POLITE = 4
@@ -68,5 +69,33 @@ async def test_a_polite_client_beside_greedy_ones(
     for each in crowd:
         each.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
-    print("WAITED", n_waited_for)
     assert n_waited_for < N_POLITE * N_GREEDY / 2, "first come, first served: all of them"
+
+
+def test_one_key_does_not_fill_the_waiting_room(nano_home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    keys = {name: f"Bearer {add_key(file, name)}" for name in ("many", "few", "third")}
+    body = {"model": "nano", "prompt": "hi", "stream": False, "options": {"num_predict": 2}}
+    settings = {"num_parallel": "1", "max_queue": "7", "api_keys_file": str(file)}
+    with run_server(nano_home, **settings) as server, ThreadPoolExecutor(16) as pool:
+
+        def ask(name: str) -> int:
+            headers, url = {"authorization": keys[name]}, f"{server.url}/api/generate"
+            return httpx.post(
+                url, json=body, headers=headers, timeout=60, trust_env=False
+            ).status_code
+
+        def n_active() -> int:
+            metrics = httpx.get(f"{server.url}/metrics", headers=server.owner, trust_env=False).text
+            return int(float(metrics.partition("\ngptoss_answers_active ")[2].split()[0]))
+
+        assert ask("many") == 200
+        with server.engine_suspended():
+            waiting = []
+            for name, n in (("many", 8), ("few", 4), ("third", 2)):  # half of the free places each
+                waiting += [pool.submit(ask, name) for _ in range(n)]
+                wait_until(lambda: n_active() == len(waiting))  # noqa: B023
+                assert ask(name) == 503
+            assert ask("many") == 503
+        assert [each.result() for each in waiting] == [200] * 14
+        assert ask("many") == 200
