@@ -33,6 +33,7 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
+from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
@@ -468,5 +469,6 @@ def repeatable() -> Iterator[None]:
         patch.setattr(archive, "_WORTH_TOKENS", 16)
         patch.setattr(PrefillPace, "observe", lambda *_: None)
         patch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
+        patch.setattr(Speculation, "observe", lambda speculation, rows, step_s: None)
         patch.setattr(StepCosts, "n_streams", lambda costs, n: n - n // 3)
         yield

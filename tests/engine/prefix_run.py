@@ -23,6 +23,7 @@ from gptoss_local.engine.protocol import (
     Tokens,
 )
 from gptoss_local.engine.worker.costs import StepCosts
+from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
@@ -108,6 +109,7 @@ class Run:
         monkeypatch.setattr(engine_module, "draw", self._draw)
         # Drafts as they are found, not as they would pay at the moment: a run can be repeated.
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
+        monkeypatch.setattr(Speculation, "observe", lambda speculation, rows, step_s: None)
 
     def ask(self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False) -> Asked:
         request = Generate(

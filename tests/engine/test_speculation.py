@@ -23,6 +23,7 @@ from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter
+from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
@@ -100,6 +101,7 @@ def oracle(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gptoss_local.engine.worker.drafts.speculation.Drafter", Oracle)
         patch.setattr(StepCosts, "draft_length", lambda self, n, p, n_max: min(n_max, 20))
+        patch.setattr(Speculation, "observe", lambda self, rows, step_s: None)
         yield
 
 
@@ -165,11 +167,13 @@ def test_what_was_said_before_is_drafted(
     costs = StepCosts()
     costs.measure_drafts(lambda n_rows: time.sleep(0.002 if n_rows == 1 else 0.003), 32)
     monkeypatch.setattr(speculating.engine._speculation, "costs", costs)
-    monkeypatch.setattr(costs, "observe", lambda rows, step_s: None)
+    monkeypatch.setattr(Speculation, "observe", lambda self, rows, step_s: None)
     ask = request(0, chat(vocabulary, "Count from 2 to 50."), SamplingParams(0), 400)
+    plain, usages = speculating.run([msgspec.structs.replace(ask, drafts=False)])
+    assert usages[0].n_drafted == 0
     first, _ = speculating.run([ask])
     again, usages = speculating.run([ask])
-    assert again == first
+    assert again == first == plain
     assert usages[0].n_generated > 100
     assert usages[0].n_accepted > 0.7 * usages[0].n_generated
 

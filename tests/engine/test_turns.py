@@ -75,7 +75,7 @@ def test_other_sequences_after_a_prompt_are_not_a_turn() -> None:
     """Their graph, and a plan of memory for it, are made anew: 35 ms, which no turn takes."""
     costs = costs_of(OF_120B, 2.0)
     for slot in range(50):
-        costs.interrupt()
+        costs.observe((), 1.0)
         costs.observe(tuple((slot + i, 1) for i in range(12)), 70.0)
     assert costs.turn_s == 2.0
     assert costs.n_streams(12) == 8

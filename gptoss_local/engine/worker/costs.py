@@ -86,8 +86,8 @@ class StepCosts:
     """Seconds of a decode step by its rows: measured at the start and updated since.
 
     A step that differs in its form from the one before takes longer: llama.cpp builds its graph
-    again, and CUDA records it again. A draft pays for that once, there and back, when a run of
-    drafts begins; streams that take turns pay in every step.
+    again, and CUDA records it again. A draft pays for that, there and back, unless the step before
+    was as wide; streams that take turns pay in every step.
 
     Attributes:
         drafts: Steps in which all rows, or all but a few, belong to one sequence.
@@ -138,24 +138,24 @@ class StepCosts:
         return StepTimes(drafts, self.switch_s, streams, self.turn_s)
 
     def observe(self, rows: Rows, step_s: float) -> None:
-        """Learn from a step with nothing of a prompt."""
-        n_rows, before = sum(n for _, n in rows), self._rows
-        has_draft, self._rows = n_rows > len(rows), rows
-        if n_rows != sum(n for _, n in before):
-            return
-        if has_draft or rows == before:
+        """Learn from a step; one with tokens of a prompt has no `rows`, and tells nothing."""
+        n_rows, before = _total(rows), self._rows
+        n_before, has_draft, self._rows = _total(before), n_rows > len(rows), rows
+        if n_rows == n_before and (has_draft or rows == before):
             if len(rows) == 1 or not self.streams.is_known:
                 self.drafts.learn(n_rows, step_s)
             if not has_draft:
                 self.streams.learn(n_rows, step_s)
+        elif n_rows != n_before:
+            if len(rows) == len(before) == 1:
+                excess_s = _excess_s(step_s, self.drafts.seconds(n_rows))
+                self.switch_s += _LEARN * (2 * excess_s - self.switch_s)
         elif self.streams.is_known:
-            steady_s = self.streams.seconds(n_rows)
-            excess_s = min(max(0.0, step_s - steady_s), steady_s / 2)  # a stall teaches little
-            self.turn_s += _LEARN * (excess_s - self.turn_s)
+            self.turn_s += _LEARN * (_excess_s(step_s, self.streams.seconds(n_rows)) - self.turn_s)
 
-    def interrupt(self) -> None:
-        """Record a step with tokens of a prompt: the next one tells nothing about turns."""
-        self._rows = ()
+    def plain_s(self, n_streams: int) -> float:
+        """Seconds of a step with one row of each stream."""
+        return (self.streams if self.streams.is_known else self.drafts).seconds(n_streams)
 
     def n_streams(self, n: int) -> int:
         """Return how many of `n` streams a step should decode, so that all get the most tokens.
@@ -172,28 +172,34 @@ class StepCosts:
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
         """Return how many tokens to draft for one sequence; 0 if a draft would not pay.
 
-        Maximizes the tokens per second of the whole step, in which every other row yields one, and
-        which bears the whole switch if the step before had no draft.
+        Maximizes the tokens per second of the whole step, in which every other row yields one.
 
         `n_rows` counts the step without the draft. `acceptance` is the chance that a token of the
         draft is right, given those before it.
         """
-        table = self.streams if self.streams.is_known else self.drafts
-        without_s = table.seconds(n_rows)
+        without_s, n_before = self.plain_s(n_rows), _total(self._rows)
         best, best_rate = 0, _MIN_GAIN * n_rows / without_s
-        switch_s = self.switch_s if sum(n for _, n in self._rows) <= n_rows else 0.0
         for width in WIDTHS:
             if width <= n_rows or n_max <= 0:
                 continue
             n_draft = min(width - n_rows, n_max)
             n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
             more_s = self.drafts.seconds(n_rows + n_draft) - self.drafts.seconds(n_rows)
+            switch_s = self.switch_s if n_rows + n_draft != n_before else 0.0
             rate = (n_rows + n_expected) / (without_s + more_s + switch_s)
             if rate > best_rate:
                 best, best_rate = n_draft, rate
             if n_draft == n_max:
                 break
         return best
+
+
+def _total(rows: Rows) -> int:
+    return sum(n for _, n in rows)
+
+
+def _excess_s(step_s: float, steady_s: float) -> float:
+    return min(max(0.0, step_s - steady_s), steady_s)  # a stall must not teach much
 
 
 def timed(decode: Callable[[int], None], *widths: int) -> float:

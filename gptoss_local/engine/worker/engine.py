@@ -85,13 +85,13 @@ class Engine:
         n_streams = context.n_seq_max if backend_sampling else 0
         self.step_costs = measured_costs(context, n_draft_max, n_streams, step_costs)
         """Seconds of steps, measured at the start and updated since."""
-        self._speculation = Speculation(context, n_draft_max, self.step_costs)
+        self._speculation = Speculation(context.n_ctx, n_draft_max, self.step_costs)
         self._scheduler = Scheduler(
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
         self._overlaps = math.isfinite(prompt_step_s)
-        self.timing = StepTiming(self._scheduler, self.step_costs, overlaps=self._overlaps)
+        self.timing = StepTiming(self._scheduler, self._speculation, overlaps=self._overlaps)
         self._canary = Canary(context)
         self._n_done_checked = -1
         self._n_done_seen, self._check_at_s = -1, 0.0

@@ -11,7 +11,7 @@ from gptoss_local.engine.llama import Batch
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
-from gptoss_local.engine.worker.costs import PrefillPace, Rows, StepCosts
+from gptoss_local.engine.worker.costs import PrefillPace, Rows
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.sequence import Callers, Sequence
 
@@ -275,8 +275,8 @@ class StepTiming:
     time, then waits and launches it. So the time of a step is known when the next one is launched.
     """
 
-    def __init__(self, scheduler: Scheduler, costs: StepCosts, *, overlaps: bool) -> None:
-        self._scheduler, self._costs, self._overlaps = scheduler, costs, overlaps
+    def __init__(self, scheduler: Scheduler, speculation: Speculation, *, overlaps: bool) -> None:
+        self._scheduler, self._speculation, self._overlaps = scheduler, speculation, overlaps
         self._begun_s = self._launched_s = 0.0
         self._n_in_flight = 0  # tokens of the previous step, of a prompt, that was not waited for
         self._n_step_prefilled = 0
@@ -315,9 +315,9 @@ class StepTiming:
         if n_prefilled := self._n_step_prefilled:
             is_alone = not self._rows
             self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=is_alone)
-            self._costs.interrupt()
+            self._speculation.observe((), step_s)
         else:
-            self._costs.observe(self._rows, step_s)
+            self._speculation.observe(self._rows, step_s)
             self.computes_aside = self._launched_s - self._begun_s < 0.25 * step_s
 
     def forget(self) -> None:

@@ -11,7 +11,6 @@ from array import array
 N_GRAM = 12  # tokens that must agree before a place is used
 N_RESUME = 4  # the same, shortly after the place that was copied from
 _RESUME_REACH = 48  # tokens around that place
-_N_MATCH_MAX = 64
 _N_INDEX_MAX = 2048  # runs indexed in one step: a long prompt must not hold up other streams
 _FADE, _N_WRONG_MAX = 0.98, 4.0  # of the weight of earlier guesses, per token
 _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
@@ -69,9 +68,10 @@ class Drafter:
         self._index = NgramIndex(tokens)
         self._recent = recent
         self._source: tuple[array[int], int] | None = None  # continues if the next token does
-        self._n_matched = 0  # tokens that agree before `_source`
         self._lost: tuple[array[int], int] | None = None  # where copying broke off
         self._n_right = self._n_wrong = 0.0  # recent guesses, drafted or not: both fade
+        self.gained_s = 0.0
+        """Seconds that drafts have saved, below 0 if they have cost more."""
 
     @property
     def has_guess(self) -> bool:
@@ -80,9 +80,8 @@ class Drafter:
 
     @property
     def acceptance(self) -> float:
-        """The chance that a draft's next token is right, by its match and earlier guesses."""
-        n_right = self._n_matched / (1 + self._n_wrong) ** 2 + self._n_right
-        return n_right / (n_right + 1 + self._n_wrong)
+        """The chance that a draft's next token is right, by earlier guesses: none are wrong."""
+        return self._n_right / (self._n_right + 1 + self._n_wrong)
 
     def look(self) -> int:
         """Look for a continuation of the tokens so far; return how many there are to draft.
@@ -96,7 +95,6 @@ class Drafter:
             self._source = self._find(tokens)
             if self._source is None:
                 return 0
-            self._n_matched = _n_common(tokens, len(tokens), *self._source)
         source, at = self._source
         return len(source) - at
 
@@ -119,9 +117,8 @@ class Drafter:
         self._n_wrong = min(_N_WRONG_MAX, fade * self._n_wrong + (not is_right))
         if is_right:
             self._source = source, at + 1
-            self._n_matched = min(_N_MATCH_MAX, self._n_matched + n_accepted + 1)
         else:
-            self._lost, self._source, self._n_matched = (source, at), None, 0
+            self._lost, self._source = (source, at), None
 
     def _find(self, tokens: "array[int]") -> tuple["array[int]", int] | None:
         if self._lost is not None and (found := self._resume(tokens)):
@@ -144,12 +141,3 @@ class Drafter:
             if source[end - 1] == tail[-1] and source[end - N_RESUME : end] == tail:
                 return source, end
         return None
-
-
-def _n_common(tokens: "array[int]", end: int, source: "array[int]", source_end: int) -> int:
-    """Equal tokens before `end` and `source_end`, up to `_N_MATCH_MAX`."""
-    n = 0
-    n_max = min(_N_MATCH_MAX, end, source_end)
-    while n < n_max and tokens[end - 1 - n] == source[source_end - 1 - n]:
-        n += 1
-    return n

@@ -2,23 +2,32 @@
 
 Exact by construction: every token is sampled from the model's own distribution after the tokens
 before it; a draft that was wrong there is dropped with all that follows.
+
+A guess is compared with the sampled token whether it is decoded or not, so it costs nothing to
+learn how often guesses of an answer are right. Decoded ones are booked with the measured time of
+their steps, and none is decoded while they have cost an answer more than `_MAX_LOSS` of its time.
+So drafts never cost more than that and the one after it.
 """
 
 from collections.abc import Callable
 
-from gptoss_local.engine.llama import Context
-from gptoss_local.engine.worker.costs import StepCosts
+from gptoss_local.engine.worker.costs import Rows, StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter, RecentAnswers
 from gptoss_local.engine.worker.sequence import Sequence
+
+_MAX_LOSS = 0.005
 
 
 class Speculation:
     """Drafts of all sequences, `n_draft_max` tokens a step; the context has room for all logits."""
 
-    def __init__(self, context: Context, n_draft_max: int, costs: StepCosts) -> None:
+    def __init__(self, n_ctx: int, n_draft_max: int, costs: StepCosts) -> None:
         self.n_drafted = self.n_accepted = 0
-        self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
+        self._n_ctx, self.n_draft_max = n_ctx, n_draft_max
         self._recent = RecentAnswers()
+        self._drafting: list[Drafter] = []  # in this step, and in the one before it
+        self._drafted: list[Drafter] = []
+        self._n_gained = 0  # tokens
         self.costs = costs
 
     def start(self, sequence: Sequence) -> None:
@@ -37,10 +46,12 @@ class Speculation:
         rows, and returns for how many there is room.
         """
         drafts: dict[Sequence, list[int]] = {}
-        n_rows, n_left = len(streams), self.n_draft_max
+        n_rows, n_left = (n_streams := len(streams)), self.n_draft_max
         for sequence in streams:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
+                continue
+            if drafter.gained_s < -_MAX_LOSS * sequence.n_generated * self.costs.plain_s(n_streams):
                 continue
             n_max = min(n_found, n_left, sequence.n_room(self._n_ctx) - 1)
             n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
@@ -55,10 +66,25 @@ class Speculation:
         if drafter is None or not drafter.has_guess:
             return
         drafter.advance(n_accepted)
+        if n_drafted:
+            self._drafting.append(drafter)
+        self._n_gained += n_accepted
         sequence.n_drafted += n_drafted
         sequence.n_accepted += n_accepted
         self.n_drafted += n_drafted
         self.n_accepted += n_accepted
+
+    def observe(self, rows: Rows, step_s: float) -> None:
+        """Learn from a step, as `StepCosts.observe`; one after a draft may be slow because of it.
+
+        What its tokens would have taken without drafts, and what the step took, is the gain.
+        """
+        if booked := (self._drafting or self._drafted) if rows else ():
+            plain_s = self.costs.plain_s(len(rows)) * (1 + self._n_gained / len(rows))
+            for drafter in booked:
+                drafter.gained_s += (plain_s - step_s) / len(booked)
+        self._drafting, self._drafted, self._n_gained = [], self._drafting, 0
+        self.costs.observe(rows, step_s)
 
     def finish(self, sequence: Sequence) -> None:
         """Keep the answer as a source of drafts for others."""
