@@ -32,7 +32,7 @@
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
         │   └── NewerModelError     10        500   a later version of gptoss says where it is
-        ├── ComputeError            10        500   the device's results are wrong
+        ├── ComputeError            10        500   the device fails, or its results are wrong
         ├── UpstreamError           10        502   an engine elsewhere fails
         └── EngineCrashedError      10        500   the engine process died
 
@@ -223,12 +223,12 @@ class NewerModelError(ModelLoadError):
 
 
 class ComputeError(EngineError):
-    """The device computed something impossible, so its latest results cannot be trusted."""
+    """The device failed, or computed something impossible: it cannot be trusted any more."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         hint = hint or (
-            "The next request starts it again. If this repeats, check the GPU's memory, driver and "
-            "temperature, and report it with the server log (`gptoss logs`)."
+            "The next request starts it again. If this repeats, `gptoss doctor` says what to do; "
+            "report it with the server log (`gptoss logs`)."
         )
         super().__init__(message, hint=hint)
 

@@ -43,6 +43,7 @@ def environment(load: Load) -> dict[str, str]:
     return (_IN_TURNS if takes_turns and not load.is_quiet else _ALONE) | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "GGML_OP_OFFLOAD_MIN_BATCH": str(load.offload_min_batch),
+        "GGML_NO_BACKTRACE": "1",  # a debugger would take half a minute, and hide the reason
     }
 
 

@@ -42,7 +42,7 @@ EventT = TypeVar("EventT", Loaded, Tuned)
 _EXIT_TIMEOUT_S = 5.0
 _KILLED = 9  # SIGKILL, which Windows does not name
 _WORKER = "gptoss_local.engine.worker.start"
-_HINT_CRASHED = "The next request starts it again. If this happens again, look at the server log."
+_HINT_CRASHED = "The next request starts it again. If it repeats, `gptoss doctor` says what to do."
 _HINT_KILLED = "The system does so when RAM runs out; close other programs. " + _HINT_CRASHED
 
 
@@ -62,6 +62,7 @@ class EngineClient:
         """Sequences that are complete, but whose readers have not reached the end yet."""
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
+        self.is_closed = False
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None
@@ -225,6 +226,7 @@ class EngineClient:
 
     async def close(self) -> None:
         """End the process once it has saved prefixes; answers end with EngineCrashedError."""
+        self.is_closed = self.is_alive
         self._crash = self._crash or EngineCrashedError("the model was unloaded")
         if self._process.returncode is None:
             self._send(Close())
@@ -233,7 +235,8 @@ class EngineClient:
             await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
         except TimeoutError:
             self._process.kill()
-            await self._process.wait()
+            with contextlib.suppress(TimeoutError):  # a lost GPU may hold it in the kernel
+                await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
         if self._reader is not None:
             await self._reader
 

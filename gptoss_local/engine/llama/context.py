@@ -16,13 +16,14 @@ from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.chains import Chains
 from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log
 from gptoss_local.engine.llama.model import Model
-from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
+from gptoss_local.errors import ComputeError, ContextOverflowError, EngineError, ModelLoadError
 from gptoss_local.types import CacheType, ContextParams
 
 State = npt.NDArray[np.uint8]
 """The result of `Context.save`: bytes of llama.cpp's own format, of one library version."""
 
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
+_INVALID = -1  # llama_decode's status for a wrong batch; below it the device has failed, llama.h
 _PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
 
 
@@ -120,7 +121,8 @@ class Context:
 
         Raises:
             ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            EngineError: llama.cpp failed otherwise.
+            ComputeError: the device failed, as without memory, or is gone.
+            EngineError: llama.cpp refused the batch.
         """
         if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
             raise EngineError(  # llama.cpp would abort the process
@@ -135,7 +137,8 @@ class Context:
         if status == 1:
             raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
         if status != 0:
-            raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
+            kind = ComputeError if status < _INVALID else EngineError
+            raise kind(f"llama_decode failed with status {status}: {recent_log()}")
 
     def logits(self, row: int) -> npt.NDArray[np.float32]:
         """Logits of an output of the last batch: (n_vocab,), valid until the next decode."""

@@ -137,6 +137,7 @@ class Engine:
         Raises:
             ComputeError: the device computes nonsense.
         """
+        self.timing.n_tokens = 0
         self._cache.save_noted()
         if not self._sequences and self._prefetcher.has_work:
             meanwhile()
@@ -153,8 +154,11 @@ class Engine:
             return events
         self.timing.begin()
         rows = fill_batch(self._batch, plan)
+        self.timing.n_tokens = self._batch.n_tokens
         try:
             self._context.decode_batch(self._batch)
+        except ComputeError:
+            raise
         except GptOssError as error:
             self.timing.forget()
             return events + self._recover(plan, error)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,18 +34,19 @@ from gptoss_local.engine.protocol import (
     Prefetch,
     ReportBlocks,
     Tuned,
+    failure,
     write_frames,
 )
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.errors import ModelLoadError
+from gptoss_local.errors import EngineCrashedError, ModelLoadError
 from gptoss_local.types import ContextParams, ModelParams
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
-
-
+_HANG_S, _HANG_TIMES = 60.0, 20  # both must have passed; the second in times of the longest step
+_HANG_UNKNOWN_S = 600.0
 _MIB = 2**20
 
 
@@ -76,6 +77,67 @@ def run(events: BinaryIO) -> int:
     return 0
 
 
+class Watch:
+    """Notices a step that takes far longer than any before: a lost GPU may never answer.
+
+    Args:
+        n_tokens: Returns the tokens of the step; 0 while it does something else.
+        on_hang: Called with the seconds that it has taken, in a thread.
+    """
+
+    def __init__(
+        self,
+        n_tokens: Callable[[], int],
+        on_hang: Callable[[float], None],
+        *,
+        least_s: float = _HANG_S,
+        unknown_s: float = _HANG_UNKNOWN_S,
+        tick_s: float = 1.0,
+    ) -> None:
+        self._n_tokens, self._on_hang = n_tokens, on_hang
+        self._least_s, self._unknown_s, self._tick_s = least_s, unknown_s, tick_s
+        self._longest_s: dict[int, float] = {}  # by the number of binary digits of the tokens
+        self._is_in_step, self._n_ticks = False, 0
+        threading.Thread(target=self._look, daemon=True).start()
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        self._n_ticks, self._is_in_step, begun_s = 0, True, time.monotonic()
+        try:
+            yield
+        finally:
+            self._is_in_step = False
+            size = self._n_tokens().bit_length()
+            self._longest_s[size] = max(self._longest_s.get(size, 0.0), time.monotonic() - begun_s)
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        was_in_step, self._is_in_step = self._is_in_step, False
+        try:
+            yield
+        finally:
+            self._is_in_step = was_in_step
+            self._n_ticks = 0
+
+    def _look(self) -> None:
+        """Thread: count the time in ticks, as a machine that sleeps in a step does not hang."""
+        while True:
+            time.sleep(self._tick_s)
+            self._n_ticks += 1
+            seconds = self._n_ticks * self._tick_s
+            if self._is_in_step and seconds > self._limit_s(self._n_tokens().bit_length()):
+                self._on_hang(seconds)
+                return
+
+    def _limit_s(self, size: int) -> float:
+        """A size that is not known takes as long as its tokens one after the other, at most."""
+        known_s = self._longest_s.copy()
+        others = [s * 2.0 ** max(0, size - other) for other, s in known_s.items() if other]
+        if not size or not others:
+            return self._unknown_s
+        return max(self._least_s, _HANG_TIMES * known_s.get(size, max(others)))
+
+
 def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
     """Take commands and step, until Close.
 
@@ -84,12 +146,22 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryI
     """
     events: list[Event] = []
 
+    def end_hanging(seconds: float) -> None:
+        message = f"the model runner was stopped: a step hangs, and has taken {seconds:.0f} s"
+        hint = "The GPU or its driver may be lost: `gptoss doctor` says what to do."
+        write_frames(stream, [failure(EngineCrashedError(message, hint=hint), None)])
+        os._exit(EngineCrashedError.exit_code)
+
+    watch = Watch(lambda: engine.timing.n_tokens, end_hanging)
+
     def send() -> None:
-        write_frames(stream, events)
+        with watch.pause():  # the server may be stopped, and its pipe full
+            write_frames(stream, events)
         events.clear()
 
     def rest() -> None:
-        engine.rest()
+        with watch.step():
+            engine.rest()
         events.extend(engine.block_changes())
         send()
 
@@ -99,7 +171,8 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryI
         events += _take_commands(engine, commands, rest)
         if not engine.timing.computes_aside:
             send()
-        events += engine.step(send)
+        with watch.step():
+            events += engine.step(send)
         events += engine.block_changes()
 
 

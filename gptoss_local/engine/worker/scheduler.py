@@ -282,6 +282,7 @@ class StepTiming:
         self._n_step_prefilled = 0
         self._rows: Rows = ()
         self.n_steps = self.n_prefilled = self.n_decoded = 0
+        self.n_tokens = 0  # of this step, or the last one
         self.computes_aside = False  # for most of the last step the host waited for a device
 
     def begin(self) -> None:
