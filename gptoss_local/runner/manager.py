@@ -17,11 +17,12 @@ import msgspec
 
 from gptoss_local.api.models import LoadStatus
 from gptoss_local.engine.interface import caller
-from gptoss_local.errors import ServerBusyError
+from gptoss_local.errors import ComputeError, EngineCrashedError, GptOssError, ServerBusyError
 from gptoss_local.harmony import (
     ChatEvent,
     ChatRequest,
     Done,
+    Prefilling,
     RawRequest,
     Started,
     Vocabulary,
@@ -30,6 +31,7 @@ from gptoss_local.harmony import (
 from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.progress import each_step
+from gptoss_local.runner import losses
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
 from gptoss_local.runner.energy import Energy
@@ -42,6 +44,24 @@ from gptoss_local.settings import Settings
 _log = logging.getLogger("gptoss")
 
 _CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile stays so long
+
+
+class _Tries:
+    """The tries of one answer: a second one if its engine is lost before anything was sent."""
+
+    def __init__(self) -> None:
+        self.has_sent = self.has_lost = False
+
+    @asynccontextmanager
+    async def once_more(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
+        """Suppress the loss of an engine, the first time; the answer can be asked again then."""
+        try:
+            yield
+        except (ComputeError, EngineCrashedError):
+            is_asked = isinstance(model, LoadedModel) and model.engine.is_closed
+            if self.has_sent or self.has_lost or is_asked:
+                raise
+            self.has_lost = True
 
 
 class ModelManager:
@@ -136,12 +156,13 @@ class ModelManager:
     ) -> AsyncGenerator[ChatEvent, None]:
         """Hold a model for one answer and yield its events; arguments as `use`.
 
-        The context grows if the prompt needs a larger one and no setting says how large it is.
+        The context grows if the prompt needs a larger one and no setting says how large it is. If
+        the engine is lost before the first piece, another one is asked, once.
 
         Raises:
             As `use` and `gptoss_local.harmony.answer`.
         """
-        growth = GrowingContext(request, self.settings, n_ctx)
+        growth, tries = GrowingContext(request, self.settings, n_ctx), _Tries()
         begun_ns = ready_ns = time.monotonic_ns()
         with (
             self.counters.answering(entry.name) as record,
@@ -153,6 +174,7 @@ class ModelManager:
                 async with (
                     self.use(entry, n_ctx=growth.n_ctx, keep_alive_s=keep_alive_s) as model,
                     growth.instead_of_overflow(model),
+                    tries.once_more(model),
                     aclosing(
                         answer(
                             model.engine,
@@ -168,6 +190,8 @@ class ModelManager:
                             event = await energy.note(event, model)
                         if isinstance(event, Started):
                             ready_ns = time.monotonic_ns()
+                            if tries.has_lost:
+                                continue
                         elif isinstance(event, Done):
                             total_ns = time.monotonic_ns() - begun_ns
                             load_ns = ready_ns - begun_ns
@@ -175,6 +199,7 @@ class ModelManager:
                                 event, load_ns=load_ns, total_ns=total_ns
                             )
                         self.counters.add(record, event)
+                        tries.has_sent |= not isinstance(event, Started | Prefilling)
                         yield event
                     return
 
@@ -255,9 +280,14 @@ class ModelManager:
                 await self._let_go(old)
             make_room = partial(self._make_room, entry, n_ctx)
             model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
-            model.engine.on_crash = partial(self.counters.crashed, entry.name)
+            model.engine.on_crash = partial(self._lost, entry.name)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
+
+    def _lost(self, name: str, error: GptOssError) -> None:
+        self.counters.crashed(name, error)
+        _log.error("the model runner of %s is lost: %s", name, error.message)
+        losses.record(self.settings, name, error)
 
     async def _make_room(self, entry: ModelEntry, n_ctx: int | None, attempt: Attempt) -> None:
         """Unload models, one at a time, until another has about as good a plan as without them."""

@@ -15,6 +15,7 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.machine.hardware import free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import list_models
+from gptoss_local.runner import losses
 from gptoss_local.settings import Settings, load_settings, settings_without_file
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
@@ -128,6 +129,7 @@ def _look_around(settings: Settings) -> Surroundings:
         kv_type=settings.kv_type,
         upstreams=_upstreams(settings),
         llama_problem=_llama_problem(),
+        losses=tuple(losses.read(settings)),
     )
 
 

@@ -3,6 +3,7 @@
 Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -10,6 +11,7 @@ import msgspec
 
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver, Gpu
+from gptoss_local.runner.losses import Loss
 from gptoss_local.types import KvType
 
 Level = Literal["ok", "note", "problem"]
@@ -18,6 +20,7 @@ GIB = 2**30
 _SMALLEST_BYTES = 13 * 10**9  # gpt-oss-20b as a file
 _RTX_50 = (12, 0)
 _DRIVER = 580  # the oldest that the installer's CUDA works with
+_RECENT_S = 7 * 24 * 3600
 _BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano "hi"'
 
 
@@ -57,6 +60,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         address: Of the server, running or not.
         answers: At that address: us, another program, no one; or the host has no address.
         llama_problem: Why llama.cpp cannot be loaded; empty if it can.
+        losses: Engines that ended unasked, the latest last.
     """
 
     models_dir: str
@@ -67,6 +71,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: KvType = "f16"
     upstreams: tuple[UpstreamState, ...] = ()
     llama_problem: str = ""
+    losses: tuple[Loss, ...] = ()
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
@@ -79,6 +84,7 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
         _disk(machine, around),
         _port(around),
         *_cache(around),
+        *_losses(machine, around),
         *map(_upstream, around.upstreams),
     ]
 
@@ -228,6 +234,31 @@ def _cache(around: Surroundings) -> Iterator[Verdict]:
             yield Verdict(
                 "KV cache", "note", text, "GPTOSS_KV_TYPE=q8_0 is nearly as exact as f16."
             )
+
+
+def _losses(machine: Machine, around: Surroundings) -> Iterator[Verdict]:
+    recent = [loss for loss in around.losses if loss.at_s > time.time() - _RECENT_S]
+    if not recent:
+        return
+    last, n = recent[-1], len(recent)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(last.at_s))
+    often = "once" if n == 1 else f"{n} times"
+    text = f"It ended unasked {often} in the last 7 days, the last time at {when} with {last.model}"
+    fixes = dict.fromkeys(_remedy(loss.message, machine) for loss in recent)
+    yield Verdict("model runner", "note", f"{text}: {last.message}.", " ".join(fixes))
+
+
+def _remedy(message: str, machine: Machine) -> str:
+    if "signal 9" in message:
+        return "RAM ran out: close other programs, or take a smaller context."
+    if "out of memory" in message or "alloc" in message or "status -2" in message:
+        return "Close programs that hold memory (`nvidia-smi`), or leave them room (GPTOSS_VRAM)."
+    if machine.gpus:
+        return (
+            "After sleep: set NVreg_PreserveVideoMemoryAllocations=1 for the driver. Otherwise "
+            f"install driver {_DRIVER} or newer; `sudo dmesg | grep Xid` names a fault of the GPU."
+        )
+    return "`gptoss logs` says more."
 
 
 def _upstream(state: UpstreamState) -> Verdict:
