@@ -265,7 +265,7 @@ def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | N
 
 def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
     """Return who takes turns with others: the owner, a key, or else an address; and within these
-    a connection. A key that nobody checks counts for nothing.
+    a connection. A key that is not checked counts for nothing.
     """
     host, port = request.client or ("", 0)
     names = {"owner": "owner", "page": "owner", "anonymous": f"address {host}"}

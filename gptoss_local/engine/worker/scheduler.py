@@ -19,6 +19,7 @@ from gptoss_local.engine.worker.sequence import Callers, Sequence
 # it does not push one out again a few tokens later.
 _ROOM_TO_GROW = 32
 _UNIT = 256  # a chunk is a multiple of this many tokens: llama.cpp builds one graph for each size
+_READ = 1 / 16  # of a token of an answer, for the time of one of a prompt
 _WORTH_WAITING = 256  # tokens that another sequence is prefilling anyway
 
 
@@ -68,7 +69,7 @@ class Scheduler:
         self.n_preempted = self._n_plans = self._n_turns = 0
 
     def add(self, sequence: Sequence) -> None:
-        self._callers.ask(sequence.caller)
+        self._callers.ask(_caller(sequence))
         self.waiting.append(sequence)
         self._next = None
 
@@ -91,7 +92,7 @@ class Scheduler:
             )
             sequence.admit()
             if not sequence.turn:
-                self._callers.serve(sequence.caller)
+                self._callers.serve(_caller(sequence))
                 self._n_turns += 1
                 sequence.turn = self._n_turns
             insort(self.running, sequence, key=lambda s: s.rank)
@@ -101,7 +102,7 @@ class Scheduler:
     def _order(self, sequence: Sequence) -> tuple[float, ...]:
         """The lowest is next: of those of a priority first one that was preempted."""
         is_new = not sequence.turn
-        turn = self._callers.rank(sequence.caller) if is_new else (sequence.turn,)
+        turn = self._callers.rank(_caller(sequence)) if is_new else (sequence.turn,)
         return -sequence.request.priority, is_new, *turn, sequence.arrival
 
     def observe_prefill(self, n_prefilled: int, step_s: float, *, is_alone: bool) -> None:
@@ -163,7 +164,9 @@ class Scheduler:
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
-        self._callers.end(sequence.caller, sequence.cost)
+        n_read = sequence.n_prompt - sequence.n_cached
+        n_tokens = sequence.n_generated + n_read * _READ if sequence.turn else 0.0
+        self._callers.end(_caller(sequence), n_tokens)
         self._next = None
         if sequence.slot is None:
             self.waiting.remove(sequence)
@@ -220,6 +223,10 @@ class Scheduler:
                 return
             self.preempt(self.running[-1])
             self._cache.make_room(n_needed)
+
+
+def _caller(sequence: Sequence) -> tuple[str, ...]:
+    return str(sequence.request.priority), *sequence.request.caller
 
 
 def in_order(prompts: list[Sequence]) -> list[Sequence]:

@@ -13,7 +13,6 @@ from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.types import FinishReason, Usage
 
 _USUAL = 64.0  # tokens of an answer
-_READ = 1 / 16  # of the time of a token of an answer, for one of a prompt
 _SHORT = 0.25  # of a usual answer; a shorter one counts for less
 _LEAST = 1 / 16
 _N_KNOWN = 256
@@ -138,10 +137,6 @@ class Sequence:
             self.n_cached = self.n_past
 
     @property
-    def caller(self) -> tuple[str, ...]:
-        return str(self.request.priority), *self.request.caller
-
-    @property
     def rank(self) -> tuple[int, int]:
         """The lowest of those that have had a slot comes first."""
         return -self.request.priority, self.turn
@@ -153,11 +148,6 @@ class Sequence:
     @property
     def n_generated(self) -> int:
         return len(self.tokens) - self.n_prompt
-
-    @property
-    def cost(self) -> float:
-        """Tokens of an answer that would have taken as long as it has; 0: it had no slot."""
-        return self.n_generated + _READ * (self.n_prompt - self.n_cached) if self.turn else 0
 
     @property
     def own_slot(self) -> Slot:
