@@ -1,11 +1,14 @@
 """Each finding of the doctor, by machines that have it."""
 
+import time
+
 import msgspec
 import pytest
 
 from gptoss_local.cli.doctor.diagnosis import GIB, Level, Surroundings, Verdict, diagnose
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver
+from gptoss_local.runner.losses import Loss
 from tests.plan.machines import gpu, machine
 
 AROUND = Surroundings(
@@ -97,3 +100,27 @@ def test_full_disk_and_taken_port() -> None:
     assert "GPTOSS_PORT" in finding("server", GOOD, around).fix
     around = msgspec.structs.replace(AROUND, answers="gptoss")
     assert finding("server", GOOD, around).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("message", "fix"),
+    [
+        ("the model runner stopped unexpectedly (signal 9)", "RAM ran out"),
+        ("it stopped (signal 6): CUDA error: out of memory", "`nvidia-smi`"),
+        ("llama_decode failed with status -2: ", "`nvidia-smi`"),
+        ("it stopped (signal 6): CUDA error: unknown error", "NVreg_PreserveVideoMemory"),
+        ("it was stopped: a step hangs, and has taken 60 s", "Xid"),
+    ],
+)
+def test_an_engine_that_was_lost(message: str, fix: str) -> None:
+    now_s = time.time()
+    old, last = Loss(now_s - 8 * 86400, "old", "long ago"), Loss(now_s, "gpt-oss:20b", message)
+    assert not any(
+        each.name == "model runner"
+        for each in diagnose(GOOD, msgspec.structs.replace(AROUND, losses=(old,)))
+    )
+    found = finding("model runner", GOOD, msgspec.structs.replace(AROUND, losses=(old, last, last)))
+    assert found.level == "note"
+    assert "2 times in the last 7 days" in found.text
+    assert f"with gpt-oss:20b: {message}" in found.text
+    assert found.fix.count(fix) == 1
