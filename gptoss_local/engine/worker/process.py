@@ -46,7 +46,7 @@ from gptoss_local.types import ContextParams, ModelParams
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 _HANG_S, _HANG_TIMES = 60.0, 20  # both must have passed; the second in times of the longest step
-_HANG_UNKNOWN_S = 600.0
+_HANG_UNKNOWN_S = 1800.0  # the first step may read all weights from a slow disk
 _MIB = 2**20
 
 
