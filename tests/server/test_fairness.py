@@ -16,13 +16,14 @@ N_GREEDY = 12
 N_POLITE = 4
 
 
-@pytest.fixture(params=["keys", "connections"])
+@pytest.fixture(params=["keys", "one key", "connections"])
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The headers of both users, who may be no more than connections."""
     if request.param == "connections":
         return {}
     file = tmp_path / "keys.toml"
-    return {user: f"Bearer {add_key(file, user)}" for user in ("greedy", "polite")}
+    keys = {user: f"Bearer {add_key(file, user)}" for user in ("greedy", "polite")}
+    return keys if request.param == "keys" else dict.fromkeys(keys, keys["greedy"])
 
 
 @pytest.fixture
@@ -69,7 +70,8 @@ async def test_a_polite_client_beside_greedy_ones(
     for each in crowd:
         each.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
-    assert n_waited_for < N_POLITE * N_GREEDY / 2, "first come, first served: all of them"
+    # A round as a newcomer, the rest of one, and then one or two answers each.
+    assert n_waited_for < 2 / 3 * N_POLITE * N_GREEDY, "first come, first served: all of them"
 
 
 def test_one_key_does_not_fill_the_waiting_room(nano_home: Path, tmp_path: Path) -> None:
