@@ -465,7 +465,7 @@ def repeatable() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefix_cache, "_CHECKPOINT_EVERY", 100)
         patch.setattr(prefix_cache, "_WORTH_REUSING", 4)
-        patch.setattr(archive, "_FEW_CELLS", 0)
+        patch.setattr(prefix_cache, "_FEW_CELLS", 0)
         patch.setattr(archive, "_WORTH_TOKENS", 16)
         patch.setattr(PrefillPace, "observe", lambda *_: None)
         patch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))

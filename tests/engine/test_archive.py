@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptoss_local.engine.worker.cache import archive
+from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.types import CacheType
 from tests.engine.prefix_run import Run, on_disk, text
@@ -158,7 +158,7 @@ def test_what_is_kept_in_memory_is_never_written(reopen: Start, tmp_path: Path) 
 def test_what_is_on_disk_makes_way_for_what_was_used_last(
     reopen: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)
     run = reopen(keep_s=0)
     first = run.answer(LONG, n_answer=20)
     run.answer(messages(90, 1), in_memory=True)  # which is never on disk
@@ -174,7 +174,7 @@ def test_what_is_on_disk_makes_way_for_what_was_used_last(
 def test_what_is_shared_makes_way_for_nobody_else(
     reopen: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)
     run = reopen(keep_s=0)
     run.answer([*LONG, *text(3, 60)])
     run.answer([*LONG, *text(4, 30)])  # a branch
@@ -188,7 +188,7 @@ def test_what_is_shared_makes_way_for_nobody_else(
 def test_what_is_used_or_not_on_disk_stays(
     reopen: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)
     run = reopen(keep_s=1000)
     assert run.engine.archive is not None
     run.answer(LONG)
@@ -196,7 +196,7 @@ def test_what_is_used_or_not_on_disk_stays(
     assert 990 < (rest(run) or 0) <= 1000  # then it is to be looked at again
     assert run.engine.stats().n_cells_cached == 403 + 93
     files(tmp_path)[0].unlink()  # as another process may
-    monkeypatch.setattr(run.engine.archive, "_keep_s", 0)
+    monkeypatch.setattr(run.engine._cache, "keep_s", 0)
     assert rest(run) is None
     assert run.engine.stats().n_cells_cached == 403 + 93
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.engine.llama import Context
-from gptoss_local.engine.worker.cache import archive
+from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from tests.engine.prefix_run import CALL, END, Asked, Run, in_memory, on_disk, text
 from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
@@ -180,7 +180,7 @@ def moves_into(done: Counter[str]) -> Iterator[None]:
         move(slots, slot)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive, "_FEW_CELLS", 0)
+        patch.setattr(prefix_cache, "_FEW_CELLS", 0)
         patch.setattr(archive, "_WORTH_TOKENS", 16)
         patch.setattr(Slots, "move", count)
         yield

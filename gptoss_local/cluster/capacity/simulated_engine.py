@@ -95,7 +95,7 @@ class SimulatedEngine:
         steps = tuple((int(n), seconds) for n, seconds in profile.decode)
         costs = StepCosts()
         costs.know(StepTimes((), 0.0, streams=steps))
-        speculation = Speculation(context, 0, costs)
+        speculation = Speculation(profile.n_ctx, 0, costs)
         self._scheduler = Scheduler(self._slots, self._cache, None, speculation, profile.n_batch)
         self._served: dict[Sequence, Served] = {}
         self._n_unread: dict[Sequence, int] = {}
@@ -152,13 +152,13 @@ class SimulatedEngine:
         for sequence in self._scheduler.admit():
             served = self._served[sequence]
             served.n_cached = served.n_cached or sequence.n_cached
+        self._cache.make_way_at_times()
         self._plan = self._scheduler.plan()
         if not self._plan:
             return None
         depths = [w.sequence.n_past for w in self._plan if w.n_tokens == 1]
         chunks = [(w.sequence.n_past, w.n_tokens) for w in self._plan if w.n_tokens > 1]
-        n_cells_held = self._slots.n_cells - self._slots.n_cells_free
-        self._step_s = self._profile.step_s(depths, chunks, n_cells_held)
+        self._step_s = self._profile.step_s(depths, chunks, self._slots.n_cells_held)
         self._n_prefilled, self._is_alone = sum(n for _, n in chunks), not depths
         return self._step_s
 
@@ -183,6 +183,8 @@ class SimulatedEngine:
         if self._n_prefilled:
             is_alone = self._is_alone
             self._scheduler.observe_prefill(self._n_prefilled, self._step_s, is_alone=is_alone)
+        else:
+            self._cache.costs.learn_step(len(plan), self._slots.n_cells_held, self._step_s)
         return complete
 
 

@@ -23,6 +23,12 @@ Rows = tuple[tuple[int, int], ...]
 """The slot of each sequence that a step decodes, and how many rows it has."""
 
 
+_SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
+_N_KNOWN = 256 * 8192.0**2  # and what it counts for: steps, and how far from the average
+_READ_S = 5e-5  # 25 KB at 500 MB/s
+_LEAST_S = 5.0
+_N_LEARN = 128  # tokens: fewer take longer each
+
 TARGET_S = 0.075  # while other sequences wait for their next token
 _MIN_TOKENS = 32
 
@@ -239,6 +245,63 @@ def measured_costs(
     if n_streams > _WIDE:
         costs.measure_streams(lambda first, n_rows: decode(first, n_rows, 1), n_streams)
     return costs
+
+
+class IdleCosts:
+    """Learn what tokens of idle conversations cost, and what it takes to have them again.
+
+    llama.cpp's attention covers all cells in use, so each one makes a step longer, be it of prompts
+    or streams, by about the same share. That is the slope of a line through steps of one stream,
+    and `_SHARE` until they have shown another.
+
+    Attributes:
+        busy_s: Seconds of all steps.
+        prefill_s: Seconds to compute a token.
+        read_s: Seconds to read a token from disk.
+    """
+
+    def __init__(self) -> None:
+        self.busy_s, self.prefill_s, self.read_s = 0.0, math.inf, _READ_S
+        self._n = 0
+        self._cells = self._step_s = 0.0  # on average
+        self._variance = self._covariance = 0.0  # of cells, and of cells and seconds: sums
+
+    @property
+    def share(self) -> float:
+        """The share by which a cell makes a step longer."""
+        if not self._step_s:
+            return _SHARE
+        slope = self._covariance + _N_KNOWN * _SHARE * self._step_s
+        return max(0.0, slope / (self._variance + _N_KNOWN) / self._step_s)
+
+    def cost_s(self, since_busy_s: float) -> float:
+        """Return what each cell has cost since then; 0 in the first seconds."""
+        busy_s = self.busy_s - since_busy_s
+        return self.share * busy_s if busy_s > _LEAST_S else 0.0
+
+    def learn_step(self, n_rows: int, n_cells: int, step_s: float) -> None:
+        self.busy_s += step_s
+        if n_rows != 1:
+            return
+        self._n += 1
+        step_s = min(step_s, 2 * self._step_s or step_s)  # a stall must not teach much
+        off = n_cells - self._cells
+        self._cells += off / self._n
+        self._step_s += (step_s - self._step_s) / self._n
+        self._variance += off * (n_cells - self._cells)
+        self._covariance += off * (step_s - self._step_s)
+
+    def learn_prefill(self, n_tokens: int, step_s: float, *, is_alone: bool) -> None:
+        self.busy_s += step_s
+        if is_alone and n_tokens >= _N_LEARN:
+            self.prefill_s = _learned(self.prefill_s, step_s / n_tokens)
+
+    def learn_read(self, n_tokens: int, seconds: float) -> None:
+        self.read_s = _learned(self.read_s, seconds / n_tokens)
+
+
+def _learned(known: float, now: float) -> float:
+    return now if math.isinf(known) else known + _LEARN * (now - known)
 
 
 class PrefillPace:

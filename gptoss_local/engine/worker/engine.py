@@ -91,7 +91,7 @@ class Engine:
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
         self._overlaps = math.isfinite(prompt_step_s)
-        self.timing = StepTiming(self._scheduler, self._speculation, overlaps=self._overlaps)
+        self.timing = StepTiming(self._scheduler, overlaps=self._overlaps)
         self._canary = Canary(context)
         self._n_done_checked = -1
         self._n_done_seen, self._check_at_s = -1, 0.0
@@ -147,6 +147,7 @@ class Engine:
         for sequence in self._scheduler.admit():
             if self._backend_sampling:
                 place_sampler(sequence, self._context)
+        self._cache.make_way_at_times()
         plan = self._scheduler.plan()
         if not plan:
             meanwhile()

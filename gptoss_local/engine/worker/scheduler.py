@@ -109,6 +109,13 @@ class Scheduler:
         self.pace.observe(n_prefilled, step_s)
         if is_alone:
             self._pace_alone.observe(n_prefilled, step_s)
+        self._cache.costs.learn_prefill(n_prefilled, step_s, is_alone=is_alone)
+        self._speculation.observe((), step_s)
+
+    def observe_decode(self, rows: Rows, step_s: float) -> None:
+        self._speculation.observe(rows, step_s)
+        n_rows = sum(n for _, n in rows)
+        self._cache.costs.learn_step(n_rows, self._slots.n_cells_held, step_s)
 
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
@@ -282,8 +289,8 @@ class StepTiming:
     time, then waits and launches it. So the time of a step is known when the next one is launched.
     """
 
-    def __init__(self, scheduler: Scheduler, speculation: Speculation, *, overlaps: bool) -> None:
-        self._scheduler, self._speculation, self._overlaps = scheduler, speculation, overlaps
+    def __init__(self, scheduler: Scheduler, *, overlaps: bool) -> None:
+        self._scheduler, self._overlaps = scheduler, overlaps
         self._begun_s = self._launched_s = 0.0
         self._n_in_flight = 0  # tokens of the previous step, of a prompt, that was not waited for
         self._n_step_prefilled = 0
@@ -323,9 +330,8 @@ class StepTiming:
         if n_prefilled := self._n_step_prefilled:
             is_alone = not self._rows
             self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=is_alone)
-            self._speculation.observe((), step_s)
         else:
-            self._speculation.observe(self._rows, step_s)
+            self._scheduler.observe_decode(self._rows, step_s)
             self.computes_aside = self._launched_s - self._begun_s < 0.25 * step_s
 
     def forget(self) -> None:

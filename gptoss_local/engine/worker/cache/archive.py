@@ -1,7 +1,4 @@
-"""Keep cached prefixes on disk: written while the engine is idle, read when a prompt needs them.
-
-A written prefix that is not used for a while leaves the cache, as it makes all others slower.
-"""
+"""Keep cached prefixes on disk: written while the engine is idle, read when a prompt needs them."""
 
 import logging
 import time
@@ -22,7 +19,6 @@ from gptoss_local.private import is_private
 _log = logging.getLogger("gptoss")
 
 _WORTH_TOKENS = 256  # fewer are prefilled as fast as read, or nearly
-_FEW_CELLS = 4096  # of cached prefixes: less is gained without them than to read them again takes
 _BETWEEN_SAVES_S = 0.2
 _N_POINTS = 8  # checkpoints that a file has: the last ones before its end
 
@@ -39,12 +35,12 @@ class Archive:
         options: PrefixOptions,
     ) -> None:
         self._idle_s = options.save_after_s
-        self._keep_s = options.keep_s
         self._n_done = -1
         self._rest_at_s: float | None = None
         self._context = context
         self._slots = slots
         self._cache = cache
+        cache.is_saved = self._is_saved
         self._store = store
         self._history = Path(options.history) if options.history else None
         self._is_private()
@@ -61,9 +57,11 @@ class Archive:
         n_cells = len(saved.tokens)
         if n_cells > self._slots.n_cells_free + self._slots.n_cells_cached:
             return False
+        start_s = time.perf_counter()
         try:
             state, points = self._store.read(saved)
             self._cache.adopt(saved.tokens, state, points, n_asked=saved.n_asked)
+            self._cache.costs.learn_read(n_cells, time.perf_counter() - start_s)
         except EngineError as error:
             _log.warning("a saved prefix is not used, and removed: %s", error.message)
             self._store.remove(saved)
@@ -127,23 +125,18 @@ class Archive:
         return True
 
     def _make_way(self) -> float | None:
-        """Evict prefixes not used recently that are on disk or must not be, except the newest one.
+        """Evict what should leave, and move the newest prefix to the first cells.
 
         PERF: llama.cpp's masks and attention cover all cells up to the last one in use: with
         114,688 cells of other sequences, 20b on an H200 takes 4.3 ms for a token, with none 3.2.
-        So the prefix that stays moves to the first cells.
         """
-        cached, n_before = self._slots.cached, self._slots.n_cells_cached
-        if not cached or n_before - len(cached[-1].tokens) <= _FEW_CELLS:
-            return None
-        *others, last = cached
-        waits_s = [slot.last_use_s + self._keep_s - time.perf_counter() for slot in others]
-        for slot, wait_s in zip(others, waits_s, strict=True):
-            if wait_s <= 0 and (slot.in_memory or self._is_saved(slot)):
-                self._cache.evict(slot)
-        if n_before - self._slots.n_cells_cached >= len(last.tokens):
-            self._move(last)
-        return min((wait_s for wait_s in waits_s if wait_s > 0), default=None)
+        n_before = self._slots.n_cells_cached
+        wait_s = self._cache.make_way()
+        if (cached := self._slots.cached) and (
+            n_before - self._slots.n_cells_cached >= len(cached[-1].tokens)
+        ):
+            self._move(cached[-1])
+        return wait_s
 
     def _move(self, slot: Slot) -> None:
         try:

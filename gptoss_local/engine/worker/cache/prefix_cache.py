@@ -8,13 +8,14 @@ is still there, or a checkpoint of it. llama.cpp would continue anywhere, with w
 import logging
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoints, PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import Slot, Slots, common_prefix
+from gptoss_local.engine.worker.costs import IdleCosts
 from gptoss_local.errors import EngineError
 
 _log = logging.getLogger("gptoss")
@@ -23,6 +24,8 @@ _log = logging.getLogger("gptoss")
 # prepared in that time: on an H200, 4,096 tokens of 20b take 345 ms with one at 2,048, 308 without.
 _CHECKPOINT_EVERY = 4096
 _WORTH_REUSING = 32  # fewer tokens are as fast prefilled as found
+_FEW_CELLS = 4096  # of cached prefixes: less is gained without them than to read them again takes
+_LOOK_S = 2.0  # of steps, between two looks for prefixes that should leave
 
 
 class Match(NamedTuple):
@@ -46,6 +49,9 @@ class PrefixCache:
         self._context = context
         self._slots = slots
         self.checkpoints = Checkpoints(options.checkpoint_bytes)
+        self.costs = IdleCosts()
+        self.is_saved: Callable[[Slot], bool] = lambda slot: False
+        self.keep_s, self._look_at_s = options.keep_s, 0.0
         self._boundaries = frozenset(options.boundary_tokens)
         self._noted: list[tuple[Slot, int]] = []
         self.n_reused = 0  # tokens
@@ -87,7 +93,7 @@ class PrefixCache:
         """Keep the tokens of a slot as a cached prefix; no sequence runs on it any more."""
         self.save_noted()
         self._slots.stop(slot)
-        slot.last_use_s = time.perf_counter()
+        slot.last_use_s, slot.last_busy_s = time.perf_counter(), self.costs.busy_s
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
     def adopt(
@@ -142,6 +148,37 @@ class PrefixCache:
         """Drop a cached prefix except its first tokens; cells that others share with it stay."""
         self.n_evicted += len(slot.tokens) - n_kept
         self._slots.cut(slot, n_kept)
+
+    def make_way_at_times(self) -> None:
+        if self.costs.busy_s >= self._look_at_s:
+            self._look_at_s = self.costs.busy_s + _LOOK_S
+            self.make_way()
+
+    def make_way(self) -> float | None:
+        """Evict prefixes that have cost steps more time than their return takes; keep the newest.
+
+        So they cost at most twice as much as if it were known who returns, as in the problem of ski
+        rental (Karlin, Manasse, Rudolph, Sleator 1988). Those on disk, or that may not be, also
+        leave when they were not used for `keep_s`.
+
+        Returns:
+            Seconds until the next one has not been used for so long.
+        """
+        cached = self._slots.cached
+        if not cached or self._slots.n_cells_cached - len(cached[-1].tokens) <= _FEW_CELLS:
+            return None
+        waits_s = []
+        for slot in cached[:-1]:
+            wait_s = slot.last_use_s + self.keep_s - time.perf_counter()
+            waits_s.append(wait_s)
+            cost_s = self.costs.cost_s(slot.last_busy_s)
+            if wait_s > 0 and cost_s <= min(self.costs.read_s, self.costs.prefill_s):
+                continue
+            is_saved = self.is_saved(slot)
+            is_dear = cost_s > (self.costs.read_s if is_saved else self.costs.prefill_s)
+            if is_dear or (wait_s <= 0 and (slot.in_memory or is_saved)):
+                self.evict(slot)
+        return min((wait_s for wait_s in waits_s if wait_s > 0), default=None)
 
     def note(self, slot: Slot, n_before: int) -> None:
         """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.

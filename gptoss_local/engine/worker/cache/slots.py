@@ -25,6 +25,7 @@ class Slot:
         n_asked: Tokens of the prompt; the others are an answer.
         n_saved: Position of its last checkpoint.
         last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
+        last_busy_s: The same, on the clock of `IdleCosts.busy_s`.
         in_memory: Its tokens are not written to disk.
     """
 
@@ -34,6 +35,7 @@ class Slot:
     n_asked: int = 0
     n_saved: int = 0
     last_use_s: float = 0.0
+    last_busy_s: float = 0.0
     in_memory: bool = False
 
 
@@ -74,6 +76,11 @@ class Slots:
         return self._context.n_ctx
 
     @property
+    def n_cells_held(self) -> int:
+        """Cells of running sequences and cached prefixes."""
+        return self.n_cells - self.n_cells_free
+
+    @property
     def n_cells_used(self) -> int:
         """Cells of running sequences."""
         running = self.running
@@ -82,7 +89,7 @@ class Slots:
     @property
     def n_cells_cached(self) -> int:
         """Cells of cached prefixes alone."""
-        return self.n_cells - self.n_cells_free - self.n_cells_used
+        return self.n_cells_held - self.n_cells_used
 
     @property
     def n_cells_free(self) -> int:
