@@ -2,6 +2,7 @@
 
     python bench/turns.py [--turns N] [--tokens N] [--pause S]
     python bench/turns.py --restart [--tokens N]
+    python bench/turns.py --day FILE.gguf [--tokens N]
 
 Starts a server in an empty home. Every turn adds a message of about `--tokens` tokens and waits
 `--pause` seconds after the answer, as a reader does. Some turns are sent a second time with another
@@ -9,10 +10,14 @@ first message, so that nothing of them is cached. Prints both times.
 
 With `--restart`, a conversation of one long message continues after the server was restarted, with
 prefixes on disk and without.
+
+With `--day`, five conversations of `--tokens` go on, and 35 others are read once. Compares the
+last turns with the first, and exits with 1 if they are more than 3 % slower.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,8 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from peers import frames
+from gpu_check import ONE_GPU, gptoss
+from peers import SAMPLING, Answer, Ours, frames, text, whole_words
 
+N_ACTIVE, N_IDLE, N_ROUNDS, N_MEASURED = 5, 35, 16, 3
 PORT = "11997"
 URL = f"http://127.0.0.1:{PORT}"
 
@@ -69,7 +76,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=800)
     parser.add_argument("--pause", type=float, default=1.0)
     parser.add_argument("--restart", action="store_true")
+    parser.add_argument("--day", type=Path, help="a GGUF")
     arguments = parser.parse_args()
+    if arguments.day:
+        sys.exit(day(arguments.day, arguments.tokens))
     with tempfile.TemporaryDirectory() as home:
         if arguments.restart:
             restart(home, arguments.tokens)
@@ -115,6 +125,50 @@ def restart(home: str, n_tokens: int) -> None:
         print(f"restarted: {end['prompt_eval_count']} tokens, {n_cached} cached, {first_s:.2f} s")
         server.terminate()
         server.wait()
+
+
+def day(model: Path, n_tokens: int) -> int:
+    words = whole_words(model)
+    settings = {"GPTOSS_NUM_PARALLEL": "16", "GPTOSS_CONTEXT_LENGTH": "131072"}
+    settings |= {"GPTOSS_PREFIX_DISK_BYTES": str(2**34), "GPTOSS_PREFIX_SAVE_S": "1"}
+    prompts = [text(words, n_tokens, seed) for seed in range(N_ACTIVE + N_IDLE)]
+    with gptoss(model, ONE_GPU | settings) as (url, name):
+        peer = Ours(url, name)
+
+        def go_on(n_rounds: int) -> list[Answer]:
+            answers = []
+            for _ in range(n_rounds):
+                for i in range(N_ACTIVE):
+                    prompts[i] += text(words, 16, len(prompts[i]))
+                    answers.append(peer.complete(prompts[i], 128, SAMPLING))
+            return answers
+
+        def read(some: list[str]) -> None:
+            for prompt in some:
+                peer.complete(prompt, 2, SAMPLING)
+
+        read(prompts[:N_ACTIVE])
+        first = show("first turns", url, go_on(N_MEASURED))
+        read(prompts[N_ACTIVE:])
+        show("with idle ones", url, go_on(1))
+        time.sleep(10)  # those in the cache are written
+        go_on(N_ROUNDS)
+        last = show("last turns", url, go_on(N_MEASURED))
+        peer.close()
+    ratios = [last[0] / first[0], last[1] / first[1]]
+    print(f"first token {ratios[0]:.3f}, wanted <= 1.03; "
+          f"tokens/s {ratios[1]:.3f}, wanted >= 0.97")  # fmt: skip
+    return int(ratios[0] > 1.03 or ratios[1] < 0.97)
+
+
+def show(when: str, url: str, answers: list[Answer]) -> tuple[float, float]:
+    """Return the medians of seconds to the first token and of tokens per second."""
+    first_s = statistics.median(answer.ttft_s for answer in answers)
+    tok_s = statistics.median((answer.n_tokens - 1) / answer.decode_s for answer in answers)
+    metrics = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    (n_cells,) = (line.split()[-1] for line in metrics if "_cache_cells_kept{" in line)
+    print(f"{when}: {1e3 * first_s:.1f} ms, {tok_s:.1f} tokens/s, {n_cells} cells", flush=True)
+    return first_s, tok_s
 
 
 if __name__ == "__main__":

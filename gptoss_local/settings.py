@@ -96,7 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefix_save_s: float = 10.0
     """Seconds a model must have been idle before prefixes are written."""
     prefix_keep_s: float = 120.0
-    """Seconds a written prefix stays in VRAM after its last use, if others are asked."""
+    """Most seconds a written prefix stays in VRAM after its last use, if others are asked."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     grace_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0

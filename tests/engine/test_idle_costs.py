@@ -78,7 +78,7 @@ class Cache:
     """The cache and archive of an engine that is not there; each answer takes it no time."""
 
     def __init__(self, model: Model, folder: Path) -> None:
-        self.context = make_context(model, n_ctx=16_384, n_seq=5, n_batch=512)
+        self.context = make_context(model, n_ctx=4096, n_seq=5, n_batch=512)
         options = on_disk(folder)
         self.slots = Slots(self.context)
         self.cache = PrefixCache(self.context, self.slots, options)
@@ -102,7 +102,7 @@ class Cache:
 def test_what_returns_soon_leaves_soon(smooth_model: Model, tmp_path: Path) -> None:
     """A prefix on disk is read faster than one that is not is computed."""
     it = Cache(smooth_model, tmp_path)
-    costs, n = it.cache.costs, 2500
+    costs, n = it.cache.costs, 800
     saved = it.answer(text(1, n))
     while it.archive.save_one():
         pass

@@ -6,6 +6,7 @@ is still there, or a checkpoint of it. llama.cpp would continue anywhere, with w
 """
 
 import logging
+import math
 import time
 from array import array
 from collections.abc import Callable, Iterable
@@ -159,17 +160,16 @@ class PrefixCache:
 
         So they cost at most twice as much as if it were known who returns, as in the problem of ski
         rental (Karlin, Manasse, Rudolph, Sleator 1988). Those on disk, or that may not be, also
-        leave when they were not used for `keep_s`.
+        leave when they were not used for `keep_s`, unless they have few cells.
 
         Returns:
             Seconds until the next one has not been used for so long.
         """
-        cached = self._slots.cached
-        if not cached or self._slots.n_cells_cached - len(cached[-1].tokens) <= _FEW_CELLS:
-            return None
-        waits_s = []
+        cached, waits_s = self._slots.cached, []
+        n_others = self._slots.n_cells_cached - len(cached[-1].tokens) if cached else 0
+        keep_s = self.keep_s if n_others > _FEW_CELLS else math.inf
         for slot in cached[:-1]:
-            wait_s = slot.last_use_s + self.keep_s - time.perf_counter()
+            wait_s = slot.last_use_s + keep_s - time.perf_counter()
             waits_s.append(wait_s)
             cost_s = self.costs.cost_s(slot.last_busy_s)
             if wait_s > 0 and cost_s <= min(self.costs.read_s, self.costs.prefill_s):
@@ -178,7 +178,7 @@ class PrefixCache:
             is_dear = cost_s > (self.costs.read_s if is_saved else self.costs.prefill_s)
             if is_dear or (wait_s <= 0 and (slot.in_memory or is_saved)):
                 self.evict(slot)
-        return min((wait_s for wait_s in waits_s if wait_s > 0), default=None)
+        return min((wait_s for wait_s in waits_s if 0 < wait_s < math.inf), default=None)
 
     def note(self, slot: Slot, n_before: int) -> None:
         """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
