@@ -11,7 +11,7 @@ first message, so that nothing of them is cached. Prints both times.
 With `--restart`, a conversation of one long message continues after the server was restarted, with
 prefixes on disk and without.
 
-With `--day`, five conversations of `--tokens` go on, and 35 others are read once. Compares the
+With `--day`, five conversations of `--tokens` continue, and 35 others are read once. Compares the
 last turns with the first, and exits with 1 if they are more than 3 % slower.
 """
 
@@ -135,7 +135,7 @@ def day(model: Path, n_tokens: int) -> int:
     with gptoss(model, ONE_GPU | settings) as (url, name):
         peer = Ours(url, name)
 
-        def go_on(n_rounds: int) -> list[Answer]:
+        def continued(n_rounds: int) -> list[Answer]:
             answers = []
             for _ in range(n_rounds):
                 for i in range(N_ACTIVE):
@@ -148,12 +148,12 @@ def day(model: Path, n_tokens: int) -> int:
                 peer.complete(prompt, 2, SAMPLING)
 
         read(prompts[:N_ACTIVE])
-        first = show("first turns", url, go_on(N_MEASURED))
+        first = show("first turns", url, continued(N_MEASURED))
         read(prompts[N_ACTIVE:])
-        show("with idle ones", url, go_on(1))
+        show("with idle ones", url, continued(1))
         time.sleep(10)  # those in the cache are written
-        go_on(N_ROUNDS)
-        last = show("last turns", url, go_on(N_MEASURED))
+        continued(N_ROUNDS)
+        last = show("last turns", url, continued(N_MEASURED))
         peer.close()
     ratios = [last[0] / first[0], last[1] / first[1]]
     print(f"first token {ratios[0]:.3f}, wanted <= 1.03; "
