@@ -132,11 +132,11 @@ class Server:
     def __init__(self, home: Path, gguf: Path, threads: int) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self._model = adopt_file(gguf, Settings(home=home)).name
+            self.port = free.getsockname()[1]
+        self.model = adopt_file(gguf, Settings(home=home)).name
         self._environment = os.environ | {
             "GPTOSS_HOME": str(home),
-            "GPTOSS_PORT": str(self._port),
+            "GPTOSS_PORT": str(self.port),
             "GPTOSS_THREADS": str(threads),
         }
 
@@ -145,7 +145,7 @@ class Server:
         self._process = subprocess.Popen(command, env=self._environment, stderr=subprocess.DEVNULL)
         while True:
             try:
-                self._connection = socket.create_connection(("127.0.0.1", self._port))
+                self._connection = socket.create_connection(("127.0.0.1", self.port))
                 return self
             except ConnectionRefusedError:
                 time.sleep(0.05)
@@ -157,7 +157,7 @@ class Server:
 
     def run(self, n_tokens: int) -> Run:
         options = {"temperature": 0, "num_predict": n_tokens}
-        request = {"model": self._model, "prompt": PROMPT, "raw": True, "options": options}
+        request = {"model": self.model, "prompt": PROMPT, "raw": True, "options": options}
         body = json.dumps(request).encode()
         head = (
             f"POST /api/generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
