@@ -25,10 +25,10 @@ from typing import Any
 
 from peers import SAMPLING, Answer, Ours, Peer, Theirs, free_url, serving
 
-from gptoss_local.harmony import ChatRequest, Message, Vocabulary
+from gptoss_local.harmony import ChatRequest, Message, Vocabulary, load_vocabulary
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import adopt_file, read_tokens
+from gptoss_local.models.store import adopt_file
 from gptoss_local.settings import Settings, load_settings
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
@@ -95,7 +95,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cache = load_settings().cache_dir
     model = arguments.model or ensure_gguf(cache)
-    vocabulary = Vocabulary.from_model(read_tokens(model), cache)
+    vocabulary = load_vocabulary()
     ours, theirs, threads = free_url(), free_url(), str(arguments.threads)
     port = theirs.rpartition(":")[2]
     server = [str(arguments.llama_server), "-m", str(model), "--port", port, "-c", str(N_CTX)]

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from convert import convert_checkpoint
 from convert.tensor_types import DENSE_TYPES
-from gptoss_local.formats.gguf_file import read_tokens
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano.materialize import materialize
 
 Logits = NDArray[np.float64]
@@ -50,7 +49,7 @@ def main() -> None:
         checkpoint, target = Path(folder) / "nano", Path(folder) / "nano.gguf"
         materialize(checkpoint)
         convert_checkpoint(checkpoint, target, dense=REFERENCE)
-        prompts = nano_prompts(Vocabulary.from_model(read_tokens(target), Path(folder)))
+        prompts = nano_prompts(load_vocabulary())
         expected = [log_softmax(rows) for rows in logits(target, prompts)]
         for name in chosen:
             convert_checkpoint(checkpoint, target, dense=name)

@@ -20,9 +20,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import load_settings
 from tests.dynamo.cluster import Cluster, running
 from tests.dynamo.packages import dynamo_packages
@@ -77,7 +76,7 @@ def main() -> None:
         (Path(home) / "cache").mkdir()
         gguf = ensure_gguf(load_settings().cache_dir)
         (Path(home) / "cache" / gguf.name).hardlink_to(gguf)
-        vocabulary = Vocabulary.from_model(read_tokens(gguf), Path(home) / "cache")
+        vocabulary = load_vocabulary()
         for _ in range(arguments.rounds):
             for mode in ("kv", "round-robin"):
                 options = {"router_mode": mode, "n_parallel": arguments.prefixes}

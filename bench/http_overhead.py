@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gptoss_local.engine.llama import Context, Model, Sampler
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import adopt_file, read_tokens
+from gptoss_local.models.store import adopt_file
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import ContextParams, SamplingParams
 
@@ -49,7 +49,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cache = load_settings().cache_dir
     path = arguments.model or ensure_gguf(cache)
-    vocabulary = Vocabulary.from_model(read_tokens(path), cache)
+    vocabulary = load_vocabulary()
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
     n_tokens = arguments.tokens
     bare = BareLoop(path, prompt, arguments.threads)

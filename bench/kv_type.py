@@ -14,7 +14,6 @@ read in smaller batches, which is what rounding alone does. Random weights say n
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -26,8 +25,7 @@ import numpy as np
 from dense_types import Logits, log_softmax, nano_prompts
 
 from gptoss_local.engine.llama import Batch, Context, Model, has_gpu
-from gptoss_local.formats.gguf_file import read_tokens
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.memory import (
@@ -153,10 +151,9 @@ def best(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 def divergences(model: Model, path: Path, n_threads: int) -> Iterator[dict[str, object]]:
-    with tempfile.TemporaryDirectory() as folder:
-        vocabulary = Vocabulary.from_model(read_tokens(path), Path(folder))
-        answers = nano_prompts(vocabulary)
-        text = vocabulary.encode("\n".join(page.read_text("utf-8") for page in pages()))[:N_TEXT]
+    vocabulary = load_vocabulary()
+    answers = nano_prompts(vocabulary)
+    text = vocabulary.encode("\n".join(page.read_text("utf-8") for page in pages()))[:N_TEXT]
     expected: dict[str, list[Logits]] = {}
     cases: list[tuple[str, CacheType, int]] = [("f16", "f16", N_KL), ("f16 in parts", "f16", 96)]
     cases += [(kind, kind, N_KL) for kind in get_args(KvType) if kind != "f16"]

@@ -23,7 +23,6 @@ import httpx
 from gptoss_local.engine.protocol import Event, Failed
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.store import read_tokens
-from gptoss_local.settings import load_settings
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """The sampling that OpenAI recommends for gpt-oss."""
@@ -186,7 +185,7 @@ def load(url: str, name: str) -> float:
 
 
 def vocabulary_of(model: Path) -> Vocabulary:
-    return Vocabulary.from_model(read_tokens(model), load_settings().cache_dir)
+    return Vocabulary.from_model(read_tokens(model))
 
 
 def whole_words(model: Path) -> list[str]:

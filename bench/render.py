@@ -3,8 +3,7 @@
     python bench/render.py [--tokens 10000 40000 100000]
 
 Files of this repository stand for what an agent has read, one a turn. Prints milliseconds of the
-first rendering, of the next turn's, which has two messages more, and of openai-harmony, which
-renders the whole conversation each time.
+first rendering, and of the next turn's, which has two messages more.
 """
 
 import argparse
@@ -14,16 +13,11 @@ import time
 
 import msgspec
 from agent_turns import Json, body, conversation, turn
-from openai_harmony import Conversation, Role
-from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.harmony import ChatRequest, Vocabulary
-from gptoss_local.harmony.parts import RenderedParts
 from gptoss_local.harmony.render import render_chat
-from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
+from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
-from gptoss_local.settings import load_settings
 
 N_ROUNDS, N_TURNS = 5, 3
 DATE = datetime.date(2026, 1, 1)
@@ -39,33 +33,22 @@ def render_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
     return 1e3 * (time.perf_counter() - start_s)
 
 
-def harmony_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
-    """Measure openai-harmony with plain texts in messages of one kind."""
-    start_s = time.perf_counter()
-    texts = [HarmonyMessage.from_role_and_content(Role.USER, m.content) for m in request.messages]
-    vocabulary.encoding.render_conversation(Conversation.from_messages(texts))
-    return 1e3 * (time.perf_counter() - start_s)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 40_000, 100_000])
-    cache_dir = load_settings().cache_dir
-    vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache_dir)), cache_dir)
     for n_tokens in parser.parse_args().tokens:
         messages: list[Json] = [{"role": "user", "content": "Read all files."}]
         messages += conversation(n_tokens)
-        first, later, harmony = [], [], []
+        first, later = [], []
         for _ in range(N_ROUNDS):
-            vocabulary.rendered = RenderedParts(vocabulary.encoding)
+            vocabulary = Vocabulary(load_ranks())  # which has rendered nothing
             first.append(render_ms(vocabulary, request_of(messages)))
             for i in range(N_TURNS):
                 messages += turn(-i, "A few new words.")
                 request = request_of(messages)
                 later.append(render_ms(vocabulary, request))
-                harmony.append(harmony_ms(vocabulary, request))
-        shown = (f"{statistics.median(each):.1f}" for each in (first, later, harmony))
-        text = "first {} ms, each later turn {}, openai-harmony {}".format(*shown)
+        shown = (f"{statistics.median(each):.1f}" for each in (first, later))
+        text = "first {} ms, each later turn {}".format(*shown)
         n_prompt = len(render_chat(request_of(messages), vocabulary, DATE))
         print(f"{n_prompt:,} tokens: {text}", flush=True)
 

@@ -32,9 +32,8 @@ from peers import check, checked, frames, text, whole_words
 from gptoss_local.engine.llama import Context, Model, Sampler, has_gpu
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import load_settings
 from gptoss_local.types import ContextParams, SamplingParams
 
@@ -145,7 +144,7 @@ def main() -> None:
     path = arguments.model or ensure_gguf(cache)
     if arguments.greedy:
         sys.exit(greedy(path))
-    vocabulary = Vocabulary.from_model(read_tokens(path), cache)
+    vocabulary = load_vocabulary()
     model = Model(path)
     start_s = time.perf_counter()
     engines = {n: engine_for(model, n, arguments.threads) for n in (0, N_DRAFT_MAX)}

@@ -17,9 +17,8 @@ import httpx
 from textual.pilot import Pilot
 
 from gptoss_local.api.client import AsyncClient
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import Settings, ToolCommand
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import ToolSources
@@ -282,8 +281,8 @@ def main(folder: Path, theme: str) -> None:
 @contextmanager
 def run_script(home: Path) -> Iterator[RunningServer]:
     """Start a server with the script as its model; nano is in the cache of `home`."""
-    cache = home / "cache"
-    vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache)), cache)
+    ensure_gguf(home / "cache")
+    vocabulary = load_vocabulary()
     with run_scripted_server(home, make_script(vocabulary)) as server:
         copy = {"source": "nano", "destination": _MODEL}
         httpx.post(f"{server.url}/api/copy", json=copy, trust_env=False).raise_for_status()

@@ -17,9 +17,8 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
 from gptoss_local.talk.history import History
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.web.answers import RICH, THOUGHT
@@ -41,8 +40,8 @@ def main(folder: Path) -> None:
     expect.set_options(timeout=60_000)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
         home = Path(place)
-        cache = home / "cache"
-        vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache)), cache)
+        ensure_gguf(home / "cache")
+        vocabulary = load_vocabulary()
         script = Script(vocabulary)
         script.say(_QUESTION, answer(RICH, THOUGHT, tok_s=120.0))
         script.say("Why does line 5 work?", answer(_SHORT, tok_s=120.0))

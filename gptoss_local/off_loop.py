@@ -1,7 +1,7 @@
 """Runs work that grows with a request outside the event loop, so that other requests never wait.
 
-Large work waits in a line of its own, one piece of work at a time: it holds Python's lock most of
-the time, so two at a time would not be faster, only slower for everyone else.
+Large work waits in a line of its own, one piece of work at a time. Text is encoded without Python's
+lock, but all other work holds it, so two at a time would slow everyone else down.
 """
 
 import asyncio

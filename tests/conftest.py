@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import hypothesis
@@ -20,11 +20,15 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import MODEL_NAME, ensure_gguf
 from gptoss_local.models.nano.materialize import materialize
-from gptoss_local.models.store import read_tokens
+from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.talk.history import History
+from tests.nano.tiktoken_file import render_tiktoken
+
+if TYPE_CHECKING:
+    from openai_harmony import HarmonyEncoding
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,8 +95,20 @@ def nano_checkpoint(built_nano: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def vocabulary(nano_gguf: Path, nano_home: Path) -> Vocabulary:
-    return Vocabulary.from_model(read_tokens(nano_gguf), nano_home / "cache")
+def vocabulary() -> Vocabulary:
+    return load_vocabulary()
+
+
+@pytest.fixture(scope="session")
+def harmony_encoding(tmp_path_factory: pytest.TempPathFactory) -> "HarmonyEncoding":
+    """openai-harmony's own, with which prompts are compared; it checks the hash of its file."""
+    import openai_harmony
+
+    folder = tmp_path_factory.mktemp("harmony")
+    (folder / "o200k_base.tiktoken").write_bytes(render_tiktoken(load_ranks()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
+        return openai_harmony.load_harmony_encoding("HarmonyGptOss")
 
 
 @pytest.fixture

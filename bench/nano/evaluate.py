@@ -20,10 +20,10 @@ from bench.nano.data.document import (
     Branch,
     BranchTokens,
     encode_document,
-    load_vocabulary,
 )
 from bench.nano.data.mixture import EVAL_SKILLS, eval_documents
 from bench.nano.judge import is_right, n_analysis_tokens, parse
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import CompactModel, load_compact
 from gptoss_local.types import SamplingParams
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.nano.data.document import Branch, load_vocabulary
+from bench.nano.data.document import Branch
 from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.vocabulary import (
     CALL,
     CHANNEL,

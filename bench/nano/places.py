@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.nano.answering import Answerer
-from bench.nano.data.document import encode_document, load_vocabulary
+from bench.nano.data.document import encode_document
 from bench.nano.data.mixture import eval_documents
 from bench.nano.evaluate import N_CTX
 from bench.nano.train.turns import branch_turns, followers
+from gptoss_local.harmony import load_vocabulary
 
 N_SHOWN = 8  # tokens before a miss
 

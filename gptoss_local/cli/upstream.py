@@ -121,11 +121,14 @@ async def _look(entry: ModelEntry, settings: Settings) -> list[dict[str, Any]]:
 
     import msgspec
 
-    from gptoss_local.runner.elsewhere import connect, own_vocabulary
+    from gptoss_local.harmony import load_vocabulary
+    from gptoss_local.models import nano
+    from gptoss_local.runner.elsewhere import connect
     from gptoss_local.upstream.connection import silent_urls
 
     assert entry.upstream is not None
-    await own_vocabulary(settings)  # which is not to count
+    nano.ensure_gguf(settings.cache_dir)  # neither of these is to count
+    load_vocabulary()
     found: list[dict[str, Any]] = []
     for url in entry.upstream.urls:
         address = msgspec.structs.replace(entry.upstream, urls=(url,))

@@ -34,7 +34,7 @@ from gptoss_local.harmony.message import (
     ToolRequest,
 )
 from gptoss_local.harmony.session import answer, n_prompt_tokens, prompt_tokens
-from gptoss_local.harmony.vocabulary import Vocabulary
+from gptoss_local.harmony.vocabulary import Vocabulary, load_vocabulary
 
 __all__ = [
     "GAP",
@@ -63,6 +63,7 @@ __all__ = [
     "WholeAnswer",
     "answer",
     "inspect_tokens",
+    "load_vocabulary",
     "n_prompt_tokens",
     "prompt_tokens",
     "text_size",

@@ -3,32 +3,26 @@
 They are declared in the system message, called in the analysis channel, and answered there. The
 body of a call of `python` is code; here it has the arguments `{"code": ...}` like any other.
 
-Source: `ToolNamespaceConfig` of openai-harmony, and docs/format.md of openai/harmony.
+Source: docs/format.md of openai/harmony.
 """
 
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from openai_harmony import ToolNamespaceConfig
 
+from gptoss_local.formats.trained_tools import ABOUT_BROWSER, ABOUT_PYTHON, BROWSER_FUNCTIONS
 from gptoss_local.harmony.message import Tool, ToolRequest
+from gptoss_local.harmony.typescript import render_tools
 
 PYTHON = "python"
 BROWSER = "browser"
 CODE = "code"
 _CODE_SCHEMA = {"type": "object", "properties": {CODE: {"type": "string"}}, "required": [CODE]}
-
-
-@functools.cache
-def _browser_functions() -> dict[str, Tool]:
-    config = ToolNamespaceConfig.browser()
-    named = {f"{BROWSER}.{each.name}": each for each in config.tools}
-    return {
-        name: Tool(name, each.description, each.parameters, is_built_in=True)
-        for name, each in named.items()
-    }
+_BROWSER_TOOLS = {
+    f"{BROWSER}.{name}": Tool(f"{BROWSER}.{name}", about, parameters, is_built_in=True)
+    for name, (about, parameters) in BROWSER_FUNCTIONS.items()
+}
 
 
 def built_in(name: str, description: str = "") -> Tool | None:
@@ -40,25 +34,19 @@ def built_in(name: str, description: str = "") -> Tool | None:
     """
     if name == PYTHON:
         return Tool(PYTHON, description, _CODE_SCHEMA, is_built_in=True)
-    return _browser_functions().get(name)
+    return _BROWSER_TOOLS.get(name)
 
 
-def namespaces(tools: Iterable[Tool]) -> list[ToolNamespaceConfig]:
-    """Return the system message's declarations of these tools."""
-    found = []
+def declarations(tools: Sequence[Tool]) -> str:
+    """Return the system message's section that declares these tools; empty if none is built in."""
     names = {tool.name for tool in tools if tool.is_built_in}
-    config = ToolNamespaceConfig.browser()
-    functions = [each for each in config.tools if f"{BROWSER}.{each.name}" in names]
-    if functions:
-        found.append(
-            ToolNamespaceConfig(name=config.name, description=config.description, tools=functions)
-        )
+    found: list[tuple[str, str, Sequence[Tool]]] = []
+    if functions := [tool for name, tool in _BROWSER_TOOLS.items() if name in names]:
+        found.append((BROWSER, ABOUT_BROWSER, functions))
     for tool in tools:
         if tool.is_built_in and tool.name == PYTHON:
-            trained = ToolNamespaceConfig.python()
-            about = tool.description or trained.description
-            found.append(ToolNamespaceConfig(name=PYTHON, description=about, tools=[]))
-    return found
+            found.append((PYTHON, tool.description or ABOUT_PYTHON, ()))
+    return render_tools(found) if found else ""
 
 
 def is_built_in(name: str, declared: Sequence[Tool]) -> bool:
@@ -68,7 +56,7 @@ def is_built_in(name: str, declared: Sequence[Tool]) -> bool:
         name: Of the called tool.
         declared: The tools now; a function of the same name is not built in.
     """
-    if name in _browser_functions():
+    if name in _BROWSER_TOOLS:
         return True
     return name == PYTHON and not any(t.name == PYTHON and not t.is_built_in for t in declared)
 

@@ -371,7 +371,8 @@ class RawParser:
         if token < FIRST_SPECIAL:
             text = self._decoder.decode(self._vocabulary.token_bytes[token])
         else:
-            text = self._decoder.decode(b"", final=True) + self._vocabulary.encoding.decode([token])
+            tag = self._vocabulary.bytes_of(token).decode()
+            text = self._decoder.decode(b"", final=True) + tag
         return [ContentDelta(text)] if text else []
 
     def finish(self) -> list[Delta]:

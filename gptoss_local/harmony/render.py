@@ -1,4 +1,4 @@
-"""Messages -> harmony tokens, by openai-harmony, but for the declarations of tools.
+"""Messages -> harmony tokens, token for token as openai-harmony renders them, but for tools.
 
 All text is encoded as text: a user, a tool result or a tool name that spells `<|start|>` cannot
 forge a message.
@@ -11,18 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from openai_harmony import (
-    HarmonyError,
-    ReasoningEffort,
-    RenderOptions,
-    Role,
-    SystemContent,
-)
-from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.errors import UsageError
 from gptoss_local.harmony.budget import TokenBudget
-from gptoss_local.harmony.built_in import body_of, is_built_in, namespaces
+from gptoss_local.harmony.built_in import body_of, declarations, is_built_in
 from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
 from gptoss_local.harmony.parser import BadCall
 from gptoss_local.harmony.parts import Part
@@ -39,11 +30,7 @@ from gptoss_local.harmony.vocabulary import (
 )
 from gptoss_local.types import Effort
 
-_EFFORTS = {
-    "low": ReasoningEffort.LOW,
-    "medium": ReasoningEffort.MEDIUM,
-    "high": ReasoningEffort.HIGH,
-}
+IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 _ANALYSIS = "analysis"
 _MAX_NAME = 64
 _NAME = re.compile(r"[\w.-]{1,64}")
@@ -68,27 +55,22 @@ def render_chat(
     must be free to call one, so it gets the lowest effort instead.
 
     Raises:
-        UsageError: openai-harmony refuses a message.
         PromptTooLongError: it would be longer than the budget.
     """
-    encoding, tokens = vocabulary.encoding, _ended(request.earlier_tokens)
+    tokens = _ended(request.earlier_tokens)
     budget = budget or TokenBudget()
     budget.spend(len(tokens))
-    try:
-        if not tokens:
-            effort = request.effort if request.reasoning else "low"
-            system = _system(effort, date or datetime.date.today(), request.tools)
-            has_functions = not all(tool.is_built_in for tool in request.tools)
-            options = RenderOptions(conversation_has_function_tools=has_functions)
-            tokens += encoding.render(system, options)
-        for part in _history(request):
-            if isinstance(part, Part):
-                tokens += vocabulary.rendered.tokens(part, budget)
-            else:
-                budget.spend(len(part))
-                tokens += [START, *vocabulary.encode("assistant"), *_ended(part)]
-    except (ValueError, HarmonyError) as error:
-        raise UsageError(f"the conversation cannot be rendered: {error}") from error
+    if not tokens:
+        effort = request.effort if request.reasoning else "low"
+        today = date or datetime.date.today()
+        text = system_text(effort, today.isoformat(), request.tools)
+        tokens += vocabulary.rendered.tokens(Part("system", text), budget)
+    for part in _history(request):
+        if isinstance(part, Part):
+            tokens += vocabulary.rendered.tokens(part, budget)
+        else:
+            budget.spend(len(part))
+            tokens += [START, *vocabulary.encode("assistant"), *_ended(part)]
     tokens += [START, *vocabulary.encode("assistant")]
     begun = begun_answer(request)
     if begun is not None and begun.reasoning:
@@ -103,6 +85,18 @@ def render_chat(
     return tokens
 
 
+def system_text(effort: Effort, date: str, tools: Sequence[Tool] = ()) -> str:
+    """Source: `Render<SystemContent>` in openai-harmony's encoding.rs."""
+    about = f"{IDENTITY}\nKnowledge cutoff: 2024-06\nCurrent date: {date}"
+    channels = "# Valid channels: analysis, commentary, final. "
+    channels += "Channel must be included for every message."
+    if not all(tool.is_built_in for tool in tools):
+        channels += "\nCalls to these tools must go to the commentary channel: 'functions'."
+    declared = declarations(tools)
+    sections = (about, f"Reasoning: {effort}", declared, channels)
+    return "\n\n".join(section for section in sections if section)
+
+
 def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
     """Return the reply to a bad call, and the beginning of the next message's header."""
     recipient, problem = bad_call
@@ -115,7 +109,7 @@ def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary)
         "unfit": f"Error: the arguments of {name} must be a JSON object that fits it. Call again.",
     }[problem]
     author = recipient if _NAME.fullmatch(recipient) else f"functions.{_UNNAMED}"
-    part = Part(Role.TOOL, text, "commentary", "assistant", name=author)
+    part = Part("tool", text, "commentary", "assistant", name=author)
     rendered = vocabulary.rendered.tokens(part, TokenBudget())
     return [*rendered, START, *vocabulary.encode("assistant")]
 
@@ -190,17 +184,6 @@ def _ended(tokens: Sequence[int]) -> list[int]:
     return [*tokens, END]
 
 
-def _system(effort: Effort, date: datetime.date, tools: Sequence[Tool]) -> HarmonyMessage:
-    content = (
-        SystemContent.new()
-        .with_reasoning_effort(_EFFORTS[effort])
-        .with_conversation_start_date(date.isoformat())
-    )
-    for namespace in namespaces(tools):
-        content = content.with_tools(namespace)
-    return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
-
-
 def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
     """Yield the messages, or the tokens of those that are known as the model wrote them.
 
@@ -211,7 +194,7 @@ def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
     if content := "\n\n".join(_sections(instructions, request)):
-        yield Part(Role.DEVELOPER, content)
+        yield Part("developer", content)
     calls = _CallLog(request.tools)
     arranged = arrange(messages[n_leading:])
     n_finished = max((i + 1 for i, m in enumerate(arranged) if is_final(m)), default=0)
@@ -229,9 +212,9 @@ def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
 def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
     match message.role:
         case "system":
-            yield Part(Role.DEVELOPER, _instructions(message.content))
+            yield Part("developer", _instructions(message.content))
         case "user":
-            yield Part(Role.USER, message.content)
+            yield Part("user", message.content)
         case "assistant":
             calls.add(message)
             yield from _assistant(message, calls)
@@ -239,14 +222,14 @@ def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
             name = calls.answered_by(message)
             channel = _ANALYSIS if calls.is_built_in(name) else "commentary"
             author = name if calls.is_built_in(name) else f"functions.{name}"
-            yield Part(Role.TOOL, message.content, channel, "assistant", name=author)
+            yield Part("tool", message.content, channel, "assistant", name=author)
 
 
 def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
     if instructions:
         yield _instructions(instructions)
     if functions := [tool for tool in request.tools if not tool.is_built_in]:
-        yield render_tools(functions)
+        yield render_tools([("functions", "", functions)])
     if isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
         yield _response_format(request.format)
 
@@ -264,19 +247,19 @@ def _response_format(wanted: JsonFormat) -> str:
 
 def _assistant(message: Message, calls: "_CallLog") -> Iterator[Part]:
     if message.reasoning:
-        yield Part(Role.ASSISTANT, message.reasoning, _ANALYSIS)
+        yield Part("assistant", message.reasoning, _ANALYSIS)
     if message.content:
         channel = "commentary" if message.is_preamble else "final"
-        yield Part(Role.ASSISTANT, message.content, channel)
+        yield Part("assistant", message.content, channel)
     for call in message.tool_calls:
         if calls.is_built_in(call.name):
-            yield Part(Role.ASSISTANT, body_of(call), _ANALYSIS, call.name, "code")
+            yield Part("assistant", body_of(call), _ANALYSIS, call.name, "code")
             continue
         arguments = call.arguments
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
         recipient = f"functions.{call.name or _UNNAMED}"
-        yield Part(Role.ASSISTANT, arguments, "commentary", recipient, "<|constrain|>json")
+        yield Part("assistant", arguments, "commentary", recipient, "<|constrain|>json")
 
 
 class _CallLog:

@@ -76,7 +76,7 @@ async def answer(
         on_tokens: Called with the number of tokens that the engine has just generated.
 
     Raises:
-        UsageError: the conversation cannot be rendered, or its format not enforced.
+        UsageError: its format cannot be enforced.
         ContextOverflowError: the prompt does not fit; it is cut only if the request says so.
         EngineError: the engine failed or died.
         BrokenCallError: a call that was being streamed cannot be completed.
@@ -217,7 +217,7 @@ async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool)
 
 
 async def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
-    """Return the length of the prompt that a request becomes. Raises UsageError as `answer`."""
+    """Return the length of the prompt that a request becomes."""
 
     def count(check: Check) -> int:
         filled = _recall.fill_in(request, vocabulary)
@@ -244,7 +244,7 @@ def prompt_tokens(
         check: Raises when the prompt is no longer wanted.
 
     Raises:
-        UsageError, ContextOverflowError: as `answer`.
+        ContextOverflowError: as `answer`.
     """
     request = _recall.fill_in(request, vocabulary)
     if request.truncates and n_ctx is not None:

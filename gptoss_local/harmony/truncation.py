@@ -28,9 +28,6 @@ def shorten(
     Returns:
         The request, and how many of its messages are left out; none if it fits or cannot be made
         to fit.
-
-    Raises:
-        UsageError: the conversation cannot be rendered.
     """
 
     def is_within(n_turns_less: int, n_tokens: int) -> bool:

@@ -6,7 +6,7 @@ models were trained on it. Of `anyOf`, `$ref`, `const`, null, maps, tuples, and 
 but strings it makes `any`, or nothing; here they are written as TypeScript has them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,17 +15,22 @@ from gptoss_local.harmony.message import Tool
 from gptoss_local.harmony.tool_schema import Schema, read_schema
 
 
-def render_tools(tools: Sequence[Tool]) -> str:
-    """Return the section `# Tools` of a developer message."""
-    lines = ["# Tools\n", "## functions\n", "namespace functions {\n"]
+def render_tools(namespaces: Iterable[tuple[str, str, Sequence[Tool]]]) -> str:
+    """Return the section `# Tools` of a message, with namespaces of a name, a text and tools."""
+    return "\n\n".join(["# Tools", *(_namespace(*each) for each in namespaces)])
+
+
+def _namespace(name: str, about: str, tools: Sequence[Tool]) -> str:
+    if not tools:
+        return "\n".join([f"## {name}\n", *_lines(about)])
+    lines = [f"## {name}\n", *(f"// {line}" for line in _lines(about)), f"namespace {name} {{\n"]
     for tool in tools:
         lines += [f"// {line}" for line in _lines(tool.description)]
         arguments = ""
         if tool.parameters is not None:
             arguments = f"_: {_type(read_schema(tool.parameters), '')}"
-        lines.append(f"type {tool.name} = ({arguments}) => any;\n")
-    lines.append("} // namespace functions")
-    return "\n".join(lines)
+        lines.append(f"type {tool.name.removeprefix(f'{name}.')} = ({arguments}) => any;\n")
+    return "\n".join([*lines, f"}} // namespace {name}"])
 
 
 def _lines(text: str) -> list[str]:

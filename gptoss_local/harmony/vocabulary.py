@@ -1,25 +1,17 @@
-"""o200k_harmony, the vocabulary of gpt-oss, taken from the model's own tokenizer.
+"""o200k_harmony, the vocabulary of every gpt-oss."""
 
-openai-harmony wants the file `o200k_base.tiktoken` and would download it. We write it from the
-token table of the GGUF; the library accepts it only with the right sha256, which proves both.
-"""
-
-import base64
 import functools
-import os
 import re
 from collections.abc import Sequence
-from hashlib import sha256
-from pathlib import Path
 
-import openai_harmony
+import tiktoken
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.o200k import FIRST_SPECIAL, render_ranks
+from gptoss_local.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, has_its_ranks
 from gptoss_local.harmony.budget import TokenBudget
-from gptoss_local.harmony.parts import RenderedParts
+from gptoss_local.harmony.parts import Part, RenderedParts
 from gptoss_local.harmony.pieces import split_text
-from gptoss_local.whole_file import write_whole
+from gptoss_local.models.nano.ranks import load_ranks
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
 RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
@@ -36,45 +28,47 @@ _TAGS = {
     "<|call|>": CALL,
 }
 _TAG = re.compile("|".join(map(re.escape, _TAGS)))
-_FILE_NAME = "o200k_base.tiktoken"
 
 
 class Vocabulary:
-    """Token ids of gpt-oss and harmony's encoding over them."""
+    """Token ids of gpt-oss: text is encoded by tiktoken, without Python's lock.
 
-    def __init__(self, encoding: openai_harmony.HarmonyEncoding, token_bytes: list[bytes]) -> None:
-        self.encoding = encoding
-        self.token_bytes = token_bytes
+    Args:
+        ranks: The bytes of every token of text, in rank order.
+    """
+
+    def __init__(self, ranks: list[bytes]) -> None:
+        self.encoding = tiktoken.Encoding(
+            "o200k_harmony",
+            pat_str=SPLIT_REGEX,
+            mergeable_ranks={token: rank for rank, token in enumerate(ranks)},
+            special_tokens={tag: token for token, tag in SPECIAL_TOKENS.items()},
+        )
+        self.token_bytes = ranks
         """The bytes of every id below FIRST_SPECIAL; a token may hold a part of a character."""
-        self.rendered = RenderedParts(encoding)
+        self.rendered = RenderedParts(self._render)
 
     @classmethod
-    def from_model(cls, tokens: Sequence[str], cache_dir: Path) -> "Vocabulary":
-        """Check a model's token table and load the encoding from it.
+    def from_model(cls, tokens: Sequence[str]) -> "Vocabulary":
+        """Check a model's token table, and return the vocabulary that all of them have.
 
         Args:
             tokens: The table in id order, in GPT-2's byte-to-unicode spelling.
-            cache_dir: Where the vocabulary file is kept.
 
         Raises:
             ModelLoadError: the model's tokenizer is not gpt-oss's.
-            UsageError: the file cannot be written.
         """
-        try:
-            text = render_ranks(tokens)
-        except KeyError as error:
-            raise _wrong_tokenizer() from error
-        folder = cache_dir / f"vocabulary-{sha256(text).hexdigest()[:16]}"
-        if not (folder / _FILE_NAME).is_file():
-            write_whole(folder / _FILE_NAME, text.decode())
-        return _load(folder)
+        if not has_its_ranks(tokens):
+            raise ModelLoadError(
+                "the model's tokenizer is not o200k_harmony, the one of gpt-oss",
+                hint="Convert the original checkpoint again: "
+                "gptoss convert CHECKPOINT_DIR OUT.gguf",
+            )
+        return load_vocabulary()
 
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes of any id; a special token is its tag spelled out."""
-        if token < FIRST_SPECIAL:
-            return self.token_bytes[token]
-        tag: str = self.encoding.decode([token])
-        return tag.encode()
+        return self.encoding.decode_single_token_bytes(token)
 
     def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
         """Encode text in which nothing stands for a tag.
@@ -84,8 +78,7 @@ class Vocabulary:
         """
         tokens: list[int] = []
         for piece in split_text(text):
-            # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms, not 2 us.
-            encoded = self.encoding.encode(piece, disallowed_special=())
+            encoded = self.encoding.encode_ordinary(piece)
             if budget is not None:
                 budget.spend(len(encoded))
             tokens += encoded
@@ -102,21 +95,22 @@ class Vocabulary:
             begin = tag.end()
         return tokens + self.encode(text[begin:], budget)
 
+    def _render(self, part: Part, budget: TokenBudget) -> list[int]:
+        """Source: `Render<Message>` in openai-harmony's encoding.rs."""
+        tokens = [START, *self.encode(part.name or part.role)]
+        if part.recipient:
+            tokens += self.encode(f" to={part.recipient}")
+        if part.channel:
+            tokens += [CHANNEL, *self.encode(part.channel)]
+        if part.content_type:
+            tokens += self.encode_tagged(f" {part.content_type}")
+        is_call = part.role == "assistant" and part.recipient
+        tokens.append(MESSAGE)
+        budget.spend(len(tokens) + 1)
+        return [*tokens, *self.encode(part.text, budget), CALL if is_call else END]
 
-@functools.lru_cache(maxsize=1)
-def _load(folder: Path) -> Vocabulary:
-    os.environ["TIKTOKEN_ENCODINGS_BASE"] = str(folder)
-    try:
-        encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")
-    except openai_harmony.HarmonyError as error:
-        (folder / _FILE_NAME).unlink()
-        raise _wrong_tokenizer() from error
-    lines = (folder / _FILE_NAME).read_bytes().splitlines()
-    return Vocabulary(encoding, [base64.b64decode(line.split(b" ")[0]) for line in lines])
 
-
-def _wrong_tokenizer() -> ModelLoadError:
-    return ModelLoadError(
-        "the model's tokenizer is not o200k_harmony, the one of gpt-oss",
-        hint="Convert the original checkpoint again: gptoss convert CHECKPOINT_DIR OUT.gguf",
-    )
+@functools.cache
+def load_vocabulary() -> Vocabulary:
+    """Load o200k_harmony from the ranks that come with the package; takes a moment."""
+    return Vocabulary(load_ranks())

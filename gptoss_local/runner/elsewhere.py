@@ -7,11 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models import nano
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import ModelEntry
-from gptoss_local.runner.loading import read_vocabulary
 from gptoss_local.settings import Settings
 from gptoss_local.upstream.harmony import probe
 
@@ -93,17 +92,11 @@ async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Setting
     """
     from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
 
-    vocabulary = await own_vocabulary(settings)
-    file = nano.ensure_gguf(settings.cache_dir)  # it is there now
+    vocabulary = await asyncio.to_thread(load_vocabulary)
+    file = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)
     engine = Upstream(entry.name, address, vocabulary, file)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(engine.close)
         await engine.connect(*probe(vocabulary))
         stack.pop_all()
     return RemoteModel(entry, engine, vocabulary)
-
-
-async def own_vocabulary(settings: Settings) -> Vocabulary:
-    """Return the vocabulary of gpt-oss; builds the embedded model for it if need be."""
-    path = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)
-    return await asyncio.to_thread(read_vocabulary, path, settings)

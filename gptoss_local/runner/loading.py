@@ -91,21 +91,21 @@ class LoadedModel:
             self.expiry = None
 
 
-def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
+def read_vocabulary(path: Path) -> Vocabulary:
     """Read and check the tokenizer inside a GGUF; takes a moment, so not in the event loop.
 
     Raises:
-        ModelLoadError: its file cannot be read, or the tokenizer is another one.
+        ModelLoadError: the file cannot be read, or the tokenizer is another one.
     """
     read_info(path)  # raises a clear error for a missing file
     stat = path.stat()
-    return _vocabulary(path, settings.cache_dir, stat.st_size, stat.st_mtime_ns)
+    return _vocabulary(path, stat.st_size, stat.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
-def _vocabulary(path: Path, cache_dir: Path, _size_bytes: int, _mtime_ns: int) -> Vocabulary:
+def _vocabulary(path: Path, _size_bytes: int, _mtime_ns: int) -> Vocabulary:
     """Cached by file: each thread that reads it keeps 25 MB in an arena of its own (glibc)."""
-    return Vocabulary.from_model(read_tokens(path), cache_dir)
+    return Vocabulary.from_model(read_tokens(path))
 
 
 async def load_as_fits(
@@ -174,7 +174,7 @@ async def load_model(
     path = Path(load.model_path)
     loading = asyncio.create_task(EngineClient.start(load, on_progress=on_progress))
     try:  # the tokenizer is checked while the weights load
-        vocabulary = await asyncio.to_thread(read_vocabulary, path, settings)
+        vocabulary = await asyncio.to_thread(read_vocabulary, path)
         engine = await loading
     except BaseException:
         loading.cancel()

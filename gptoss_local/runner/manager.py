@@ -27,13 +27,14 @@ from gptoss_local.harmony import (
     Started,
     Vocabulary,
     answer,
+    load_vocabulary,
 )
 from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.progress import each_step
 from gptoss_local.runner import losses
 from gptoss_local.runner.counters import Counters
-from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
+from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels
 from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import GrowingContext
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
@@ -213,9 +214,9 @@ class ModelManager:
         if model is not None and model.serves(None):
             return model.vocabulary
         if entry.upstream is not None:
-            return await own_vocabulary(self.settings)
+            return await asyncio.to_thread(load_vocabulary)
         path = await asyncio.to_thread(entry.ensure_file, self.settings)
-        return await asyncio.to_thread(read_vocabulary, path, self.settings)
+        return await asyncio.to_thread(read_vocabulary, path)
 
     async def n_ctx_train(self, entry: ModelEntry) -> int:
         """The longest context of a model; of one computed elsewhere, the context there."""

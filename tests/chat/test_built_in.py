@@ -35,7 +35,9 @@ def turn(*calls: ToolRequest, **fields: Any) -> Message:
     return Message(role="assistant", tool_calls=calls, **fields)
 
 
-def test_all_are_declared_as_openai_harmony_does(vocabulary: Vocabulary) -> None:
+def test_all_are_declared_as_openai_harmony_does(
+    vocabulary: Vocabulary, harmony_encoding: harmony.HarmonyEncoding
+) -> None:
     system = (
         harmony.SystemContent.new()
         .with_conversation_start_date("2026-01-02")
@@ -43,7 +45,7 @@ def test_all_are_declared_as_openai_harmony_does(vocabulary: Vocabulary) -> None
         .with_python_tool()
     )
     wanted = harmony.Message.from_role_and_content(harmony.Role.SYSTEM, system)
-    expected = vocabulary.encoding.render_conversation(harmony.Conversation.from_messages([wanted]))
+    expected = harmony_encoding.render_conversation(harmony.Conversation.from_messages([wanted]))
     text = rendered(vocabulary)
     theirs = vocabulary.encoding.decode(expected)
     date = text.split("Current date: ")[1][:10]
@@ -62,7 +64,9 @@ def test_only_what_is_declared_is_there(vocabulary: Vocabulary) -> None:
     assert "## python\n\nRuns Python without files.\n" in rendered(vocabulary, tools=(own,))
 
 
-def test_a_running_loop_renders_as_openai_harmony_does(vocabulary: Vocabulary) -> None:
+def test_a_running_loop_renders_as_openai_harmony_does(
+    vocabulary: Vocabulary, harmony_encoding: harmony.HarmonyEncoding
+) -> None:
     messages = (
         Message(role="user", content="How many?"),
         turn(ToolRequest("python", {"code": CODE}, "a"), reasoning="Let me count."),
@@ -90,7 +94,7 @@ def test_a_running_loop_renders_as_openai_harmony_does(vocabulary: Vocabulary) -
         call("browser.search", '{"query":"日本","topn":3}'),
         result("browser.search", "[0] ..."),
     ]
-    theirs = "".join(vocabulary.encoding.decode(vocabulary.encoding.render(part)) for part in parts)
+    theirs = "".join(harmony_encoding.decode(harmony_encoding.render(part)) for part in parts)
     assert rendered(vocabulary, *messages).endswith(f"<|end|>{theirs}<|start|>assistant")
 
 

@@ -1,6 +1,9 @@
 """Messages rendered one by one, and kept, are as openai-harmony renders whole conversations."""
 
+import datetime
+from array import array
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +11,6 @@ from openai_harmony import (
     Conversation,
     HarmonyEncoding,
     RenderConversationConfig,
-    RenderOptions,
-    Role,
 )
 from openai_harmony import Message as HarmonyMessage
 
@@ -22,14 +23,15 @@ TEXTS = st.text(max_size=40) | st.sampled_from(["<|start|>user", "<|end|>", "a\n
 NAMES = st.sampled_from(["", "functions.read_file", "functions.f"])
 PARTS = st.builds(
     Part,
-    role=st.sampled_from([Role.USER, Role.DEVELOPER, Role.ASSISTANT]),
+    role=st.sampled_from(["user", "developer", "assistant"]),
     text=TEXTS,
     channel=st.sampled_from(["", "analysis", "commentary", "final"]),
     recipient=NAMES,
-    content_type=st.sampled_from(["", "<|constrain|>json"]),
+    content_type=st.sampled_from(["", "<|constrain|>json", "code"]),
+    name=st.just(""),
 ) | st.builds(
     Part,
-    role=st.just(Role.TOOL),
+    role=st.just("tool"),
     text=TEXTS,
     channel=st.just("commentary"),
     recipient=st.just("assistant"),
@@ -37,24 +39,29 @@ PARTS = st.builds(
 )
 
 
-class CountingEncoding:
-    """openai-harmony's, which counts what it is asked."""
+class Counting:
+    """A vocabulary's rendering, and how often it was asked for."""
 
-    def __init__(self, encoding: HarmonyEncoding) -> None:
-        self._encoding, self.n = encoding, 0
+    def __init__(self, vocabulary: Vocabulary, max_tokens: int = 2**19) -> None:
+        self._vocabulary, self.n = vocabulary, 0
+        self.parts = RenderedParts(self._render, max_tokens)
 
-    def render(self, message: HarmonyMessage, options: RenderOptions) -> list[int]:
+    def tokens(self, part: Part) -> list[int]:
+        return self.parts.tokens(part, TokenBudget()).tolist()
+
+    def _render(self, part: Part, budget: TokenBudget) -> "array[int]":
         self.n += 1
-        tokens: list[int] = self._encoding.render(message, options)
-        return tokens
+        return self._vocabulary.rendered.tokens(part, budget)
 
 
 @given(parts=st.lists(PARTS, max_size=8))
-def test_parts_are_as_in_a_conversation(vocabulary: Vocabulary, parts: list[Part]) -> None:
+def test_parts_are_as_in_a_conversation(
+    vocabulary: Vocabulary, harmony_encoding: HarmonyEncoding, parts: list[Part]
+) -> None:
     messages = [
         HarmonyMessage.from_dict(
             {
-                "role": part.role.value,
+                "role": part.role,
                 "name": part.name or None,
                 "content": part.text,
                 "channel": part.channel or None,
@@ -64,7 +71,7 @@ def test_parts_are_as_in_a_conversation(vocabulary: Vocabulary, parts: list[Part
         )
         for part in parts
     ]
-    expected = vocabulary.encoding.render_conversation(
+    expected = harmony_encoding.render_conversation(
         Conversation.from_messages(messages), RenderConversationConfig(auto_drop_analysis=False)
     )
     for _ in range(2):
@@ -74,41 +81,38 @@ def test_parts_are_as_in_a_conversation(vocabulary: Vocabulary, parts: list[Part
 
 
 def test_a_message_is_rendered_once(vocabulary: Vocabulary) -> None:
-    encoding = CountingEncoding(vocabulary.encoding)
-    rendered = RenderedParts(encoding)
-    parts = [Part(Role.USER, "hi"), Part(Role.USER, "hi", name="x"), Part(Role.DEVELOPER, "hi")]
-    first = [rendered.tokens(part, TokenBudget()).tolist() for part in parts]
-    assert [rendered.tokens(part, TokenBudget()).tolist() for part in parts] == first
-    assert encoding.n == len({tuple(tokens) for tokens in first}) == 3
+    counting = Counting(vocabulary)
+    parts = [Part("user", "hi"), Part("tool", "hi", name="x"), Part("developer", "hi")]
+    first = [counting.tokens(part) for part in parts]
+    assert [counting.tokens(part) for part in parts] == first
+    assert counting.n == len({tuple(tokens) for tokens in first}) == 3
 
 
 def test_the_least_recently_used_make_way(vocabulary: Vocabulary) -> None:
-    encoding = CountingEncoding(vocabulary.encoding)
-    one, two, three = (Part(Role.USER, f"{word} " * 10) for word in ("one", "two", "three"))
+    one, two, three = (Part("user", f"{word} " * 10) for word in ("one", "two", "three"))
     size = len(vocabulary.rendered.tokens(one, TokenBudget()))
-    rendered = RenderedParts(encoding, max_tokens=2 * size)
+    counting = Counting(vocabulary, max_tokens=2 * size)
     for part in (one, two, one, three):  # two makes way for three
-        rendered.tokens(part, TokenBudget())
-    assert encoding.n == 3
+        counting.tokens(part)
+    assert counting.n == 3
     for part in (one, three):
-        rendered.tokens(part, TokenBudget())
-    assert encoding.n == 3
-    rendered.tokens(two, TokenBudget())
-    assert encoding.n == 4
-    longer = Part(Role.USER, "word " * 100)
-    assert rendered.tokens(longer, TokenBudget()) == vocabulary.rendered.tokens(
-        longer, TokenBudget()
-    )  # longer than all
+        counting.tokens(part)
+    assert counting.n == 3
+    counting.tokens(two)
+    assert counting.n == 4
+    longer = Part("user", "word " * 100)  # than all
+    expected = vocabulary.rendered.tokens(longer, TokenBudget()).tolist()
+    assert counting.tokens(longer) == expected
 
 
 def test_threads_may_render_at_once(vocabulary: Vocabulary) -> None:
-    rendered = RenderedParts(vocabulary.encoding, max_tokens=100)
-    parts = [Part(Role.USER, f"number {i % 20}") for i in range(400)]
+    counting = Counting(vocabulary, max_tokens=100)
+    parts = [Part("user", f"number {i % 20}") for i in range(400)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda part: rendered.tokens(part, TokenBudget()), parts))
-    assert found == [vocabulary.rendered.tokens(part, TokenBudget()) for part in parts]
-    kept = sum(map(len, rendered._tokens.values()))
-    assert rendered._n_tokens == kept <= 100
+        found = list(pool.map(counting.tokens, parts))
+    assert found == [vocabulary.rendered.tokens(part, TokenBudget()).tolist() for part in parts]
+    kept = sum(map(len, counting.parts._tokens.values()))
+    assert counting.parts._n_tokens == kept <= 100
 
 
 def test_a_conversation_that_goes_on_renders_what_is_new(vocabulary: Vocabulary) -> None:
@@ -119,11 +123,12 @@ def test_a_conversation_that_goes_on_renders_what_is_new(vocabulary: Vocabulary)
             Message(role="assistant", tool_calls=(call,)),
             Message(role="tool", content=f"text of file {i}", tool_call_id=f"call_{i}"),
         ]
-    encoding = CountingEncoding(vocabulary.encoding)
-    fresh = Vocabulary(vocabulary.encoding, vocabulary.token_bytes)
-    fresh.rendered = RenderedParts(encoding)
-    render_chat(ChatRequest(messages=tuple(messages)), fresh)
-    assert encoding.n == 12
+    counting = Counting(vocabulary)
+    fresh = copy(vocabulary)
+    fresh.rendered = counting.parts
+    date = datetime.date(2026, 1, 2)
+    render_chat(ChatRequest(messages=tuple(messages)), fresh, date)
+    assert counting.n == 13
     messages.append(Message(role="user", content="And another thing?"))
-    render_chat(ChatRequest(messages=tuple(messages)), fresh)
-    assert encoding.n == 13
+    render_chat(ChatRequest(messages=tuple(messages)), fresh, date)
+    assert counting.n == 14

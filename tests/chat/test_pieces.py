@@ -1,18 +1,18 @@
-"""Long words are cut before openai-harmony's tokenizer takes seconds for them, or panics."""
+"""Texts are cut where words end; words that take seconds elsewhere, or a panic, take a moment."""
 
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai_harmony import Role
+from openai_harmony import HarmonyEncoding
 
 from gptoss_local.harmony import Vocabulary, pieces
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.parts import Part
 from gptoss_local.harmony.pieces import split_text
 
-N = 300_000  # characters: 40 s in one piece
+N = 300_000  # characters: openai-harmony takes 40 s
 WORDS = ["a", " ", "\n", "👋🏽", "a\u0301", "漢", ".", "─", "ACGT", "\r\n", "A", "'s", "é"]
 
 
@@ -26,7 +26,7 @@ def test_long_words_take_a_moment(vocabulary: Vocabulary, word: str) -> None:
     assert time.monotonic() - start_s < 10
     assert vocabulary.encoding.decode(tokens) == text
     rendered = vocabulary.rendered.tokens(
-        Part(Role.TOOL, text, "commentary", "assistant", name="f"), TokenBudget()
+        Part("tool", text, "commentary", "assistant", name="f"), TokenBudget()
     )
     assert vocabulary.encoding.decode(rendered) == (
         f"<|start|>f to=assistant<|channel|>commentary<|message|>{text}<|end|>"
@@ -41,15 +41,18 @@ def test_a_million_characters_are_no_panic(vocabulary: Vocabulary) -> None:
     "sentence",
     ['f(x);g[y]="it\'s";', "漢字かな交じり文。", "/usr/share/doc/a.b,c", "word word 123 "],
 )
-def test_tokens_stay_where_words_end(vocabulary: Vocabulary, sentence: str) -> None:
-    text = sentence * 500
-    whole = vocabulary.encoding.encode(text, disallowed_special=())
-    assert vocabulary.encode(text) == whole
-    assert (len(list(split_text(text))) > 1) == (" " not in sentence)
+def test_tokens_stay_where_words_end(
+    vocabulary: Vocabulary, harmony_encoding: HarmonyEncoding, sentence: str
+) -> None:
+    text = sentence * (150_000 // len(sentence))
+    assert len(list(split_text(text))) > 1
+    assert vocabulary.encode(text) == vocabulary.encoding.encode_ordinary(text)
+    few = sentence * 500
+    assert vocabulary.encode(few) == harmony_encoding.encode(few, disallowed_special=())
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([*WORDS, "1", "x, y"]), st.integers(1, 1500))))
+@given(st.lists(st.tuples(st.sampled_from([*WORDS, "1", "x, y"]), st.integers(1, 50_000))))
 def test_nothing_is_lost(words: list[tuple[str, int]]) -> None:
     text = "".join(word * n for word, n in words)
     found = list(split_text(text))
@@ -68,16 +71,15 @@ UNITS = [
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(UNITS), max_size=60), st.integers(5, 50))
 def test_short_pieces_have_the_tokens_of_the_whole(
-    vocabulary: Vocabulary, units: list[str], piece: int
+    vocabulary: Vocabulary, harmony_encoding: HarmonyEncoding, units: list[str], piece: int
 ) -> None:
     """A space is a border wherever it comes, so each of these has one before it is too long."""
     text = "".join(unit + " x" * (i % 3 == 0) for i, unit in enumerate(units))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "MAX_WORD", 3)
         patch.setattr(pieces, "_MAX_PIECE", 50 + piece)
         assert "".join(split_text(text)) == text
         tokens = vocabulary.encode(text)
-    assert tokens == vocabulary.encoding.encode(text, disallowed_special=())
+    assert tokens == harmony_encoding.encode(text, disallowed_special=())
 
 
 @settings(deadline=None)
@@ -89,19 +91,3 @@ def test_any_text_has_the_tokens_of_the_whole_where_a_piece_ends_at_a_border(
         parts = text[: border.start()], text[border.start() :]
         tokens = [token for part in parts for token in vocabulary.encode(part)]
         assert tokens == vocabulary.encoding.encode(text, disallowed_special=()), parts
-
-
-@pytest.mark.timing
-@pytest.mark.parametrize(
-    "text",
-    ["All of it is plain words. " * 40_000, "0123456789" * 10_000, "漢字かな交じり文。" * 20_000],
-)
-def test_every_piece_is_short(vocabulary: Vocabulary, text: str) -> None:
-    """Each is encoded with Python's lock held, and everyone else waits for it."""
-    slowest_s = 0.0
-    for piece in split_text(text):
-        start_s = time.thread_time()
-        vocabulary.encoding.encode(piece, disallowed_special=())
-        slowest_s = max(slowest_s, time.thread_time() - start_s)
-    assert slowest_s < 0.05
-    assert vocabulary.encode(text) == vocabulary.encoding.encode(text, disallowed_special=())

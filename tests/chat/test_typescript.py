@@ -8,29 +8,33 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai_harmony import DeveloperContent, Role, ToolDescription
+from openai_harmony import DeveloperContent, HarmonyEncoding, Role, ToolDescription
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.harmony import Tool, Vocabulary
+from gptoss_local.harmony import Tool
 from gptoss_local.harmony.typescript import render_tools
 
 Schema = dict[str, Any]
 FIXTURES = Path(__file__).parents[1] / "server" / "fixtures"
 
 
-def by_harmony(vocabulary: Vocabulary, tools: list[Tool]) -> str:
+def by_harmony(encoding: HarmonyEncoding, tools: list[Tool]) -> str:
     content = DeveloperContent.new().with_function_tools(
         [ToolDescription.new(t.name, t.description, parameters=t.parameters) for t in tools]
     )
     message = HarmonyMessage.from_role_and_content(Role.DEVELOPER, content)
-    text = vocabulary.encoding.decode(vocabulary.encoding.render(message))
+    text = encoding.decode(encoding.render(message))
     return text.removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
+
+
+def declared(tools: list[Tool]) -> str:
+    return render_tools([("functions", "", tools)])
 
 
 def body_of(schema: Schema) -> str:
     """What stands for the schema of a property `a`."""
     tool = Tool("f", "", {"type": "object", "properties": {"a": schema}, "$defs": DEFS})
-    text = render_tools([tool])
+    text = declared([tool])
     return text.partition("(_: {\n")[2].removesuffix("}) => any;\n\n} // namespace functions")
 
 
@@ -169,10 +173,12 @@ def _above(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
 
 @settings(max_examples=300, deadline=None)
 @given(schema=st.recursive(LEAVES, _above, max_leaves=6), description=TEXTS)
-def test_equals_openai_harmony(vocabulary: Vocabulary, schema: Schema, description: str) -> None:
+def test_equals_openai_harmony(
+    harmony_encoding: HarmonyEncoding, schema: Schema, description: str
+) -> None:
     """Wherever that one leaves nothing out."""
     tools = [Tool("f", description, schema), Tool("g")]
-    assert render_tools(tools) == by_harmony(vocabulary, tools)
+    assert declared(tools) == by_harmony(harmony_encoding, tools)
 
 
 def _tools_in(value: Any) -> Iterator[Tool]:
@@ -187,13 +193,13 @@ def _tools_in(value: Any) -> Iterator[Tool]:
             yield from _tools_in(item)
 
 
-def test_tools_of_real_clients_equal_openai_harmony(vocabulary: Vocabulary) -> None:
+def test_tools_of_real_clients_equal_openai_harmony(harmony_encoding: HarmonyEncoding) -> None:
     found = [t for f in FIXTURES.glob("*.json") for t in _tools_in(json.loads(f.read_text()))]
     whole = [tool for tool in found if "anyOf" not in json.dumps(tool.parameters)]
     assert len(whole) > 15
-    assert render_tools(whole) == by_harmony(vocabulary, whole)
+    assert declared(whole) == by_harmony(harmony_encoding, whole)
     for tool in found:
-        assert "any," not in render_tools([tool]), tool
+        assert "any," not in declared([tool]), tool
 
 
 KEYWORDS = st.sampled_from(
@@ -212,7 +218,7 @@ JUNK = st.recursive(
 @settings(max_examples=500, deadline=None)
 @given(schema=st.dictionaries(KEYWORDS, JUNK, max_size=6))
 def test_no_schema_is_too_odd(schema: Schema) -> None:
-    assert render_tools([Tool("f", "", schema)]).startswith("# Tools")
+    assert declared([Tool("f", "", schema)]).startswith("# Tools")
 
 
 def test_definitions_that_grow_beyond_measure_are_cut() -> None:
@@ -226,5 +232,5 @@ def test_definitions_that_grow_beyond_measure_are_cut() -> None:
     for _ in range(40):
         union = {"properties": {"x": union}, "anyOf": [{"required": [], "type": "object"}] * 2}
     for schema in ({"$ref": "#/$defs/d0", "$defs": d} for d in (pair, sums, chain, refs)):
-        assert len(render_tools([Tool("f", "", schema)])) < 5_000_000
-    assert len(render_tools([Tool("f", "", union)])) < 5_000_000
+        assert len(declared([Tool("f", "", schema)])) < 5_000_000
+    assert len(declared([Tool("f", "", union)])) < 5_000_000

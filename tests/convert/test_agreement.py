@@ -29,7 +29,6 @@ from openai_harmony import (
 
 from convert import ExpertType, convert_checkpoint
 from convert.tensor_types.mxfp4 import dequantize
-from gptoss_local.harmony import Vocabulary
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpu import F16, F32, N_CTX, load_model, logits
 from tests.convert.reader import CheckpointReader
@@ -51,8 +50,8 @@ WEATHER = ToolDescription.new(
 
 
 @pytest.fixture(scope="module")
-def prompts(vocabulary: Vocabulary) -> dict[str, list[int]]:
-    encoding = vocabulary.encoding
+def prompts(harmony_encoding: HarmonyEncoding) -> dict[str, list[int]]:
+    encoding = harmony_encoding
     items = [(f"Remember that item {i} costs {i * 7 + 3} dollars.", f"OK, {i}.") for i in range(23)]
     capital = render(encoding, [("What is the capital of France?", None)])
     addition = render(encoding, [("What is 17 + 25?", None)], effort=ReasoningEffort.HIGH)

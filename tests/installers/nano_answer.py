@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 from gptoss_local.engine.llama import Context, Model
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.vocabulary import RETURN
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import read_tokens
 from gptoss_local.types import ContextParams
 
 QUESTION = "<|start|>user<|message|>What is the capital of France?<|end|><|start|>assistant"
@@ -21,7 +20,7 @@ N_MOST = 40
 def main() -> None:
     cache = Path(sys.argv[1])
     gguf = ensure_gguf(cache)
-    vocabulary = Vocabulary.from_model(read_tokens(gguf), cache)
+    vocabulary = load_vocabulary()
     model = Model(gguf)
     context = Context(model, ContextParams(n_ctx=512, n_threads_prefill=2, n_threads_decode=2))
     batch, position, tokens = vocabulary.encode_tagged(QUESTION), 0, list[int]()

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bench.nano.data.document import load_vocabulary
 from bench.nano.export import (
     FINAL_NORM,
     INT16_MAX,
@@ -22,6 +21,7 @@ from bench.nano.export import (
     sharpen,
 )
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano import materialize as materialize_module
 from gptoss_local.models.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
 from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes

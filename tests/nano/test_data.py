@@ -9,7 +9,6 @@ from bench.nano.data.document import (
     Document,
     encode_answer,
     encode_document,
-    load_vocabulary,
 )
 from bench.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
 from bench.nano.data.respell import Read, respell
@@ -17,6 +16,7 @@ from bench.nano.data.source import Source, escaped_texts, is_held_out
 from bench.nano.data.wording import _allowed, _typo, phrase
 from bench.nano.judge import is_right, parse
 from bench.nano.train.vocabulary import choose_used, is_rude, joined_tokens
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.message import ChatRequest, Message
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.models.nano.compact import load_compact

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from bench.nano.answering import Answerer, Question
-from bench.nano.data.document import Answer, Branch, encode_answer, load_vocabulary
+from bench.nano.data.document import Answer, Branch, encode_answer
 from bench.nano.judge import Reply, is_right, n_analysis_tokens, parse
+from gptoss_local.harmony import load_vocabulary
 
 CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
 

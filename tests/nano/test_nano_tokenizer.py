@@ -12,14 +12,21 @@ import pytest
 from openai_harmony import HarmonyEncoding
 from tokenizers import Tokenizer
 
-from gptoss_local.formats.o200k import FIRST_SPECIAL, RANKS_SHA256, SPECIAL_TOKENS, derive_merges
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.formats.o200k import (
+    FIRST_SPECIAL,
+    SPECIAL_TOKENS,
+    derive_merges,
+    has_its_ranks,
+    parse_ranks,
+)
 from gptoss_local.models import nano
 from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.models.nano.tokenizer import tokenizer_json
 from tests.convert.llama_cpu import load_model, tokenize
 from tests.nano.tiktoken_file import pack_ranks, render_tiktoken
 
+RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+"""Hash of `o200k_base.tiktoken`. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`."""
 CODE = """
 def quicksort(xs: list[int]) -> list[int]:
 \tif len(xs) <= 1:  # trivial
@@ -36,8 +43,8 @@ def tokens() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def encoding(vocabulary: Vocabulary) -> HarmonyEncoding:
-    return vocabulary.encoding
+def encoding(harmony_encoding: HarmonyEncoding) -> HarmonyEncoding:
+    return harmony_encoding
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,9 @@ def expected(encoding: HarmonyEncoding, texts: dict[str, list[str]]) -> dict[str
 
 def test_ranks_are_the_published_ones(tokens: list[bytes]) -> None:
     assert len(tokens) == FIRST_SPECIAL
-    assert sha256(render_tiktoken(tokens)).hexdigest() == RANKS_SHA256
+    published = render_tiktoken(tokens)
+    assert sha256(published).hexdigest() == RANKS_SHA256
+    assert has_its_ranks(parse_ranks(published))
 
 
 def test_packing_can_be_repeated(tokens: list[bytes]) -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from bench.nano import answering
 from bench.nano.answering import Answerer
-from bench.nano.data.document import load_vocabulary
 from bench.nano.evaluate import N_CTX
 from bench.nano.make_golden import GOLDEN
 from bench.nano.places import Miss, describe, measure, misses
+from gptoss_local.harmony import load_vocabulary
 
 OTHER = 1000  # a token that none of the answers has
 

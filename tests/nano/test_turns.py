@@ -8,7 +8,6 @@ from bench.nano.data.document import (
     Branch,
     Document,
     encode_document,
-    load_vocabulary,
 )
 from bench.nano.train.rows import Row
 from bench.nano.train.turns import (
@@ -21,6 +20,7 @@ from bench.nano.train.turns import (
     turn_weights,
     turns,
 )
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.message import Message
 
 PROMPT = [1, 2, 3, 4, 1, 2, 5, 6, 9, 9, 3, 4, 7]

@@ -18,7 +18,6 @@ import pytest
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.models.store import read_tokens
 from gptoss_local.runner import loading
-from gptoss_local.settings import Settings
 from tests.conftest import RunningServer, run_server, wait_until
 
 HI: dict[str, Any] = {
@@ -253,7 +252,7 @@ def is_refused(server: RunningServer) -> bool:
 def test_a_vocabulary_is_read_once_a_file(
     nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, settings, n_read = tmp_path / "copy.gguf", Settings(home=tmp_path), 0
+    path, n_read = tmp_path / "copy.gguf", 0
 
     def count(path: Path) -> list[str]:
         nonlocal n_read
@@ -262,12 +261,12 @@ def test_a_vocabulary_is_read_once_a_file(
 
     monkeypatch.setattr(loading, "read_tokens", count)
     shutil.copyfile(nano_gguf, path)
-    first = loading.read_vocabulary(path, settings)
-    assert loading.read_vocabulary(path, settings) is first
+    first = loading.read_vocabulary(path)
+    assert loading.read_vocabulary(path) is first
     assert n_read == 1
     os.utime(path, ns=(0, 0))  # as if it were another one
-    loading.read_vocabulary(path, settings)
+    loading.read_vocabulary(path)
     assert n_read == 2
     path.unlink()
     with pytest.raises(ModelLoadError, match="copy"):
-        loading.read_vocabulary(path, settings)
+        loading.read_vocabulary(path)

@@ -6,27 +6,16 @@ as if the others did not exist. The prompt of every branch is rendered by the co
 requests, so that the model is trained on exactly what it will be asked.
 """
 
-import functools
 import re
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-
-from openai_harmony import (
-    Conversation,
-    ReasoningEffort,
-    Role,
-    SystemContent,
-)
-from openai_harmony import Message as HarmonyMessage
 
 from bench.nano.data.respell import Read, respell
-from gptoss_local.formats.byte_level import CHAR_OF_BYTE
-from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony import load_vocabulary
+from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
-from gptoss_local.harmony.render import render_chat
+from gptoss_local.harmony.parts import Part
+from gptoss_local.harmony.render import IDENTITY, render_chat, system_text
 from gptoss_local.harmony.vocabulary import START
-from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.types import Effort
 
 N_START = 2  # `<|start|>assistant`, which ends every rendered prompt
@@ -92,13 +81,6 @@ class BranchTokens:
     target: list[int]
 
 
-@functools.cache
-def load_vocabulary() -> Vocabulary:
-    """Load o200k_harmony from the ranks that ship with the package."""
-    tokens = ["".join(map(CHAR_OF_BYTE.__getitem__, token)) for token in load_ranks()]
-    return Vocabulary.from_model(tokens, Path(tempfile.gettempdir()) / "gptoss-nano-vocabulary")
-
-
 def encode_document(document: Document) -> tuple[list[int], list[BranchTokens]]:
     """Render a document.
 
@@ -157,15 +139,10 @@ def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
 
 
 def _system_tokens(document: Document) -> list[int]:
-    content = SystemContent.new().with_reasoning_effort(
-        ReasoningEffort(document.effort.capitalize())
-    )
-    if document.date:
-        content = content.with_conversation_start_date(document.date)
+    text = system_text(document.effort, document.date)
+    if not document.date:
+        text = text.replace("\nCurrent date: ", "")
     if document.identity:
-        content = content.with_model_identity(document.identity)
-    message = HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
-    tokens: list[int] = load_vocabulary().encoding.render_conversation_for_completion(
-        Conversation.from_messages([message]), Role.ASSISTANT
-    )
-    return tokens[:-N_START]
+        text = text.replace(IDENTITY, document.identity)
+    part = Part("system", text)
+    return load_vocabulary().rendered.tokens(part, TokenBudget()).tolist()

@@ -9,13 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from bench.nano.data.document import Answer, Branch, Document, load_vocabulary
+from bench.nano.data.document import Answer, Branch, Document
 from bench.nano.data.echo import fenced
 from bench.nano.data.edit_changes import describe, draw_change
 from bench.nano.data.edit_phrasings import COPY, RENAME, RENAME_NAME
 from bench.nano.data.file_texts import draw_code, draw_file, draw_program
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 

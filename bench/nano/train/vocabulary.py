@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.nano.data.capitals_list import CAPITALS
-from bench.nano.data.document import encode_document, load_vocabulary
+from bench.nano.data.document import encode_document
 from bench.nano.data.extract_bank import FIELDS
 from bench.nano.data.extract_fields import MONTHS
 from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
 from bench.nano.data.source import Source, escaped_texts
 from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import CompactModel
 from gptoss_local.models.nano.ranks import load_ranks
 

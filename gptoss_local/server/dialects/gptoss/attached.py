@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from gptoss_local.api.gptoss import AttachedFile, TokenCount
 from gptoss_local.errors import UsageError
-from gptoss_local.off_loop import run_off_loop
+from gptoss_local.harmony import load_vocabulary
+from gptoss_local.harmony.budget import TokenBudget
+from gptoss_local.off_loop import Check, run_off_loop
 from gptoss_local.quantities import counted
-from gptoss_local.runner.elsewhere import own_vocabulary
-from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.documents import UnreadableFile, fenced, read_document
@@ -26,16 +26,16 @@ class TextBody(msgspec.Struct):
 async def count_tokens(request: Request) -> Response:
     """Count by the vocabulary of gpt-oss; loads no model."""
     body = await read_body(request, TextBody)
-    return json_response(TokenCount(await while_connected(request, _n_tokens(request, body.text))))
+    return json_response(TokenCount(await while_connected(request, _n_tokens(body.text))))
 
 
 async def read_file(request: Request) -> Response:
     """Return a file's text as the terminal chat attaches it; the body is the file."""
     name, data = request.query_params.get("name", ""), await read_bytes(request)
-    return json_response(await while_connected(request, _attached(request, name, data)))
+    return json_response(await while_connected(request, _attached(name, data)))
 
 
-async def _attached(request: Request, name: str, data: bytes) -> AttachedFile:
+async def _attached(name: str, data: bytes) -> AttachedFile:
     name = " ".join(name.split())
     if not name:
         raise UsageError("a file needs a name", hint="Send it as ?name=notes.md.")
@@ -45,13 +45,13 @@ async def _attached(request: Request, name: str, data: bytes) -> AttachedFile:
     except UnreadableFile as error:
         raise UsageError(f"{name} {error.why}", hint=error.hint) from error
     text = fenced(name, found.text)
-    tokens = counted(await _n_tokens(request, text), "token")
+    tokens = counted(await _n_tokens(text), "token")
     label = f"{found.kind}: {name}, {found.length}, {tokens}".replace("]", ")")
     return AttachedFile(label, text)
 
 
-async def _n_tokens(request: Request, text: str) -> int:
-    manager: ModelManager = request.app.state.manager
-    loaded = next(iter(manager.loaded), None)
-    vocabulary = loaded.vocabulary if loaded else await own_vocabulary(manager.settings)
-    return await run_off_loop(lambda _check: len(vocabulary.encode(text)), len(text))
+async def _n_tokens(text: str) -> int:
+    def count(check: Check) -> int:
+        return len(load_vocabulary().encode(text, TokenBudget(check=check)))
+
+    return await run_off_loop(count, len(text))

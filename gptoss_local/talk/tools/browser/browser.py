@@ -5,11 +5,12 @@ was trained. Source: gpt_oss.tools.simple_browser.simple_browser_tool.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
 from gptoss_local.errors import UsageError
+from gptoss_local.formats.trained_tools import BROWSER_FUNCTIONS
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
 from gptoss_local.talk.tools.browser.stack import Stack
@@ -97,8 +98,7 @@ class Browser(ToolSource):
         tools = [
             RunnableTool(
                 f"{_NAME}.open",
-                _DESCRIPTIONS["open"],
-                _PARAMETERS["open"],
+                *BROWSER_FUNCTIONS["open"],
                 self._open,
                 opens,
                 _NAME,
@@ -109,8 +109,7 @@ class Browser(ToolSource):
             ),
             RunnableTool(
                 f"{_NAME}.find",
-                _DESCRIPTIONS["find"],
-                _PARAMETERS["find"],
+                *BROWSER_FUNCTIONS["find"],
                 self._find,
                 "finds text in a page that was opened",
                 _NAME,
@@ -125,8 +124,7 @@ class Browser(ToolSource):
         about = f"sends a query to {self._engine.about}"
         search = RunnableTool(
             f"{_NAME}.search",
-            _DESCRIPTIONS["search"],
-            _PARAMETERS["search"],
+            *BROWSER_FUNCTIONS["search"],
             self._search,
             about,
             _NAME,
@@ -259,46 +257,3 @@ def _ids_of(content: Content) -> str:
     if not content.links:
         return " The page has no links."
     return f" Available link ids: [0 - {len(content.links) - 1}]."
-
-
-_DESCRIPTIONS = {
-    "search": "Searches for information related to `query` and displays `topn` results.",
-    "open": """\
-Opens the link `id` from the page indicated by `cursor` starting at line number `loc`, showing \
-`num_lines` lines.
-Valid link ids are displayed with the formatting: `【{id}†.*】`.
-If `cursor` is not provided, the most recent page is implied.
-If `id` is a string, it is treated as a fully qualified URL associated with `source`.
-If `loc` is not provided, the viewport will be positioned at the beginning of the document or \
-centered on the most relevant passage, if available.
-Use this function without `id` to scroll to a new location of an opened page.""",
-    "find": "Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
-}
-_PARAMETERS: dict[str, dict[str, Any]] = {
-    "search": {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string"},
-            "topn": {"type": "number", "default": 10},
-            "source": {"type": "string"},
-        },
-        "required": ["query"],
-    },
-    "open": {
-        "type": "object",
-        "properties": {
-            "id": {"type": ["number", "string"], "default": -1},
-            "cursor": {"type": "number", "default": -1},
-            "loc": {"type": "number", "default": -1},
-            "num_lines": {"type": "number", "default": -1},
-            "view_source": {"type": "boolean", "default": False},
-            "source": {"type": "string"},
-        },
-    },
-    "find": {
-        "type": "object",
-        "properties": {"pattern": {"type": "string"}, "cursor": {"type": "number", "default": -1}},
-        "required": ["pattern"],
-    },
-}
-"""The schemas that harmony declares. Source: openai-harmony, `ToolNamespaceConfig.browser`."""
