@@ -1,19 +1,31 @@
 """Get NVIDIA's CUDA toolkit from the package index, so that the system needs no CUDA.
 
 NVIDIA's package `cuda-toolkit` pins the wheels of one release. They hold the compiler and the
-libraries, but not the names without a version that a linker looks for, nor the driver's library.
+libraries, but not the names without a version that a linker looks for, nor the driver's library;
+for Windows not cuBLAS's import library.
 """
 
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from steps import SetupError, answer_of
+from steps import Log, SetupError, answer_of
 
 # 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
 # supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
 _VERSION = "13.4.3"
 COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
 RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
+READER = "pefile>=2024.8; sys_platform == 'win32'"  # of DLLs, for `add_import_library`
+_LIST_EXPORTS = """
+import pathlib, sys, pefile
+dll = pefile.PE(sys.argv[1], fast_load=True)
+dll.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_EXPORT"]])
+names = [symbol.name.decode() for symbol in dll.DIRECTORY_ENTRY_EXPORT.symbols if symbol.name]
+lines = [f"LIBRARY {pathlib.Path(sys.argv[1]).name}", "EXPORTS", *names]
+pathlib.Path(sys.argv[2]).write_text("\\n".join(lines))
+"""
 
 _ARM = "/usr/lib/aarch64-linux-gnu"
 _FOLDERS = (
@@ -36,6 +48,21 @@ def build_environment(site: Path) -> dict[str, str]:
         _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
     nvcc = root / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc")
     return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+
+
+def add_import_library(log: Log, python: Path, site: Path, env: Mapping[str, str]) -> None:
+    """Make `cublas.lib`, which Visual Studio links with: NVIDIA's package for Windows has none."""
+    folder = _root(site) / "lib" / "x64"
+    exports, library = folder / "cublas.def", folder / "cublas.lib"
+    if library.is_file():
+        return
+    dll = next((_root(site) / "bin" / "x86_64").glob("cublas64_*.dll"))
+    maker = shutil.which("lib", path=env.get("PATH")) or "lib"
+    for command in (
+        [python, "-c", _LIST_EXPORTS, dll, exports],
+        [maker, "/nologo", "/machine:x64", f"/def:{exports}", f"/out:{library}"],
+    ):
+        log.run(command, failed="No cublas.lib could be made", hint="", env=env)
 
 
 def _root(site: Path) -> Path:

@@ -113,7 +113,7 @@ def build(
     python = environments.python_of(tools)
     if not python.is_file():
         environments.make_environment(log, tools)
-    packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
+    packages = (*_TOOLS, cuda_toolkit.COMPILER, cuda_toolkit.READER) if cuda else _TOOLS
     more = " and NVIDIA's compiler" if cuda else ""
     log.say(f"building llama.cpp {version}, once on this machine; after Ctrl-C, it resumes")
     log.say(f"fetching the build's tools{more}")
@@ -164,7 +164,10 @@ def _compile(
     if "CMAKE_BUILD_PARALLEL_LEVEL" not in os.environ:
         environment["CMAKE_BUILD_PARALLEL_LEVEL"] = str(n_jobs())
     if cuda:
-        environment |= cuda_toolkit.build_environment(environments.site_of(work / "tools"))
+        site = environments.site_of(work / "tools")
+        environment |= cuda_toolkit.build_environment(site)
+        if os.name == "nt":
+            cuda_toolkit.add_import_library(log, python, site, environment)
     os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
     # ggml's build takes ccache where it is installed; with this it hits in other folders, too
     environment["CCACHE_BASEDIR"] = os.environ.get("CCACHE_BASEDIR", str(work))

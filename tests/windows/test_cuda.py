@@ -1,14 +1,30 @@
 """CUDA's libraries in NVIDIA's packages, found by Windows' loader; small DLLs stand in for them."""
 
+import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.installers.test_cuda_wheels import DLLS, FOLDER
 from tests.windows.conftest import Pc, windows_path
 
+import cuda_toolkit  # isort: skip
+from steps import Log  # isort: skip
+
 COMPILER = "x86_64-w64-mingw32-gcc-posix"
+# Visual Studio's program of that name, as far as mingw-w64 has it.
+LIB = """#!/bin/sh
+for option; do
+  case $option in
+    /def:*) definition=${option#/def:} ;;
+    /out:*) library=${option#/out:} ;;
+  esac
+done
+exec x86_64-w64-mingw32-dlltool -d "$definition" -l "$library"
+"""
 # cuBLAS loads the compiler of its kernels by name, and that one loads its library the same way.
 LATER = """
 #include <windows.h>
@@ -34,9 +50,10 @@ print(load_shared_library("ggml-cuda", Path(sys.argv[1])).devices())
 
 @pytest.fixture
 def libraries(tmp_path: Path) -> Path:
-    packages, libraries = tmp_path / "site/nvidia/cu13/bin/x86_64", tmp_path / "lib"
-    packages.mkdir(parents=True)
-    libraries.mkdir()
+    site, libraries = tmp_path / "site", tmp_path / "lib"
+    packages, imports = site / FOLDER, site / "nvidia/cu13/lib/x64"
+    for folder in (packages, imports, libraries):
+        folder.mkdir(parents=True)
 
     def compile(path: Path, code: str, *needs: Path) -> Path:
         source = tmp_path / f"{path.name}.c"
@@ -47,14 +64,20 @@ def libraries(tmp_path: Path) -> Path:
     compile(packages / "nvrtc-builtins64_134.dll", "int count(void) { return 3; }")
     compile(packages / "nvrtc64_130_0.dll", LATER % "nvrtc-builtins64_134.dll")
     lt = compile(packages / "cublasLt64_13.dll", LATER % "nvrtc64_130_0.dll")
-    blas = compile(
-        packages / "cublas64_13.dll",
-        "int count(void); int blas(void) { return count(); }",
-        lt,
-    )
+    code = "int count(void); int blas(void) { return count(); }"
+    compile(packages / "cublas64_13.dll", code, lt)
     runtime = compile(packages / "cudart64_13.dll", "int runtime(void) { return 100; }")
     uses = "int blas(void); int runtime(void); int devices(void) { return blas() + runtime(); }"
-    compile(libraries / "ggml-cuda.dll", uses, blas, runtime)
+    assert {path.name for path in packages.iterdir()} == DLLS
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "lib").write_text(LIB)
+    (programs / "lib").chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    log = Log(tmp_path / "build.log")
+    for _ in range(2):  # a build that goes on
+        cuda_toolkit.add_import_library(log, Path(sys.executable), site, {"PATH": path})
+    compile(libraries / "ggml-cuda.dll", uses, imports / "cublas.lib", runtime)
     return libraries
 
 
