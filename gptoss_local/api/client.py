@@ -33,7 +33,7 @@ from gptoss_local.settings import Settings
 
 T = TypeVar("T")
 
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0  # of one that lives: at the first start, Windows scans each module
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
 _TIMEOUT = httpx.Timeout(None, connect=5)
