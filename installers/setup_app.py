@@ -16,6 +16,7 @@ import gpu_choice
 import llama_wheel
 import receipt as records
 import release_files
+import shell_setup
 from environments import find_compiler
 from gpu_choice import LlamaOrigin
 from installation import Order, install
@@ -117,7 +118,7 @@ def plan(
     lines = [
         f"{verb} from {source}",
         f"  program    {places.app}",
-        f"  command    {places.bin / 'gptoss'}",
+        f"  command    {shell_setup.command_of(places)}",
         f"  llama.cpp  {'CUDA' if choice.is_cuda else 'CPU'}: {choice.reason}",
         f"             {llama}",
         f"  log        {places.log}",

@@ -15,7 +15,7 @@ MARK = "# gptoss: added by its installer"
 
 def check_command(places: Places) -> None:
     """Raise SetupError if there is a `gptoss` that is not ours."""
-    command = _command(places)
+    command = command_of(places)
     if sys.platform == "win32" or not os.path.lexists(command):
         return
     if not command.is_symlink() or places.app not in Path(os.readlink(command)).parents:
@@ -28,7 +28,7 @@ def put_on_path(places: Places, environment: Path, receipt: Receipt, edit: bool)
 
     With `edit` the start-up file of the user's shell gets a line, where one is needed.
     """
-    program, command = program_of(environment, "gptoss"), _command(places)
+    program, command = program_of(environment, "gptoss"), command_of(places)
     places.bin.mkdir(parents=True, exist_ok=True)
     receipt.files.append(str(command))
     if sys.platform == "win32":
@@ -71,7 +71,7 @@ _POWERSHELL = (
 )
 
 
-def _command(places: Places) -> Path:
+def command_of(places: Places) -> Path:
     return places.bin / ("gptoss.exe" if sys.platform == "win32" else "gptoss")
 
 

@@ -474,7 +474,7 @@ class Registry:
         self.path = text
 
 
-@reaches("installers/shell_setup.py", "check_command", "put_on_path", "undo", "_command")
+@reaches("installers/shell_setup.py", "check_command", "put_on_path", "undo", "command_of")
 @reaches("installers/windows_path.py", "")
 def test_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: receipt.Places) -> None:
     registry, told = Registry(), []
@@ -529,4 +529,4 @@ def test_the_page_names_all_modules() -> None:
     text = PAGE.read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:gptoss_local|convert|tui|installers)/[\w/]+\.py)`", text))
     assert named == {where.partition(":")[0] for where in branches()}
-    assert len(text.split()) <= 700
+    assert len(text.split()) <= 900
