@@ -171,6 +171,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
 
     @property
+    def evals_dir(self) -> Path:
+        """The scores and logs of `gptoss eval`."""
+        return self._folder("evals", platformdirs.user_data_path(_APP) / "evals")
+
+    @property
     def keys_path(self) -> Path:
         """The file of keys; without the setting it has keys of phones alone, or is missing."""
         platform_path = platformdirs.user_data_path(_APP) / "keys.toml"

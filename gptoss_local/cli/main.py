@@ -54,6 +54,7 @@ GROUPS = {
     "Machine": {
         "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
         "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
+        "eval": "Ask questions with known answers: is the model as good here as elsewhere?",
         "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
         "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.",
     },
@@ -71,13 +72,14 @@ _CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # a private 
 _VALUE = re.compile(r"^Invalid value for '(?=-)|(?<=\w)'(?=:)")  # before an option, and after it
 _KIND = re.compile(r"is not a valid (int|float)\w*(?: range)?")
 _HIDDEN = ("list", "start")  # the names Ollama's users type
-_FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
+_FUNCTIONS = {"eval": "eval_", "import": "import_", "list": "ls", "start": "serve"}
 _MODULES = {
     **dict.fromkeys(("serve", "status", "ps", "load", "stop", "logs"), "server"),
     **dict.fromkeys(("ls", "cp", "rm", "gc", "import_"), "models"),
     **dict.fromkeys(("bench", "tune"), "measure"),
     "presets": "chats",
     "adapter": "create",
+    "eval_": "eval",
 }
 
 

@@ -1,0 +1,126 @@
+"""Puts a suite of questions to a server by `inspect_ai`, which keeps a log and can resume it."""
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from inspect_ai import eval as inspect_eval
+from inspect_ai import eval_retry
+from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
+from inspect_ai.scorer import value_to_float
+
+from gptoss_local.cli._output import is_plain, say
+from gptoss_local.cli.eval.scores import SUITES, Server, Suite, Tally
+from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.types import Effort
+
+_KEY = "GPTOSS_EVAL_API_KEY"  # inspect_ai reads it for the service `gptoss-eval`
+_N_TOGETHER = 4
+_MAX_TOKENS: dict[Effort, int] = {"low": 2048, "medium": 2048, "high": 16_384}
+_MISS = 100  # characters
+
+
+def ask(
+    name: str,
+    server: Server,
+    effort: Effort,
+    limit: int | None,
+    facts: Mapping[str, str],
+    logs: Path,
+    *,
+    quiet: bool,
+) -> dict[str, Tally]:
+    """Return the right answers by category; an interrupted run of the same questions is resumed.
+
+    Raises:
+        UsageError: the suite cannot be made here.
+        GptOssError: answers failed, so there is no score.
+    """
+    about: dict[str, Any] = {
+        "url": server.url,
+        "model": server.model,
+        "effort": effort,
+        "limit": limit or 0,
+    }
+    about["facts"] = dict(facts)
+    os.environ[_KEY] = server.key or "none"
+    os.environ["NO_PROXY"] = f"{os.environ.get('NO_PROXY', '')},127.0.0.1,localhost,::1"
+    can_draw = sys.stderr.isatty() and not is_plain()
+    options: dict[str, Any] = {
+        "log_dir": str(logs / name),
+        "display": "none" if quiet else "rich" if can_draw else "plain",
+        "ctl_server": False,
+        "fail_on_error": True,
+        "continue_on_fail": True,
+        "max_connections": _N_TOGETHER,
+        "max_retries": 3,
+        "log_realtime": False,
+    }
+    suite = SUITES[name]
+    with redirect_stdout(sys.stderr):
+        make = _task(suite)
+        last = list_eval_logs(str(logs / name), filter=lambda log: _about(log) == about)
+        if last and (begun := read_eval_log(last[0])).status != "success":
+            say(f"Continuing the run of {begun.eval.created[:16].replace('T', ' ')}.")
+            (log,) = eval_retry(begun, **options)
+        else:
+            (log,) = inspect_eval(
+                make(),
+                model=f"openai-api/gptoss-eval/{server.model}",
+                model_base_url=f"{server.url}/v1",
+                model_args={"stream": False},
+                metadata={"gptoss": about},
+                limit=limit,
+                epochs=1,
+                reasoning_effort=effort,
+                max_tokens=_MAX_TOKENS[effort] if name == "smoke" else None,
+                **options,
+            )
+    if log.status == "cancelled":
+        raise KeyboardInterrupt
+    if log.status != "success" or not log.samples:
+        failed = [s.error.message for s in log.samples or () if s.error]
+        why = failed[0] if failed else log.error.message if log.error else "nothing was asked"
+        raise GptOssError(
+            f"{len(failed) or 'all'} of the answers failed: {why}",
+            hint="The same command continues the run.",
+        )
+    order = {sample_id: n for n, sample_id in enumerate(log.eval.dataset.sample_ids or ())}
+    return _tallies(sorted(log.samples, key=lambda sample: order[sample.id]), name)
+
+
+def _task(suite: Suite) -> Any:
+
+    try:
+        return getattr(import_module(suite.module), suite.task)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{suite.task} needs {error.name}, which is not installed",
+            hint="Install it where gptoss is: pip install inspect-evals",
+        ) from error
+
+
+def _about(log: EvalLog) -> Any:
+    return (log.eval.metadata or {}).get("gptoss")
+
+
+def _tallies(samples: list[EvalSample], suite: str) -> dict[str, Tally]:
+    as_float = value_to_float()
+    right, n, miss = defaultdict[str, float](float), defaultdict[str, int](int), dict[str, str]()
+    for sample in samples:
+        category = str(sample.metadata.get("category", suite))
+        (score, *_) = (sample.scores or {}).values()
+        value = score.value
+        if isinstance(value, dict):  # IFEval's: all instructions of a prompt, read strictly
+            value = value["prompt_level_strict"]
+        worth = as_float(value)
+        right[category] += worth
+        n[category] += 1
+        if worth < 1:
+            miss.setdefault(category, f"{sample.id}: {score.explanation or score.answer}"[:_MISS])
+    return {name: Tally(right[name], n[name], miss.get(name, "")) for name in n}
