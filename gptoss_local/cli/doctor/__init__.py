@@ -10,9 +10,15 @@ import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
-from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState, Verdict, diagnose
+from gptoss_local.cli.doctor.diagnosis import (
+    SavedScores,
+    Surroundings,
+    UpstreamState,
+    Verdict,
+    diagnose,
+)
 from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
-from gptoss_local.machine.hardware import free_bytes, llama_version, read_machine
+from gptoss_local.machine.hardware import Machine, free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import list_models
 from gptoss_local.runner import losses
@@ -47,7 +53,7 @@ def doctor(
         raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
     settings = _settings()
     machine = read_machine(settings.models_dir)
-    around = _look_around(settings)
+    around = _look_around(machine, settings)
     done: list[tuple[Verdict, Repair | None]] = []
     for finding in chain(diagnose(machine, around), find_faults(settings)):
         if not json:
@@ -119,7 +125,7 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _look_around(settings: Settings) -> Surroundings:
+def _look_around(machine: Machine, settings: Settings) -> Surroundings:
     return Surroundings(
         models_dir=str(settings.models_dir),
         disk_free_bytes=free_bytes(settings.models_dir),
@@ -130,6 +136,16 @@ def _look_around(settings: Settings) -> Surroundings:
         upstreams=_upstreams(settings),
         llama_problem=_llama_problem(),
         losses=tuple(losses.read(settings)),
+        scores=_scores(machine, settings),
+    )
+
+
+def _scores(machine: Machine, settings: Settings) -> tuple[SavedScores, ...]:
+    from gptoss_local.cli.eval.scores import stale
+
+    return tuple(
+        SavedScores(f"{run.suite} {run.model}", run.date[:10], tuple(changed))
+        for run, changed in stale(machine, settings)
     )
 
 

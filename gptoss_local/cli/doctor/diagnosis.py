@@ -51,6 +51,14 @@ class UpstreamState(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class SavedScores(msgspec.Struct, frozen=True):
+    """Scores of `gptoss eval --save`, and the facts that have changed since."""
+
+    name: str
+    date: str
+    changed: tuple[str, ...]
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that matter besides the machine.
 
@@ -72,6 +80,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     upstreams: tuple[UpstreamState, ...] = ()
     llama_problem: str = ""
     losses: tuple[Loss, ...] = ()
+    scores: tuple[SavedScores, ...] = ()
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
@@ -86,6 +95,7 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
         *_cache(around),
         *_losses(machine, around),
         *map(_upstream, around.upstreams),
+        *map(_scores, around.scores),
     ]
 
 
@@ -270,3 +280,11 @@ def _upstream(state: UpstreamState) -> Verdict:
     level: Level = "problem" if len(state.silent) == len(state.urls) else "note"
     text = f"{state.kind} at {', '.join(state.silent)} does not say that it is well."
     return Verdict(name, level, text, f"`gptoss upstream test {state.name}` says more.")
+
+
+def _scores(scores: SavedScores) -> Verdict:
+    text = f"The scores of `gptoss eval {scores.name}` were saved on {scores.date}"
+    if not scores.changed:
+        return Verdict("scores", "ok", f"{text}; nothing has changed since.")
+    text += f"; since then, {' and '.join(scores.changed)} changed."
+    return Verdict("scores", "note", text, f"Compare: gptoss eval {scores.name} --save")
