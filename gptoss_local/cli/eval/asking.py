@@ -67,9 +67,9 @@ def ask(
         last = list_eval_logs(str(logs / name), filter=lambda log: _about(log) == about)
         if last and (begun := read_eval_log(last[0])).status != "success":
             say(f"Continuing the run of {begun.eval.created[:16].replace('T', ' ')}.")
-            (log,) = eval_retry(begun, **options)
+            found = eval_retry(begun, **options)
         else:
-            (log,) = inspect_eval(
+            found = inspect_eval(
                 make(),
                 model=f"openai-api/gptoss-eval/{server.model}",
                 model_base_url=f"{server.url}/v1",
@@ -81,8 +81,9 @@ def ask(
                 max_tokens=_MAX_TOKENS[effort] if name == "smoke" else None,
                 **options,
             )
-    if log.status == "cancelled":
+    if not found or found[0].status == "cancelled":  # Ctrl-C
         raise KeyboardInterrupt
+    log = found[0]
     if log.status != "success" or not log.samples:
         failed = [s.error.message for s in log.samples or () if s.error]
         why = failed[0] if failed else log.error.message if log.error else "nothing was asked"
