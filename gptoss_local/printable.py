@@ -94,6 +94,7 @@ class CleanStream(io.TextIOWrapper):
             stream.buffer,
             encoding=stream.encoding,
             errors=stream.errors,
+            newline=None if stream.isatty() else "\n",  # as in `ready_streams`
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )

@@ -14,8 +14,9 @@ def ready_streams() -> None:
 
     Python sets a closed stream (`<&-`, a service) to None, and the next file that is opened would
     get its number. What is printed on a closed stdout fails, as on a full disk. Characters that an
-    encoding lacks become `?`: cp1252, of pipes on Windows, has no emoji. Control sequences are
-    shown instead of obeyed.
+    encoding lacks become `?`. In pipes and files of Windows, Python has a code page and CRLF; what
+    is read and written there is UTF-8 with the line ends of Linux, as programs expect. Control
+    sequences are shown instead of obeyed.
     """
     for name, mode, flag in (
         ("stdin", "r", os.O_RDONLY),
@@ -25,8 +26,11 @@ def ready_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode))
-        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+        elif isinstance(stream, io.TextIOWrapper):
+            if sys.platform == "win32" and not stream.isatty():
+                stream.reconfigure(encoding="utf-8", newline="\n" if mode == "w" else None)
+            if mode == "w":
+                stream.reconfigure(errors="replace")
     clean_streams()
 
 
@@ -38,6 +42,14 @@ def read_stdin() -> str:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise UsageError("stdin is not text", hint="gpt-oss reads text only, no images.") from error
+
+
+def is_reader_gone(error: BaseException | None) -> bool:
+    """Return whether a write failed because a pipe is closed; on Windows, errors of files differ
+    from it in that they have a name.
+    """
+    is_closed = isinstance(error, OSError) and error.errno == errno.EINVAL and not error.filename
+    return isinstance(error, BrokenPipeError) or (sys.platform == "win32" and is_closed)
 
 
 def discard_stdout() -> None:

@@ -14,7 +14,7 @@ import typer.main
 
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
-from gptoss_local.cli._streams import discard_stdout, ready_streams, system_error
+from gptoss_local.cli._streams import discard_stdout, is_reader_gone, ready_streams, system_error
 from gptoss_local.errors import GptOssError, UsageError
 
 GROUPS = {
@@ -203,14 +203,11 @@ def _run(app: typer.Typer) -> None:
             _call(app)
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be caught
-    except BrokenPipeError:
+    except (OSError, SystemExit) as error:
+        if not (is_reader_gone(error) or is_reader_gone(error.__context__)):
+            raise  # typer makes exit code 1 of the latter
         discard_stdout()
         sys.exit(0)
-    except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # of which typer makes exit code 1
-            discard_stdout()
-            sys.exit(0)
-        raise
 
 
 def _call(app: typer.Typer) -> None:

@@ -118,7 +118,7 @@ def _say(line: Step | Note | Failure) -> None:
     try:
         sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
         sys.stdout.buffer.flush()
-    except BrokenPipeError:  # its reader is gone, as after SIGTERM; what has arrived is kept
+    except OSError:  # its reader is gone, as after SIGTERM; what has arrived is kept
         os._exit(1)
 
 
