@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from gptoss_local.errors import ConvertError
+from gptoss_local.errors import ConvertError, in_use
 
 
 @contextmanager
@@ -36,5 +36,6 @@ def writing(target: Path) -> Iterator[None]:
     except OSError as error:
         raise ConvertError(
             f"Writing {target} failed: {error}.",
-            hint="Check free space and permissions of the target folder, then convert again.",
+            hint=f"{in_use(error)}Check free space and permissions of the target folder, then "
+            "convert again.",
         ) from error

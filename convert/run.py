@@ -4,7 +4,6 @@ It decides which data of an earlier run is kept, and which is left for a later o
 """
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import Self
@@ -19,6 +18,7 @@ from convert.tensor_map import check_sources
 from convert.writer import Writer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
+from gptoss_local.whole_file import replace
 
 SPARE_BYTES = 32 << 20  # left free on the disk, for the journal and for others
 
@@ -91,7 +91,7 @@ class ConversionRun:
         with writing(self._plan.target):
             for file in reversed(self._plan.files):
                 if file.partial.exists():
-                    os.replace(file.partial, file.path)
+                    replace(file.partial, file.path)
         self._is_done = True
 
     def _write_incoming(self, incoming: Iterable[Shard], writer: Writer) -> None:

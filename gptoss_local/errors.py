@@ -248,9 +248,16 @@ class EngineCrashedError(EngineError):
 
 
 def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
-    """A full disk has a class of its own."""
+    """A full disk has a class of its own, and a file in use on Windows a hint of its own."""
+    hint = f"{in_use(error)}{hint}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return (DiskFullError if is_full else DiskError)(message, hint=hint)
+
+
+def in_use(error: OSError) -> str:
+    """Return a hint if Windows may have refused to change a file because a program has it open."""
+    is_in_use = getattr(error, "winerror", None) in (5, 32, 1224)  # also access denied: it says so
+    return "Close what uses the file; `gptoss stop` unloads models. " if is_in_use else ""
 
 
 def newer_file(kind: type[_Error], path: object, version: int, known: int) -> _Error:

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,25 @@ from gptoss_local.errors import PathNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
+
+_BUSY_S = 2.0
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a file to the name of another one.
+
+    Windows refuses while a program has that one open, and a virus scanner or another of our
+    processes has it for a moment.
+    """
+    until_s = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if sys.platform != "win32" or time.monotonic() > until_s:
+                raise
+            time.sleep(0.02)
 
 
 def read_text(path: Path, *, hint: str = "") -> str:
@@ -59,7 +80,7 @@ def write_whole(
                 raise UsageError(message, hint=error.hint) from error
             if target.exists():
                 shutil.copymode(target, written)
-            os.replace(written, target)
+            replace(written, target)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -20,6 +20,7 @@ from rich.filesize import decimal
 from gptoss_local.errors import DownloadError, disk_error
 from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile, new_digest
+from gptoss_local.whole_file import replace
 
 _OWN_NAME = ".gptoss-download"
 _LOCK_WAIT_S = 0.2
@@ -142,7 +143,7 @@ class DownloadFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.path.open("rb+") as written:
             os.fsync(written.fileno())  # a file known to be right must survive a power cut
-        partial.path.replace(path)
+        replace(partial.path, path)
         self._remember(file)
         return True
 
@@ -178,7 +179,7 @@ class DownloadFolder:
     def _write_state(self) -> None:
         new = self._own / "state.json.new"
         new.write_bytes(msgspec.json.encode(self._state))
-        new.replace(self._own / "state.json")
+        replace(new, self._own / "state.json")
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
 from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.models.store.manifests import unreadable_manifests
 from gptoss_local.settings import Settings
+from gptoss_local.whole_file import replace
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
@@ -80,7 +81,7 @@ class BlobWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            self._part.replace(self._target)
+            replace(self._part, self._target)
 
 
 def add_blob(file: Path, digest: str, settings: Settings) -> Path:
@@ -89,7 +90,7 @@ def add_blob(file: Path, digest: str, settings: Settings) -> Path:
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)
         os.utime(file)  # so that it does not look unused
-        file.replace(target)
+        replace(file, target)
     return target
 
 

@@ -41,6 +41,7 @@ from gptoss_local.models.store.models import (
     manifest_file,
 )
 from gptoss_local.settings import Settings
+from gptoss_local.whole_file import replace
 
 
 def add_model(
@@ -84,7 +85,7 @@ def add_model(
         raise _of_catalogue(known, "an adapter")
     if defaults.are_none and len(parts) == 1 and not in_place and not adapter:
         with _made(target, lambda part: link_or_copy(source, part)) as part, changing(settings):
-            part.replace(target)
+            replace(part, target)
             _remove_manifest(manifest, settings)
         return
     if known and defaults.are_none:
@@ -102,7 +103,7 @@ def add_model(
         part = stack.enter_context(_made(manifest, lambda part: _write_synced(part, data)))
         stack.enter_context(changing(settings))
         old = _weights_of(manifest)
-        part.replace(manifest)  # weights came first: from now on the model is there
+        replace(part, manifest)  # weights came first: from now on the model is there
         _remove_lost(old, settings)
         target.unlink(missing_ok=True)
 

@@ -24,6 +24,7 @@ from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.errors import EngineError
+from gptoss_local.whole_file import replace
 
 _log = logging.getLogger("gptoss")
 _MAGIC = b"gptoss prefix 2\n"
@@ -158,7 +159,7 @@ class PrefixStore:
                 file.write(_MAGIC + _framed(msgspec.msgpack.encode(head)))
                 for blob in (state, *(point.window for point in points)):
                     blob.tofile(file)
-            partial.replace(path)
+            replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
         contained = [s for s in self._saved if common_prefix(s.tokens, tokens) == len(s.tokens)]
