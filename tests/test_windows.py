@@ -4,7 +4,6 @@ Nothing here shows that it works there: it shows that the branch runs, and what 
 The platform is faked where the module asks: its own `sys` or `os`, and the modules Windows has.
 """
 
-import asyncio
 import ctypes
 import fcntl
 import gc
@@ -22,7 +21,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import typer
 
@@ -39,10 +37,8 @@ from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.models.pulling import process as pulling_process
 from gptoss_local.server import app as server_app
 from gptoss_local.settings import Settings
-from gptoss_local.talk.tools import processes
 from gptoss_local.talk.tools.browser import reading
 from gptoss_local.talk.tools.python import driver
-from tests.conftest import wait_until
 from tests.installers.conftest import INSTALLERS  # makes the installer's modules importable
 from tests.plan.machines import GIB, SMALL, gpu, machine
 from tests.windows_branches import ROOT, branches
@@ -274,26 +270,6 @@ def test_limits_of_a_process(monkeypatch: pytest.MonkeyPatch, msvcrt: Msvcrt) ->
         assert process.wait(30) == -signal.SIGTERM
 
 
-@reaches("gptoss_local/talk/tools/processes.py", "kill_tree")
-async def test_a_tool_ends_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "sys", WINDOWS)
-    monkeypatch.setattr(processes, "os", NT)
-    process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 300 & sleep 300; :")
-    tree = psutil.Process(process.pid)
-    wait_until(lambda: len(tree.children()) == 2)
-    children = tree.children()
-    processes.kill_tree(process)
-    await process.wait()
-    wait_until(lambda: not any(each.is_running() and _lives(each) for each in children))
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @reaches("convert/journal.py", "", "_open_locked", "Journal.close")
 def test_the_lock_of_a_conversion(
     monkeypatch: pytest.MonkeyPatch, msvcrt: Msvcrt, tmp_path: Path
@@ -514,15 +490,6 @@ def test_one_installer_at_a_time(
     with (tmp_path / "log").open("ab") as first, (tmp_path / "log").open("ab") as second:
         assert steps._lock(first.fileno())
         assert not steps._lock(second.fileno())
-
-
-def test_no_branch_is_forgotten() -> None:
-    """A new one needs a test here, and its module a line on the page."""
-    elsewhere = {  # tests/windows/test_cuda.py
-        "gptoss_local/engine/llama/cuda_packages.py:preload_cuda",
-        "installers/llama_wheel.py:_compile",
-    }
-    assert set(branches()) - elsewhere == _reached
 
 
 def test_the_page_names_all_modules() -> None:

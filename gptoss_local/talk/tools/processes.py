@@ -1,20 +1,63 @@
-"""Ends a program of a tool with all that it has started."""
+"""Starts a program of a tool, and ends it with all that it has started.
+
+Linux has sessions for that, and Windows jobs: a process is in the job of its parent, and all of a
+job end when its last handle is closed, also by the end of this process.
+"""
 
 import asyncio
 import contextlib
 import os
 import signal
 import sys
+import weakref
+from typing import Any
+
+_jobs: weakref.WeakKeyDictionary[asyncio.subprocess.Process, Any] = weakref.WeakKeyDictionary()
+
+
+async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a program with the options of `asyncio.create_subprocess_exec`.
+
+    Raises:
+        OSError: it does not start.
+    """
+    process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
+    if sys.platform == "win32":
+        _jobs[process] = _job_of(process.pid)
+    return process
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that was started in a session of its own, and its descendants."""
-    if sys.platform == "win32":
-        import psutil
+    """Kill a process of `start`, and its descendants.
 
-        with contextlib.suppress(psutil.Error):  # there are no groups that could be killed
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-        process.kill()
+    Raises:
+        ProcessLookupError: none is left.
+    """
+    if sys.platform == "win32":
+        import win32job
+
+        win32job.TerminateJobObject(_jobs[process], 1)
     else:
         os.killpg(process.pid, signal.SIGKILL)
+
+
+if sys.platform == "win32":
+
+    def _job_of(pid: int) -> Any:
+        """Put a new process into a job of its own."""
+        import pywintypes
+        import win32api
+        import win32con
+        import win32job
+
+        job = win32job.CreateJobObject(None, "")
+        kind = win32job.JobObjectExtendedLimitInformation
+        limits = win32job.QueryInformationJobObject(job, kind)
+        flags = win32job.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+        limits["BasicLimitInformation"]["LimitFlags"] |= flags
+        win32job.SetInformationJobObject(job, kind, limits)
+        with contextlib.suppress(pywintypes.error):  # it has ended
+            access = win32con.PROCESS_TERMINATE | win32con.PROCESS_SET_QUOTA
+            process = win32api.OpenProcess(access, False, pid)
+            win32job.AssignProcessToJobObject(job, process)
+        return job

@@ -14,7 +14,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.quantities import as_written
 from gptoss_local.settings import ToolCommand, environment_without_secrets
 from gptoss_local.talk.tools.consent import program_digest
-from gptoss_local.talk.tools.processes import kill_tree
+from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 MAX_OUTPUT_BYTES = 32 * 1024
@@ -96,14 +96,13 @@ def _fill(found: re.Match[str], known: Arguments, arguments: Arguments) -> str:
 async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
     """Run a program without a shell, and kill it with its children when the time is over."""
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await start(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=folder,
             env=environment_without_secrets(),
-            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise UsageError(f"{argv[0]} does not start: {error}") from error

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gptoss_local.errors import UsageError
-from gptoss_local.talk.tools.processes import kill_tree
+from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.python.driver import Config, Result
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
@@ -65,14 +65,13 @@ class Sandbox:
     async def _start(self) -> asyncio.subprocess.Process:
         config = json.dumps(self._config._asdict())
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await start(
                 *(sys.executable, "-I", "-B", str(_DRIVER), config),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 cwd=_DRIVER.parent,  # any that exists; nothing is read there
-                start_new_session=True,
             )
         except OSError as error:
             raise UsageError(f"{sys.executable} does not start: {error}") from error
