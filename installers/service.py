@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from receipt import Places, Receipt
 from steps import Log, SetupError, answer_of
@@ -20,14 +22,24 @@ KillMode=mixed
 [Install]
 WantedBy=default.target
 """
-_TASK = """\
-$action = New-ScheduledTaskAction -Execute conhost.exe -Argument '--headless "{command}" serve'
-$trigger = New-ScheduledTaskTrigger -AtLogOn -User $env:USERNAME
-$settings = New-ScheduledTaskSettingsSet -ExecutionTimeLimit 0 -AllowStartIfOnBatteries
-Register-ScheduledTask gptoss -Action $action -Trigger $trigger -Settings $settings -Force
-Start-ScheduledTask gptoss
+TASK = "gptoss"
+_TASK_XML = """\
+<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <Triggers><LogonTrigger><UserId>{user}</UserId></LogonTrigger></Triggers>
+  <Principals>
+    <Principal id="user"><UserId>{user}</UserId><LogonType>InteractiveToken</LogonType></Principal>
+  </Principals>
+  <Settings>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+  </Settings>
+  <Actions Context="user"><Exec>
+    <Command>conhost.exe</Command><Arguments>--headless "{command}" serve</Arguments>
+  </Exec></Actions>
+</Task>
 """
-_UNTASK = "Stop-ScheduledTask gptoss; Unregister-ScheduledTask gptoss -Confirm:$false"
 
 
 def install(log: Log, places: Places, receipt: Receipt) -> str:
@@ -36,7 +48,11 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
     Without a service manager that answers, nothing is changed: `gptoss run` starts a server, too.
     """
     if sys.platform == "win32":
-        _powershell(log, _TASK.format(command=places.bin / "gptoss.exe"))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "task.xml"
+            file.write_text(_task_xml(places.bin / "gptoss.exe"), encoding="utf-16")
+            _try(log, "schtasks", "/create", "/f", "/tn", TASK, "/xml", str(file))
+        _try(log, "schtasks", "/run", "/tn", TASK)
         receipt.has_service = True
         return "The scheduled task gptoss starts the server at every login."
     if answer_of(["systemctl", "--user", "show-environment"]) is None:
@@ -54,7 +70,8 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
 def remove(log: Log) -> None:
     """Stop the server and its start at login; the unit's file goes with the receipt."""
     if sys.platform == "win32":
-        _powershell(log, _UNTASK)
+        for verb, *options in (("/end",), ("/delete", "/f")):
+            _try(log, "schtasks", verb, "/tn", TASK, *options)
     elif _unit_file().is_file():
         _try(log, "systemctl", "--user", "disable", "--quiet", "--now", UNIT)
 
@@ -69,15 +86,16 @@ def _unit_file() -> Path:
     return Path(config) / "systemd" / "user" / UNIT
 
 
-def _powershell(log: Log, script: str) -> None:
-    script = f"$ErrorActionPreference = 'Stop'\n{script}"
-    _try(log, "powershell", "-NoProfile", "-NonInteractive", "-Command", script)
+def _task_xml(command: Path) -> str:
+    """Return a task that starts a server without a window, for as long as its user is there."""
+    user = rf"{os.environ['USERDOMAIN']}\{os.environ['USERNAME']}"
+    return _TASK_XML.format(user=escape(user), command=escape(str(command)))
 
 
 def _try(log: Log, program: str, *words: str) -> None:
     """Run a program; a failure is only reported, as gptoss itself is installed."""
     status = "systemctl --user status gptoss says more."
-    hint = "taskschd.msc shows the task." if program == "powershell" else status
+    hint = "taskschd.msc shows the task." if program == "schtasks" else status
     try:
         log.run([program, *words], failed=f"{program} could not change the service", hint=hint)
     except SetupError as error:

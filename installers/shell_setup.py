@@ -34,7 +34,7 @@ def put_on_path(places: Places, environment: Path, receipt: Receipt, edit: bool)
     if sys.platform == "win32":
         import windows_path
 
-        shutil.copy2(program, command)
+        shutil.copy(program, command)
         if edit and windows_path.add(places.bin):
             return [f"{places.bin} is on PATH in every new window.", _POWERSHELL]
         return [_POWERSHELL]

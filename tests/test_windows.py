@@ -49,7 +49,6 @@ import cuda_toolkit  # isort: skip
 import environments  # isort: skip
 import llama_wheel  # isort: skip
 import receipt  # isort: skip
-import service  # isort: skip
 import setup_app  # isort: skip
 import shell_setup  # isort: skip
 import steps  # isort: skip
@@ -398,28 +397,6 @@ def test_the_installer(
 @pytest.fixture
 def places(tmp_path: Path) -> receipt.Places:
     return receipt.Places(tmp_path / "app", tmp_path / "my bin", tmp_path / "install.log")
-
-
-@reaches("installers/service.py", "install", "remove")
-def test_the_scheduled_task(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: receipt.Places
-) -> None:
-    monkeypatch.setattr(service, "sys", WINDOWS)
-    programs(tmp_path, monkeypatch, powershell=f'printf "%s\\n" "$@" >> "{tmp_path}/said"')
-    made = receipt.Receipt("1", "env-1", "")
-    assert "scheduled task" in service.install(steps.Log(places.log), places, made)
-    assert made.has_service
-    service.remove(steps.Log(places.log))
-    said = (tmp_path / "said").read_text()
-    command = str(places.bin / "gptoss.exe")
-    assert f"""--headless "{command}" serve'""" in said
-    assert "Unregister-ScheduledTask gptoss" in said
-    grammar = pytest.importorskip("tree_sitter_powershell")
-    from tree_sitter import Language, Parser
-
-    parser = Parser(Language(grammar.language()))
-    for script in (service._TASK.format(command=command), service._UNTASK):
-        assert not parser.parse(script.encode()).root_node.has_error
 
 
 class Registry:
