@@ -7,10 +7,11 @@ minutes on one GPU, prints a table, and exits with 1 if anything is wrong. Run i
 change of `engine/`, `llama/` or `plan/` done. Without --model, a file of the size's shapes with
 random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
 
-- Company: rounds of 1 to 12 answers at the same time, after pauses of 0.5 to 6 seconds, at
-  temperature 1. All must be complete. With nano, an answer may differ from what the same seed gives
-  without company only at a token that is also likely there. Drawn tokens must be as likely as the
-  model's own draws are on average: `z` is how many standard deviations they are off.
+- Company: rounds of 1 to 16 answers at the same time, half of them of a lower priority, after
+  pauses of 0.5 to 6 seconds, at temperature 1. All must be complete. With nano, an answer may
+  differ from what the same seed gives without company only at a token that is also likely there.
+  Drawn tokens must be as likely as the model's own draws are on average: `z` is how many standard
+  deviations they are off.
 - Reuse: the logits after a long prompt whose beginning was cached, against one plain prefill.
 - Places: the same with experts in RAM, and on two GPUs where there are two.
 - Adapter: the logits of nano with a LoRA of attention, experts and head, against the CPU's, which
@@ -63,7 +64,7 @@ from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import ContextParams, ModelParams
 
 PARTS = ("nano", "size", "speed")
-STREAMS = (1, 3, 4, 8, 12)
+STREAMS = (1, 4, 8, 12, 16)  # for 12 places
 PAUSES_S = (0.5, 2.6, 6.0)
 N_ANSWER = 64
 N_PROMPT, N_NEW, N_DECODE = 4096, 64, 128
@@ -236,6 +237,7 @@ def together(
     def ask(seed: int) -> Drawn | str:
         options = SAMPLING | {"seed": seed, "num_predict": N_ANSWER}
         body = {"model": name, "prompt": prompt(seed), "options": options}
+        body |= {"service_tier": "flex"} if seed % 2 else {}  # of a lower priority
         last: dict[str, Any] = {}
         try:
             with httpx.stream("POST", f"{url}/api/generate", json=body, timeout=120) as response:

@@ -11,7 +11,7 @@ from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import PrefillPace
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import ComputeError, GptOssError
 
 
 class Prefetcher:
@@ -56,7 +56,9 @@ class Prefetcher:
         slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory)
         try:
             self._prefill(slot, tokens)
-        except GptOssError:
+        except GptOssError as error:
+            if isinstance(error, ComputeError):
+                raise
             self._cache.discard(slot)
             del self._wanted[lineage]
         else:
