@@ -153,6 +153,7 @@ def day(model: Path, n_tokens: int) -> int:
         show("with idle ones", url, continued(1))
         time.sleep(10)  # those in the cache are written
         continued(N_ROUNDS)
+        time.sleep(6)  # the others move to the first cells
         last = show("last turns", url, continued(N_MEASURED))
         peer.close()
     ratios = [last[0] / first[0], last[1] / first[1]]

@@ -125,17 +125,16 @@ class Archive:
         return True
 
     def _make_way(self) -> float | None:
-        """Evict what should leave, and move the newest prefix to the first cells.
+        """Evict what should leave; move the others to the first cells once as many have left.
 
         PERF: llama.cpp's masks and attention cover all cells up to the last one in use: with
         114,688 cells of other sequences, 20b on an H200 takes 4.3 ms for a token, with none 3.2.
         """
-        n_before = self._slots.n_cells_cached
         wait_s = self._cache.make_way()
-        if (cached := self._slots.cached) and (
-            n_before - self._slots.n_cells_cached >= len(cached[-1].tokens)
-        ):
-            self._move(cached[-1])
+        if self._cache.n_left >= self._slots.n_cells_cached:
+            self._cache.n_left = 0
+            for slot in self._slots.cached:
+                self._move(slot)
         return wait_s
 
     def _move(self, slot: Slot) -> None:

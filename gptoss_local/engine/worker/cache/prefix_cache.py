@@ -57,6 +57,7 @@ class PrefixCache:
         self._noted: list[tuple[Slot, int]] = []
         self.n_reused = 0  # tokens
         self.n_evicted = 0  # tokens
+        self.n_left = 0  # cells that `make_way` has freed
 
     def match(self, tokens: "array[int]", n_max: int) -> Match:
         path = self.checkpoints.along(tokens, n_max)
@@ -165,7 +166,7 @@ class PrefixCache:
         Returns:
             Seconds until the next one has not been used for so long.
         """
-        cached, waits_s = self._slots.cached, []
+        cached, waits_s, n_held = self._slots.cached, [], self._slots.n_cells_held
         n_others = self._slots.n_cells_cached - len(cached[-1].tokens) if cached else 0
         keep_s = self.keep_s if n_others > _FEW_CELLS else math.inf
         for slot in cached[:-1]:
@@ -178,6 +179,7 @@ class PrefixCache:
             is_dear = cost_s > (self.costs.read_s if is_saved else self.costs.prefill_s)
             if is_dear or (wait_s <= 0 and (slot.in_memory or is_saved)):
                 self.evict(slot)
+        self.n_left += n_held - self._slots.n_cells_held
         return min((wait_s for wait_s in waits_s if 0 < wait_s < math.inf), default=None)
 
     def note(self, slot: Slot, n_before: int) -> None:
