@@ -16,7 +16,7 @@ from inspect_ai.scorer import value_to_float
 
 from gptoss_local.cli._output import is_plain, say
 from gptoss_local.cli.eval.scores import SUITES, Server, Suite, Tally
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.errors import DownloadError, GptOssError, UsageError
 from gptoss_local.types import Effort
 
 _KEY = "GPTOSS_EVAL_API_KEY"  # inspect_ai reads it for the service `gptoss-eval`
@@ -38,7 +38,7 @@ def ask(
     """Return the right answers by category; an interrupted run of the same questions is resumed.
 
     Raises:
-        UsageError: the suite cannot be made here.
+        UsageError, DownloadError: the questions are not here.
         GptOssError: answers failed, so there is no score.
     """
     about: dict[str, Any] = {
@@ -63,14 +63,14 @@ def ask(
     }
     suite = SUITES[name]
     with redirect_stdout(sys.stderr):
-        make = _task(suite)
+        task = _made(suite)
         last = list_eval_logs(str(logs / name), filter=lambda log: _about(log) == about)
         if last and (begun := read_eval_log(last[0])).status != "success":
             say(f"Continuing the run of {begun.eval.created[:16].replace('T', ' ')}.")
             found = eval_retry(begun, **options)
         else:
             found = inspect_eval(
-                make(),
+                task,
                 model=f"openai-api/gptoss-eval/{server.model}",
                 model_base_url=f"{server.url}/v1",
                 model_args={"stream": False},
@@ -95,15 +95,26 @@ def ask(
     return _tallies(sorted(log.samples, key=lambda sample: order[sample.id]), name)
 
 
-def _task(suite: Suite) -> Any:
+def _made(suite: Suite) -> Any:
+    """Return the task of a suite, with its questions.
 
+    Raises:
+        UsageError: a package of it is missing.
+        DownloadError: its questions cannot be fetched.
+    """
     try:
-        return getattr(import_module(suite.module), suite.task)
+        return getattr(import_module(suite.module), suite.task)()
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{suite.task} needs {error.name}, which is not installed",
             hint="Install it where gptoss is: pip install inspect-evals",
         ) from error
+    except Exception as error:  # of whichever library fetches them
+        cause: BaseException = error
+        while deeper := cause.__cause__ or cause.__context__:
+            cause = deeper
+        why = cause if isinstance(cause, OSError) else error
+        raise DownloadError(f"the questions of {suite.task} are not here: {why}") from error
 
 
 def _about(log: EvalLog) -> Any:

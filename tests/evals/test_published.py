@@ -1,0 +1,95 @@
+"""Published questions, by a stand-in of inspect-evals with a few rows of our own."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import run_cli
+from tests.conftest import RunningServer, run_server
+from tests.fetched import fetched
+
+pytestmark = [pytest.mark.evals, pytest.mark.timeout(600)]
+
+AIME = """
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate
+
+@task
+def aime2025():
+    sums = [Sample(id=n, input=f"What is {n} + 3?", target=str(n + 3)) for n in range(12, 16)]
+    return Task(dataset=sums, solver=generate(), scorer=match(numeric=True))
+"""
+IFEVAL = """
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import Score, mean, scorer
+
+@scorer(metrics={"prompt_level_strict": [mean()], "inst_level_strict": [mean()]})
+def kept():
+    async def score(state, target):
+        is_right = target.text in state.output.completion
+        return Score(value={"prompt_level_strict": is_right, "inst_level_strict": 1})
+    return score
+
+@task
+def ifeval():
+    asked = [Sample(id=1, input="Reply with exactly: copper", target="copper")]
+    asked += [Sample(id=2, input="Reply with exactly: river", target="lantern")]
+    return Task(dataset=asked, scorer=kept())
+"""
+GPQA = """
+def gpqa_diamond():
+    raise ConnectionError("no route to the questions")
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(
+    nano_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    home = tmp_path_factory.mktemp("published")
+    shutil.copytree(nano_home / "cache", home / "cache")
+    package = home / "library" / "inspect_evals"
+    for name, text in {"aime2025": AIME, "ifeval": IFEVAL, "gpqa": GPQA}.items():
+        (package / name).mkdir(parents=True)
+        (package / name / "__init__.py").write_text(text)
+    with run_server(home) as server:
+        yield _environment(server, package.parent)
+
+
+def _environment(server: RunningServer, library: Path) -> dict[str, str]:
+    folders = f"{library}:{fetched('inspect', 'inspect-ai==0.3.285')}"
+    made = run_cli(server.environment, "cp", "nano", "gpt-oss:20b")
+    assert made.returncode == 0, made.stderr
+    return server.environment | {"PYTHONPATH": folders}
+
+
+def test_scores_beside_openais(environment: dict[str, str]) -> None:
+    arguments = ("aime25", "gpt-oss:20b", "--effort", "high", "--limit", "3", "--yes", "--quiet")
+    done = run_cli(environment, "eval", *arguments)
+    assert done.returncode == 0, done.stderr
+    titles, row = done.stdout.splitlines()
+    assert "OPENAI" in titles
+    assert row.split()[:4] == ["aime25", "3", "of", "3"]
+    assert "86 %" in row
+
+
+def test_prompts_with_all_instructions_kept(environment: dict[str, str]) -> None:
+    done = run_cli(environment, "eval", "ifeval", "gpt-oss:20b", "--yes", "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (run["scores"]["ifeval"]["right"], run["scores"]["ifeval"]["n"]) == (1, 2)
+
+
+def test_questions_that_cannot_be_fetched(environment: dict[str, str]) -> None:
+    done = run_cli(environment, "eval", "gpqa", "gpt-oss:20b", "--yes")
+    assert done.returncode == 4
+    assert "the questions of gpqa_diamond are not here: no route to the questions" in done.stderr
+    missing = run_cli(environment, "eval", "bfcl", "gpt-oss:20b", "--yes")
+    assert missing.returncode == 2
+    assert "bfcl needs inspect_evals.bfcl, which is not installed" in missing.stderr
