@@ -76,7 +76,7 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
 
 def _split_pattern(typed: str) -> tuple[str, str]:
     """Return the folder at the beginning of a pattern, and the rest of it."""
-    parts = re.split(r"[/\\]" if os.name == "nt" else "/", typed)
+    parts = typed.replace(os.sep, "/").split("/")
     n_plain = next(n for n, part in enumerate(parts) if is_pattern(part))
     base = "/".join(parts[:n_plain])
     return base or ("/" if typed.startswith("/") else "."), "/".join(parts[n_plain:])

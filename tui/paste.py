@@ -196,7 +196,7 @@ def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
         folder: The user's.
         limit: Paths at most.
     """
-    parent, slash, name = typed.rpartition("/")
+    parent, slash, name = typed.replace(os.sep, "/").rpartition("/")
     place = folder / expanded(parent + slash) if slash else folder
     try:
         entries = sorted(place.iterdir(), key=lambda path: path.name.lower())

@@ -24,8 +24,8 @@ _OURS = Path(__file__).parents[2] / "models.toml"
 
 # `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go),
 # and one that a file may have on Windows: no device, also with a suffix, and no dot at its end.
-_DEVICE = r"(?:con|prn|aux|nul|com\d|lpt\d)(?![a-z0-9_-])"
-_PART = rf"(?!{_DEVICE})[a-z0-9_](?:[a-z0-9_.-]{{0,78}}[a-z0-9_-])?"
+DEVICE = r"(?:con|prn|aux|nul|com\d|lpt\d)(?![a-z0-9_-])"
+_PART = rf"(?!{DEVICE})[a-z0-9_](?:[a-z0-9_.-]{{0,78}}[a-z0-9_-])?"
 NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 _HUB = re.compile(r"^(?:hf://|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)", re.IGNORECASE)

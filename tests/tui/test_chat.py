@@ -285,6 +285,17 @@ async def test_search_opens_the_place(open_chat: OpenChat) -> None:
         assert await chat.ask("What is 17 + 25?") == "17 + 25 = 42"
 
 
+async def test_an_export_has_no_name_of_a_device(
+    open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Windows, where a file `con.md` is the console."""
+    monkeypatch.chdir(tmp_path)
+    async with open_chat() as chat:
+        await chat.ask("Con?")
+        await chat.enter("/export")
+        await chat.until((tmp_path / "con-chat.md").exists)
+
+
 async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
     async with open_chat() as chat:
         await chat.ask(FRANCE)

@@ -4,6 +4,7 @@ import re
 from functools import partial
 
 from gptoss_local.errors import UsageError
+from gptoss_local.models.catalog import DEVICE
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
@@ -108,11 +109,13 @@ def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
     history = chat.history.of(chat_id)
     title = history.chat(chat_id).title
     name = re.sub(r"[^\w-]+", "-", title).strip("-").lower()[:50] or "chat"
+    if re.fullmatch(DEVICE, name):  # of Windows: con.md would be its console
+        name += "-chat"
     path = expanded(argument or f"{name}.md")
     is_json = path.suffix == ".json"
     text = history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError as error:
         raise UsageError(f"{path} already exists", hint="/export OTHER-NAME.md") from error
