@@ -72,6 +72,8 @@ def eval_(
     Exit code 1 says that a score is lower than the saved one, or that a check of `api` failed.
     """
     settings = load_settings()
+    # A proxy set for the internet must not get requests for this machine.
+    os.environ["NO_PROXY"] = f"{os.environ.get('NO_PROXY', '')},127.0.0.1,localhost,::1"
     if url and (against or save):
         raise UsageError(f"--url and --{'against' if against else 'save'} exclude each other")
     if (key_env and not (url or against)) or (against_model and not against):

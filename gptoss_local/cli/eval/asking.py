@@ -49,7 +49,6 @@ def ask(
     }
     about["facts"] = dict(facts)
     os.environ[_KEY] = server.key or "none"
-    os.environ["NO_PROXY"] = f"{os.environ.get('NO_PROXY', '')},127.0.0.1,localhost,::1"
     can_draw = sys.stderr.isatty() and not is_plain()
     options: dict[str, Any] = {
         "log_dir": str(logs / name),

@@ -191,7 +191,7 @@ def _needle(rng: random.Random, number: int) -> Sample:
         a, b = rng.sample(_WORDS, 2)
         return f"In {rng.choice(_CITIES)}, {rng.choice(_NAMES)} saw a {a} next to a {b}."
 
-    code = f"{rng.choice(_WORDS)}-{rng.randint(100, 999)}"
+    code = str(rng.randint(100_000, 999_999))
     text = [sentence() for _ in range(_NEEDLE_TOKENS[number] // _SENTENCE_TOKENS)]
     text.insert(rng.randrange(len(text)), f"The passcode is {code}.")
     return _sample("needle", "contains", [code], f"{' '.join(text)}\n\nWhat is the passcode?")
