@@ -56,7 +56,8 @@ def serve(
 
     # Before the slow imports: the kernel spares the first process of a container a signal that it
     # does not handle, so a `docker stop` during the start would do nothing.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGTERM)):
+        signal.signal(number, lambda *_: sys.exit(0))
 
     from gptoss_local.server import app
     from gptoss_local.server.log_lines import log_to_terminal

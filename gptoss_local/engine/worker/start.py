@@ -17,7 +17,8 @@ from gptoss_local.errors import EngineError, GptOssError
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a shared terminal is the server's
+    for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C in a shared terminal is the server's
     faulthandler.enable()
     events = _claim_stdout()
     try:
