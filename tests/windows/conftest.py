@@ -23,7 +23,7 @@ import windows_on_wine  # isort: skip
 assert INSTALLERS
 PYTHON = windows_on_wine.PYTHON
 IS_THERE = PYTHON.is_file() and shutil.which("wine") is not None
-COMMAND_S = 240.0
+COMMAND_S = 500.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
