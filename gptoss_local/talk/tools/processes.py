@@ -21,9 +21,11 @@ async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
     Raises:
         OSError: it does not start.
     """
+    job = _new_job() if sys.platform == "win32" else None  # first: a program soon starts others
     process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
     if sys.platform == "win32":
-        _jobs[process] = _job_of(process.pid)
+        _put_into(job, process.pid)
+        _jobs[process] = job
     return process
 
 
@@ -43,11 +45,8 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
 
 if sys.platform == "win32":
 
-    def _job_of(pid: int) -> Any:
-        """Put a new process into a job of its own."""
-        import pywintypes
-        import win32api
-        import win32con
+    def _new_job() -> Any:
+        import win32api  # noqa: F401  # PERF: not between the start and the job
         import win32job
 
         job = win32job.CreateJobObject(None, "")
@@ -56,8 +55,15 @@ if sys.platform == "win32":
         flags = win32job.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
         limits["BasicLimitInformation"]["LimitFlags"] |= flags
         win32job.SetInformationJobObject(job, kind, limits)
+        return job
+
+    def _put_into(job: Any, pid: int) -> None:
+        import pywintypes
+        import win32api
+        import win32con
+        import win32job
+
         with contextlib.suppress(pywintypes.error):  # it has ended
             access = win32con.PROCESS_TERMINATE | win32con.PROCESS_SET_QUOTA
             process = win32api.OpenProcess(access, False, pid)
             win32job.AssignProcessToJobObject(job, process)
-        return job
