@@ -21,7 +21,8 @@ async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
     Raises:
         OSError: it does not start.
     """
-    job = _new_job() if sys.platform == "win32" else None  # first: a program soon starts others
+    if sys.platform == "win32":
+        job = _new_job()  # first: a program soon starts others
     process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
     if sys.platform == "win32":
         _put_into(job, process.pid)
