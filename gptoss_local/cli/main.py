@@ -53,7 +53,7 @@ GROUPS = {
     },
     "Machine": {
         "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
-        "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
+        "bench": "Measure MODEL: prompts, answers at the same time, and an agent's turns.",
         "eval": "Ask questions with known answers: is the model as good here as elsewhere?",
         "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
         "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.",

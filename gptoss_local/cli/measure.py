@@ -7,7 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
+from gptoss_local.cli._options import (
+    Agent,
+    Context,
+    Dark,
+    Json,
+    ModelName,
+    Parallel,
+    Plot,
+    Quiet,
+    named,
+)
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.errors import UsageError
 from gptoss_local.models.store import ModelEntry, find_model
@@ -18,12 +28,18 @@ if TYPE_CHECKING:
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 _LOOK_S, _BUSY_PERCENT = 0.3, 25
+_COLUMNS = {  # of llama-bench, with its widths
+    "model": "<30", "size": ">10", "params": ">10", "backend": "<10", "ngl": ">3",
+    "n_cpu_moe": ">10", "threads": ">7", "n_ubatch": ">8", "type_k": ">6", "type_v": ">6",
+    "test": ">15", "t/s": ">20",
+}  # fmt: skip
 
 
 def bench(
     model: ModelName,
     ctx: Context = None,
     parallel: Parallel = None,
+    agent: Agent = 11_000,
     plot: Plot = None,
     dark: Dark = False,
     json: Json = False,
@@ -41,16 +57,19 @@ def bench(
     machine, versions = read_machine(settings.models_dir), _versions()
     date = datetime.date.today().isoformat()
     entry = _ready(model, settings)
-    found = asyncio.run(measure(entry, settings, lambda what: None if quiet else say(f"{what} …")))
+    found = asyncio.run(
+        measure(entry, settings, lambda what: None if quiet else say(f"{what} …"), n_agent=agent)
+    )
+    measured_on = f"{_machine(machine)}; {versions}; {date}"
     if json:
         print_json(benchmark=found, machine=machine, versions=versions, date=date)
     else:
-        _print_benchmark(found)
+        _print_benchmark(found, measured_on)
     if plot is not None:
         from gptoss_local.cli._plot import draw
 
         try:
-            draw(found, f"{_machine(machine)}; {versions}; {date}", plot, is_dark=dark)
+            draw(found, measured_on, plot, is_dark=dark)
         except OSError as error:
             raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
 
@@ -128,13 +147,12 @@ def _machine(machine: "Machine") -> str:
     return ", ".join([*(gpus or ["no GPU"]), cores, f"{gib(machine.total_bytes)} of RAM"])
 
 
-def _print_benchmark(found: "Benchmark") -> None:
+def _print_benchmark(found: "Benchmark", measured_on: str) -> None:
     from gptoss_local.machine.plan.words import rate
 
     print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
-    rows = [(f"{d.n_tokens:,}", rate(d.prefill_tok_s), rate(d.decode_tok_s))
-            for d in found.depths]  # fmt: skip
-    print_table(("PROMPT", "READ TOKENS/S", "ANSWER TOKENS/S"), rows)
+    print_rows(found)
+    print(f"\n{measured_on}")
     if found.widths:
         print()
         widths = [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths]
@@ -145,6 +163,34 @@ def _print_benchmark(found: "Benchmark") -> None:
         f"{speed.prefill_bound}; answered at {rate(speed.decode_tok_s)}, bound by "
         f"{speed.decode_bound}."
     )
+
+
+def print_rows(found: "Benchmark") -> None:
+    """Print Markdown as llama-bench does, without columns that have its defaults."""
+    placement, shape, is_cpu = found.plan.placement, found.plan.shape, found.backends == "CPU"
+    size, params = found.model_size / 2**20, found.model_n_params / 1e6
+    cells = {
+        "model": found.model_type,
+        "size": f"{size / 1024:.2f} GiB" if size >= 1024 else f"{size:.2f} MiB",
+        "params": f"{params / 1000:.2f} B" if params >= 1000 else f"{params:.2f} M",
+        "backend": found.backends,
+        "threads" if is_cpu else "ngl": str(placement.n_gpu_layers),
+    }
+    if n_layers := len(placement.host_experts) + len(placement.host_parts):
+        cells["n_cpu_moe"] = str(n_layers)
+    if shape.n_batch != 512:
+        cells["n_ubatch"] = str(shape.n_batch)
+    if shape.cache_type != "f16":
+        cells |= dict.fromkeys(("type_k", "type_v"), shape.cache_type)
+    rows = []
+    for test in found.tests:
+        if is_cpu:
+            cells["threads"] = str(test.n_threads)
+        rate = f"{test.avg_ts:.2f} ± {test.stddev_ts:.2f}"
+        rows.append(cells | {"test": test.test, "t/s": rate})
+    rule = {t: "-" * (int(_COLUMNS[t][1:]) - 1) + "-:"[_COLUMNS[t][0] == ">"] for t in rows[0]}
+    for row in ({title: title for title in rows[0]}, rule, *rows):
+        print("|", " | ".join(format(text, _COLUMNS[title]) for title, text in row.items()), "|")
 
 
 def _print_tuning(found: "TuneResult") -> None:

@@ -160,6 +160,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
         buffer_bytes: By place (`CUDA0`, `CPU_Mapped`, …).
         step_costs: As measured now or given by Load; None: neither drafts nor many streams.
+        description: llama.cpp's name of architecture, size and quantization.
     """
 
     n_ctx: int
@@ -170,6 +171,8 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     n_seq: int
     buffer_bytes: dict[str, int]
     step_costs: StepTimes | None = None
+    description: str = ""
+    n_params: int = 0
 
 
 class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):

@@ -10,16 +10,17 @@ import asyncio
 import logging
 import os
 import random
+import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Load, Tuned
+from gptoss_local.engine.protocol import Finished, Load, Tokens, Tuned
 from gptoss_local.errors import EngineError, UsageError
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
@@ -37,18 +38,21 @@ from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.planning import Attempt, load_command, measured_file, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import SamplingParams, Usage
 
 _log = logging.getLogger("gptoss")
 
 N_ANSWER = 64
 DEPTHS = (128, 512, 2048, 8192, 32_768, 65_536, 130_000)
+_N_ALONE = 128  # tokens of llama-bench's own test of answers
+_N_TURNS, _N_RESULT, _N_CALL = 20, 200, 16  # of an agent; tokens of a tool's result, of a call
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 WIDTH_PROMPT = 256
 _REPEATED_S = 5.0  # longer prompts are measured once
 _N_ROUNDS = 3
 _PATIENCE_S = 60.0  # no prompt is measured that would take longer
 _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
+_BACKEND = re.compile("[A-Za-z]+")  # CUDA of CUDA0 and CUDA_Host
 _MANY = 128  # tokens that use nearly all experts
 
 
@@ -69,10 +73,27 @@ class AtWidth(msgspec.Struct, frozen=True):
     n_cells_cached: int = 0
 
 
+class Row(msgspec.Struct, frozen=True):
+    """A row of llama-bench: mean and standard deviation of tokens/s. A single run has none."""
+
+    test: str
+    n_threads: int
+    avg_ts: float
+    stddev_ts: float
+
+
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Results, with the plan and its estimates for a prompt of 4,096 tokens and an answer."""
+    """Results, with the plan and its estimates for a prompt of 4,096 tokens and an answer.
+
+    `model_type` .. `backends` are called so in llama-bench's JSON.
+    """
 
     model: str
+    model_type: str = ""
+    model_size: int = 0
+    model_n_params: int = 0
+    backends: str = "CPU"
+    tests: list[Row] = []
     n_ctx: int
     load_s: float
     depths: list[AtDepth]
@@ -81,10 +102,11 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def measure(
-    entry: ModelEntry, settings: Settings, report: Callable[[str], None]
+    entry: ModelEntry, settings: Settings, report: Callable[[str], None], *, n_agent: int
 ) -> Benchmark:
     """Load a model and measure it in a minute or a few; slow machines skip long prompts.
 
+    An agent begins with `n_agent` tokens; 0: no agent is measured.
     Another copy of the model in a server takes memory from this one.
     """
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
@@ -97,12 +119,22 @@ async def measure(
     engine = await EngineClient.start(load_command(entry, path, plan, settings, known))
     load_s = time.monotonic() - start_s
     try:
-        depths, widths = await _Prober(engine).all(plan.shape.n_seq, report)
+        prober = _Prober(engine, plan, report)
+        depths, widths = await prober.all()
+        if n_agent:
+            await prober.agent(n_agent, depths[-1].prefill_tok_s)
     finally:
         await engine.close()
+    loaded = engine.loaded
+    places = {match[0] for place in loaded.buffer_bytes if (match := _BACKEND.match(place))}
     return Benchmark(
         model=entry.name,
-        n_ctx=engine.loaded.n_ctx,
+        model_type=loaded.description,
+        model_size=loaded.size_bytes,
+        model_n_params=loaded.n_params,
+        backends=",".join(sorted(places - {"CPU"})) if loaded.has_gpu else "CPU",
+        tests=prober.tests,
+        n_ctx=loaded.n_ctx,
         load_s=load_s,
         depths=depths,
         widths=widths,
@@ -118,59 +150,97 @@ def _files(entry: ModelEntry, settings: Settings) -> tuple[Path, ModelEntry, Pat
 
 
 class _Prober:
-    def __init__(self, engine: EngineClient) -> None:
+    def __init__(self, engine: EngineClient, plan: Plan, report: Callable[[str], None]) -> None:
+        self.tests: list[Row] = []
         self._engine = engine
+        self._n_ctx = engine.loaded.n_ctx
+        self._plan = plan
+        self._report = report
         self._rng = random.Random(0)
 
-    async def all(
-        self, n_seq: int, report: Callable[[str], None]
-    ) -> tuple[list[AtDepth], list[AtWidth]]:
-        await self.answer(DEPTHS[0])  # warms up
-        n_ctx = self._engine.loaded.n_ctx
+    async def all(self) -> tuple[list[AtDepth], list[AtWidth]]:
+        await self.answer(self.tokens(DEPTHS[0]))  # warms up
         depths: list[AtDepth] = []
         for n_tokens in DEPTHS:
-            if n_tokens + N_ANSWER > n_ctx:
+            if n_tokens + N_ANSWER > self._n_ctx:
                 break
             if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
                 break
-            report(f"a prompt of {n_tokens:,} tokens")
+            self._report(f"a prompt of {n_tokens:,} tokens")
             depths.append(await self.depth(n_tokens))
+        usages = [(await self.answer(self.tokens(1), _N_ALONE))[0].usage for _ in range(_N_ROUNDS)]
+        self.add_test(f"tg{_N_ALONE}", map(_decode_tok_s, usages))
         widths: list[AtWidth] = []
         for n_streams in _WIDTHS:
-            if n_streams > n_seq or n_streams * (WIDTH_PROMPT + N_ANSWER) > n_ctx:
+            n_all = n_streams * (WIDTH_PROMPT + N_ANSWER)
+            if n_streams > self._plan.shape.n_seq or n_all > self._n_ctx:
                 break  # no answer may have to wait
-            report(f"{n_streams} answers at the same time" if n_streams > 1 else "one answer alone")
+            what = f"{n_streams} answers at the same time" if n_streams > 1 else "one answer alone"
+            self._report(what)
             widths.append(await self.width(n_streams))
         return depths, widths
 
-    async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
-        """Run a request of random tokens; also return the time of each token of its answer."""
-        prompt = [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
+    async def agent(self, n_prompt: int, prefill_tok_s: float) -> None:
+        """Add the tokens of a result by the seconds from sending it to the next first token."""
+        n_all = n_prompt + _N_TURNS * (_N_RESULT + _N_CALL) + _N_CALL
+        if n_all > self._n_ctx:
+            return self._report(f"skipping the agent: it needs {n_all:,} tokens of context")
+        if n_prompt / prefill_tok_s > _PATIENCE_S:
+            return self._report(f"skipping the agent: {n_prompt:,} tokens take over a minute")
+        self._report(f"an agent with {n_prompt:,} tokens")
+        conversation, rates = self.tokens(n_prompt), []
+        for _ in range(1 + _N_TURNS):
+            start_s = time.monotonic()
+            _, times, call = await self.answer(conversation, _N_CALL)
+            rates.append(_N_RESULT / (times[0] - start_s))
+            conversation = [*conversation, *call, *self.tokens(_N_RESULT)]
+        self.add_test(f"agent {n_prompt}+{_N_TURNS}x{_N_RESULT}", rates[1:], reads=True)
+
+    def add_test(self, name: str, rates: Iterable[float], *, reads: bool = False) -> None:
+        plan, rates = self._plan, list(rates)
+        n_threads = plan.n_threads_prefill if reads else plan.n_threads_decode
+        stddev = statistics.stdev(rates) if len(rates) > 1 else 0.0
+        self.tests.append(Row(name, n_threads, statistics.fmean(rates), stddev))
+
+    def tokens(self, n_tokens: int) -> list[int]:
+        return [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
+
+    async def answer(
+        self, prompt: list[int], n_answer: int = N_ANSWER
+    ) -> tuple[Finished, list[float], list[int]]:
+        """Run a request; also return the tokens of its answer, and the time of each."""
         times: list[float] = []
-        events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=N_ANSWER)
+        answer: list[int] = []
+        events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=n_answer)
         async for event in events:
             if isinstance(event, Finished):
-                return event, times
-            times.append(time.monotonic())
+                return event, times, answer
+            if isinstance(event, Tokens):
+                times.append(time.monotonic())
+                answer += event.tokens
         raise AssertionError("an answer ends with Finished or an error")
 
     async def depth(self, n_tokens: int) -> AtDepth:
         prefill, decode, cached = [], [], []
         start_s = time.monotonic()
         for _ in range(_N_ROUNDS):
-            usage = (await self.answer(n_tokens))[0].usage
+            usage = (await self.answer(self.tokens(n_tokens)))[0].usage
             prefill.append(usage.n_prompt / usage.prefill_ns * 1e9)
-            decode.append((usage.n_generated - 1) / usage.decode_ns * 1e9)
+            decode.append(_decode_tok_s(usage))
             cached.append(await self._n_cells_cached(n_tokens + N_ANSWER))
             if time.monotonic() - start_s > _REPEATED_S:
                 break
+        self.add_test(f"pp{n_tokens}", prefill, reads=True)
+        self.add_test(f"tg{N_ANSWER} @ d{n_tokens}", decode)
         rates = statistics.median(prefill), statistics.median(decode)
         return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
 
     async def width(self, n_streams: int) -> AtWidth:
         """Count the tokens while all of the streams run."""
-        answers = await asyncio.gather(*(self.answer(WIDTH_PROMPT) for _ in range(n_streams)))
-        all_times = [times for _, times in answers]
+        answers = await asyncio.gather(
+            *(self.answer(self.tokens(WIDTH_PROMPT)) for _ in range(n_streams))
+        )
+        all_times = [times for _, times, _ in answers]
         first_s, last_s = max(times[0] for times in all_times), min(t[-1] for t in all_times)
         n_tokens = sum(first_s < time_s <= last_s for times in all_times for time_s in times)
         rate = n_tokens / (last_s - first_s) if n_tokens else 0.0
@@ -180,6 +250,10 @@ class _Prober:
     async def _n_cells_cached(self, n_own: int) -> int:
         """Cells of other sequences, besides those that were just measured."""
         return max(0, (await self._engine.stats()).n_cells_cached - n_own)
+
+
+def _decode_tok_s(usage: Usage) -> float:
+    return (usage.n_generated - 1) / usage.decode_ns * 1e9
 
 
 class TuneResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,6 +105,16 @@ class Model:
     def size_bytes(self) -> int:
         return int(llama_cpp.llama_model_size(self.handle))
 
+    @property
+    def n_params(self) -> int:
+        return int(llama_cpp.llama_model_n_params(self.handle))
+
+    @property
+    def description(self) -> str:
+        text = ctypes.create_string_buffer(128)
+        llama_cpp.llama_model_desc(self.handle, text, len(text))
+        return text.value.decode()
+
     def close(self) -> None:
         """Free the contexts, then the weights."""
         while self.close_first:

@@ -241,6 +241,8 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.n_vocab,
         size_bytes=model.size_bytes,
+        n_params=model.n_params,
+        description=model.description,
         has_gpu=_uses_gpu(load),
         n_seq=context.n_seq_max,
         buffer_bytes=dict(buffer_bytes),
