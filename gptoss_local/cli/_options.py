@@ -79,9 +79,6 @@ Parallel = Annotated[
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw a chart into this .svg or .png file.")
 ]
-Agent = Annotated[
-    int, typer.Option("--agent", min=0, help="Tokens that an agent begins with; 0: no agent.")
-]
 Dark = Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
 

@@ -5,19 +5,11 @@ import datetime
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from gptoss_local.cli._options import (
-    Agent,
-    Context,
-    Dark,
-    Json,
-    ModelName,
-    Parallel,
-    Plot,
-    Quiet,
-    named,
-)
+import typer
+
+from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.errors import UsageError
 from gptoss_local.models.store import ModelEntry, find_model
@@ -28,6 +20,9 @@ if TYPE_CHECKING:
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 _LOOK_S, _BUSY_PERCENT = 0.3, 25
+_Agent = Annotated[
+    int, typer.Option("--agent", min=0, help="Tokens that an agent begins with; 0: no agent.")
+]
 _COLUMNS = {  # of llama-bench, with its widths
     "model": "<30", "size": ">10", "params": ">10", "backend": "<10", "ngl": ">3",
     "n_cpu_moe": ">10", "threads": ">7", "n_ubatch": ">8", "type_k": ">6", "type_v": ">6",
@@ -39,7 +34,7 @@ def bench(
     model: ModelName,
     ctx: Context = None,
     parallel: Parallel = None,
-    agent: Agent = 11_000,
+    agent: _Agent = 11_000,
     plot: Plot = None,
     dark: Dark = False,
     json: Json = False,

@@ -13,7 +13,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -160,6 +160,9 @@ class _Prober:
 
     async def all(self) -> tuple[list[AtDepth], list[AtWidth]]:
         await self.answer(self.tokens(DEPTHS[0]))  # warms up
+        # NOTE: before long prompts, as cells that these leave slow answers down
+        alone = [await self.answer(self.tokens(1), _N_ALONE) for _ in range(_N_ROUNDS)]
+        self.add_test(f"tg{_N_ALONE}", [_decode_tok_s(end.usage) for end, _, _ in alone])
         depths: list[AtDepth] = []
         for n_tokens in DEPTHS:
             if n_tokens + N_ANSWER > self._n_ctx:
@@ -168,8 +171,6 @@ class _Prober:
                 break
             self._report(f"a prompt of {n_tokens:,} tokens")
             depths.append(await self.depth(n_tokens))
-        usages = [(await self.answer(self.tokens(1), _N_ALONE))[0].usage for _ in range(_N_ROUNDS)]
-        self.add_test(f"tg{_N_ALONE}", map(_decode_tok_s, usages))
         widths: list[AtWidth] = []
         for n_streams in _WIDTHS:
             n_all = n_streams * (WIDTH_PROMPT + N_ANSWER)
@@ -196,8 +197,8 @@ class _Prober:
             conversation = [*conversation, *call, *self.tokens(_N_RESULT)]
         self.add_test(f"agent {n_prompt}+{_N_TURNS}x{_N_RESULT}", rates[1:], reads=True)
 
-    def add_test(self, name: str, rates: Iterable[float], *, reads: bool = False) -> None:
-        plan, rates = self._plan, list(rates)
+    def add_test(self, name: str, rates: list[float], *, reads: bool = False) -> None:
+        plan = self._plan
         n_threads = plan.n_threads_prefill if reads else plan.n_threads_decode
         stddev = statistics.stdev(rates) if len(rates) > 1 else 0.0
         self.tests.append(Row(name, n_threads, statistics.fmean(rates), stddev))
