@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import signal
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -64,7 +65,7 @@ class EngineClient:
         self._crash: GptOssError | None = None
         self.is_closed = False
         self.on_crash: Callable[[GptOssError], None] | None = None
-        """Called once when the process ends unasked."""
+        """Called once when the process ends unasked, though not by SIGTERM."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
@@ -304,7 +305,8 @@ class EngineClient:
                         self.unread.add(event.seq_id)
                     queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
         except GptOssError as crash:
-            if self._crash is None and self.on_crash is not None:
+            was_told = self._process.returncode == -signal.SIGTERM  # as by an installer
+            if self._crash is None and self.on_crash is not None and not was_told:
                 self.on_crash(crash)
             self._crash = self._crash or crash
             for queue in self._sequences.values():
