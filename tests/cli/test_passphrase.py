@@ -56,7 +56,7 @@ def test_no_file_has_a_word_while_one_is_set(
         chatting.read_until("And the capital")
         for terminal in (drafting, chatting):
             terminal.process.send_signal(signal.SIGTERM)
-            terminal.process.wait(timeout=20)
+            terminal.process.wait(timeout=60)
             terminal.close()
         page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
         leaf = page.tree(chat_id)[-1]

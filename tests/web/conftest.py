@@ -144,6 +144,8 @@ def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
 
     yield open_one
     for context in contexts:
+        for page in context.pages:  # a handler of a route may still be at work
+            page.unroute_all(behavior="ignoreErrors")
         context.close()
     watch.check(*urls)
 

@@ -110,12 +110,12 @@ def is_lower(now: Tally, before: Tally) -> bool:
 
 
 def read_runs(settings: Settings) -> list[Run]:
-    """Return the kept runs, the newest last; none if the file is of another version."""
+    """Return the kept runs, the newest last; none if the file cannot be read."""
     try:
         return msgspec.json.decode(
             settings.evals_dir.joinpath("runs.json").read_bytes(), type=list[Run]
         )
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return []
 
 
