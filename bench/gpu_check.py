@@ -445,7 +445,7 @@ def speed(report: Report, folder: Path, size: str, model: Path) -> None:
     # Of 120b more time goes to weights, which both read alike, and less to sampling on the host.
     least_of = {"llama-server": (1.3, 2.0) if size == "20b" else (1.2, 1.6)}
     for peer, theirs in served.items():
-        for n, least in zip((1, 8), least_of.get(peer, (1.0, 1.2)), strict=True):
+        for n, least in zip((1, 8), least_of.get(peer, (0.95, 1.0)), strict=True):
             what = f"{size}: {n} at once, {peer}"
             report.ratio(what, ours.plain[n], theirs.plain[n], least, "tok/s")
             what = f"{size}: {n} at once, top-k 40, {peer}"
