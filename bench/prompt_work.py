@@ -27,7 +27,7 @@ _CHARACTERS_A_TOKEN = 4.3
 
 
 class Poller:
-    """Asks for the version until it is told to stop, and keeps its longest wait."""
+    """Ask for the version again and again, and keep the longest wait."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)

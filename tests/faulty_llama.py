@@ -55,7 +55,7 @@ int llama_decode(void *context, struct batch batch) {
 
 
 def build(folder: Path) -> dict[str, str]:
-    """Build it, and return the variables of a server whose engines load it."""
+    """Build it, and return the variables that make a server's engines load it."""
     real = Path(llama_cpp.__file__).parent / "lib"
     compiler = shutil.which("gcc") or "cc"
     (folder / "faulty.c").write_text(SOURCE)

@@ -64,6 +64,7 @@ class EngineClient:
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
         self.is_closed = False
+        """`close` ended the process, which was alive."""
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked, though not by SIGTERM."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None

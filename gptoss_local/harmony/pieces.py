@@ -6,9 +6,8 @@ A run of a million spaces overflows its stack, and between two pieces a budget i
 import re
 from collections.abc import Iterator
 
-_MAX_PIECE = (
-    3 * 2**14
-)  # characters: 10 ms; a multiple of three, as o200k takes three digits a token
+# Characters: 10 ms. A multiple of three, as o200k takes three digits a token.
+_MAX_PIECE = 3 * 2**14
 _NEAR = 1000  # characters: where a border is looked for first
 # Where o200k begins a new word in any case: before a space, and after a letter (apostrophes go
 # with the word before them).

@@ -7,12 +7,13 @@ import select
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from tests.threaded_server import served_by
 
 EVIL = (
     "\x1b]52;c;cHduZWQ=\x07\x1b]0;pwned\x1b\\\x1b[2J\x1b[8m\x1bP+q\x1b\\\x9b2J\x9d0;x\x9c\x90q"
@@ -110,15 +111,8 @@ def hostile_server(*, refuses: bool = False, speaks_json: bool = True) -> Iterat
 
         do_POST = do_DELETE = do_GET
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served_by(Handler) as port:
+        yield port
 
 
 _MODEL = {

@@ -1,4 +1,4 @@
-"""Waiting requests are served by callers in turn; those of one caller in the order they come.
+"""Waiting requests are served by callers in turn, and requests of one caller in order.
 
 A caller is named by its key, and one of its connections: "key" or "key connection".
 """

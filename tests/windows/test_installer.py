@@ -14,7 +14,7 @@ SMI = '#include <stdio.h>\nint main(void) {{ puts("NVIDIA GeForce {}"); return 0
 
 
 def dry_run(pc: Pc, folder: Path, gpu: str, *arguments: str) -> tuple[int, str]:
-    """Run it with a driver whose nvidia-smi lists this GPU."""
+    """Run it with an nvidia-smi that lists this GPU."""
     source = folder / "smi.c"
     source.write_text(SMI.format(gpu))
     subprocess.run([COMPILER, "-o", folder / "nvidia-smi.exe", source], check=True)

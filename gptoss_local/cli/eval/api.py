@@ -249,7 +249,7 @@ def check_chunks(data: list[Any]) -> dict[str, Any]:
     if chunks[-1]["choices"] == []:
         must(chunks.pop()["usage"]["total_tokens"] > 0, "usage is empty")
     must(len({chunk["id"] for chunk in chunks}) == 1, "the chunks have several ids")
-    must({c["object"] for c in chunks} == {"chat.completion.chunk"}, "an object is no chunk")
+    must({c["object"] for c in chunks} == {"chat.completion.chunk"}, "an object has another type")
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
     must(choices[0]["delta"]["role"] == "assistant", "the first delta has no role")
     reasons = [choice.get("finish_reason") for choice in choices]

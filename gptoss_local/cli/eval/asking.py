@@ -46,8 +46,8 @@ def ask(
         "model": server.model,
         "effort": effort,
         "limit": limit or 0,
+        "facts": dict(facts),
     }
-    about["facts"] = dict(facts)
     os.environ[_KEY] = server.key or "none"
     can_draw = sys.stderr.isatty() and not is_plain()
     options: dict[str, Any] = {

@@ -92,7 +92,7 @@ def smoke(seed: int = 1) -> Task:
 
 
 def _samples(rng: random.Random) -> Iterator[Sample]:
-    """Yield the questions, those of all categories in turn, so that any first few are fair."""
+    """Yield the questions of all categories in turn, so that a limit is fair to all."""
     for number in range(max(_MAKERS.values())):
         for make, n in _MAKERS.items():
             if number < n:

@@ -24,7 +24,7 @@ Rows = tuple[tuple[int, int], ...]
 
 
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
-_N_KNOWN = 256 * 8192.0**2  # and what it counts for: steps, and how far from the average
+_N_KNOWN = 256 * 8192.0**2  # its weight: of 256 steps, each 8,192 cells off the average
 _READ_S = 5e-5  # 25 KB at 500 MB/s
 _LEAST_S = 5.0
 _N_LEARN = 128  # tokens: fewer take longer each
@@ -144,7 +144,7 @@ class StepCosts:
         return StepTimes(drafts, self.switch_s, streams, self.turn_s)
 
     def observe(self, rows: Rows, step_s: float) -> None:
-        """Learn from a step; one with tokens of a prompt has no `rows`, and tells nothing."""
+        """Learn from a step. A step with tokens of a prompt has no `rows`, and is ignored."""
         n_rows, before = _total(rows), self._rows
         n_before, has_draft, self._rows = _total(before), n_rows > len(rows), rows
         if n_rows == n_before and (has_draft or rows == before):
@@ -248,7 +248,7 @@ def measured_costs(
 
 
 class IdleCosts:
-    """Learn what tokens of idle conversations cost, and what it takes to have them again.
+    """Learn the cost of idle conversations in the cache, and of computing or reading them again.
 
     llama.cpp's attention covers all cells in use, so each one makes a step longer, be it of prompts
     or streams, by about the same share. That is the slope of a line through steps of one stream,

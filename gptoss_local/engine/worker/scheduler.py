@@ -100,7 +100,7 @@ class Scheduler:
         return admitted
 
     def _order(self, sequence: Sequence) -> tuple[float, ...]:
-        """The lowest is next: of those of a priority first one that was preempted."""
+        """The lowest is next. Within a priority, preempted sequences come before new ones."""
         is_new = not sequence.turn
         turn = self._callers.rank(_caller(sequence)) if is_new else (sequence.turn,)
         return -sequence.request.priority, is_new, *turn, sequence.arrival

@@ -56,9 +56,9 @@ class Prefetcher:
         slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory)
         try:
             self._prefill(slot, tokens)
-        except GptOssError as error:
-            if isinstance(error, ComputeError):
-                raise
+        except ComputeError:
+            raise
+        except GptOssError:
             self._cache.discard(slot)
             del self._wanted[lineage]
         else:

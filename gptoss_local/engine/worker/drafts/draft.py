@@ -80,7 +80,7 @@ class Drafter:
 
     @property
     def acceptance(self) -> float:
-        """The chance that a draft's next token is right, by earlier guesses: none are wrong."""
+        """The chance that a draft's next token is right, by earlier guesses; 0 without any."""
         return self._n_right / (self._n_right + 1 + self._n_wrong)
 
     def look(self) -> int:

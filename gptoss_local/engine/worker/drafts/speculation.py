@@ -46,12 +46,13 @@ class Speculation:
         rows, and returns for how many there is room.
         """
         drafts: dict[Sequence, list[int]] = {}
-        n_rows, n_left = (n_streams := len(streams)), self.n_draft_max
+        n_rows, n_left = len(streams), self.n_draft_max
+        plain_s = self.costs.plain_s(n_rows)
         for sequence in streams:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
                 continue
-            if drafter.gained_s < -_MAX_LOSS * sequence.n_generated * self.costs.plain_s(n_streams):
+            if drafter.gained_s < -_MAX_LOSS * sequence.n_generated * plain_s:
                 continue
             n_max = min(n_found, n_left, sequence.n_room(self._n_ctx) - 1)
             n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
@@ -77,7 +78,7 @@ class Speculation:
     def observe(self, rows: Rows, step_s: float) -> None:
         """Learn from a step, as `StepCosts.observe`; one after a draft may be slow because of it.
 
-        What its tokens would have taken without drafts, and what the step took, is the gain.
+        The gain is the time of its tokens without drafts, less the time of the step.
         """
         if booked := (self._drafting or self._drafted) if rows else ():
             plain_s = self.costs.plain_s(len(rows)) * (1 + self._n_gained / len(rows))
