@@ -258,9 +258,10 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
     Running sequences hold `n_cells_used`, and prefixes that are kept until the room is needed
-    `n_cells_cached`. `n_cached_tokens` were reused instead of prefilled, and
-    `n_evicted` tokens fell out of the cache. `n_prefilled` does not contain `n_prefetched`.
-    `n_checks` known computations were repeated.
+    `n_cells_cached`. Each token of a prompt counts once, also if it is read again after a
+    preemption: in `n_cached_tokens` if the request found it in the cache, else in `n_prefilled`.
+    `n_decoded` are tokens of answers, `n_prefetched` were read before a request, and `n_evicted`
+    fell out of the cache. `n_checks` known computations were repeated.
 
     `problems` are findings of the cache's integrity check: if there are any, there is a bug.
     """

@@ -28,6 +28,7 @@ from gptoss_local.engine.protocol import (
     Finished,
     Generate,
     Prefetch,
+    Prefilled,
     PrefixOptions,
     Tokens,
 )
@@ -78,6 +79,33 @@ class Asked:
         self.answer: list[int] = []
         self.end: Finished | Failed | None = None
         self.is_cancelled = False
+        self._n_read = 0
+
+    def take(self, event: Tokens | Prefilled | Finished | Failed) -> None:
+        match event:
+            case Tokens(_, tokens):
+                self.answer += tokens
+            case Prefilled(_, n_tokens):
+                self._n_read = max(self._n_read, n_tokens)
+            case Finished(_, _, usage):
+                self._n_read = max(self._n_read, usage.n_cached)
+                if usage.decode_ns:  # the prompt was complete, even if no token came of it
+                    self._n_read = usage.n_prompt
+                self.end = event
+            case Failed():
+                self.end = event
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Tokens of the prompt that were computed or reused, and tokens of the answer."""
+        assert isinstance(self.end, Finished), self.end
+        usage = self.end.usage
+        assert self.is_cancelled or self._n_read == len(self.request.prompt)
+        return Counter(
+            prefilled=self._n_read - usage.n_cached,
+            cached=usage.n_cached,
+            decoded=len(self.answer),
+        )
 
 
 def make_engine(
@@ -151,6 +179,7 @@ class Interleaving:
         }
         self.engine = make_engine(model, masks, **self._shape)  # type: ignore[arg-type]
         self.asked: list[Asked] = []
+        self._n_asked_before = 0  # of other engines
         self.done: Counter[str] = Counter()
         self._n_texts = seed * 1000
 
@@ -211,6 +240,7 @@ class Interleaving:
             n_logprobs=n_logprobs,
             priority=rng.choice([0, 0, 0, 1, -1]),
             caller="abc"[len(self.asked) % 3],
+            reports_prefill=True,
         )
 
     def _prompt(self) -> list[int]:
@@ -253,6 +283,7 @@ class Interleaving:
         self._count()
         self.close()
         self.engine = make_engine(self._model, self._masks, **self._shape)  # type: ignore[arg-type]
+        self._n_asked_before = len(self.asked)
         self.done["restarts"] += 1
 
     def _steps(self, n: int) -> None:
@@ -267,14 +298,22 @@ class Interleaving:
             assert n_steps < 5000, "the engine makes no progress"
             self._take(self.engine.step())
         assert self.engine.check() == []
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        """Each token of a prompt is counted once, and so is each of an answer."""
+        stats = self.engine.stats()
+        counted = Counter(
+            prefilled=stats.n_prefilled, cached=stats.n_cached_tokens, decoded=stats.n_decoded
+        )
+        of_requests = (asked.counts for asked in self.asked[self._n_asked_before :])
+        assert counted == sum(of_requests, Counter())
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
-            match event:
-                case Tokens(seq_id, tokens):
-                    self.asked[seq_id].answer += tokens
-                case Finished(seq_id) | Failed(seq_id=int(seq_id)):
-                    self.asked[seq_id].end = event
+            if isinstance(event, Tokens | Prefilled | Finished | Failed):
+                assert event.seq_id is not None
+                self.asked[event.seq_id].take(event)
 
     def _count(self) -> None:
         stats = self.engine.stats()

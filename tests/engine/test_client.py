@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.llama import Context, Model, Sampler
-from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.engine.protocol import Finished, Stats, Tokens
 from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams
@@ -37,6 +37,14 @@ async def collect(
     *events, finished = [event async for event in stream]
     assert isinstance(finished, Finished)
     return [t for e in events if isinstance(e, Tokens) for t in e.tokens], finished
+
+
+async def stats_where(engine: EngineClient, condition: Callable[[Stats], object]) -> Stats:
+    """Ask until it holds."""
+    async with asyncio.timeout(60):
+        while not condition(stats := await engine.stats()):
+            await asyncio.sleep(0.01)
+    return stats
 
 
 def bare_loop(path: Path, tokens: list[int], n_max: int) -> list[int]:
@@ -169,16 +177,23 @@ async def test_cancel_in_prefill(nano_gguf: Path, prompt: Prompt) -> None:
 async def test_stats(engine: EngineClient, prompt: Prompt) -> None:
     """Asked for while sequences run, and when idle: every cell is given back."""
     count = prompt("Count from 1 to 900.")
-    tasks = [asyncio.create_task(collect(engine, count, max_tokens=40)) for _ in range(6)]
-    await asyncio.sleep(0.15)
-    busy = await engine.stats()
-    assert (busy.n_running, busy.n_waiting) == (engine.loaded.n_seq, 2)
-    assert 0 < busy.n_cells_used < busy.n_cells == engine.loaded.n_ctx
-    await asyncio.gather(*tasks)
+    tasks = [asyncio.create_task(collect(engine, count)) for _ in range(6)]
+    n_seq = engine.loaded.n_seq
+    busy = await stats_where(
+        engine, lambda now: (now.n_running, now.n_waiting) == (n_seq, 2) and now.n_cells_used
+    )
+    assert busy.n_cells_used < busy.n_cells == engine.loaded.n_ctx
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    before = await stats_where(engine, lambda now: not now.n_running + now.n_waiting)
+    assert (before.n_cells_used, before.problems) == (0, [])
+    await asyncio.gather(*(collect(engine, count, max_tokens=40) for _ in range(6)))
     idle = await engine.stats()
     assert (idle.n_running, idle.n_waiting, idle.n_cells_used, idle.problems) == (0, 0, 0, [])
-    assert idle.n_prefilled == 6 * len(count)
-    assert idle.n_decoded == 6 * 39
+    n_read, n_found = idle.n_prefilled - before.n_prefilled, idle.n_cached_tokens
+    assert n_read + n_found - before.n_cached_tokens == 6 * len(count)
+    assert idle.n_decoded - before.n_decoded == 6 * 40
     assert sum(engine.loaded.buffer_bytes.values()) > 100_000_000
 
 

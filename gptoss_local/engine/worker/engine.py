@@ -78,7 +78,7 @@ class Engine:
         self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
-        self._n_arrived = 0
+        self._n_arrived = self._n_prefilled = self._n_decoded = 0
         if backend_sampling:
             prepare_samplers(context)
         n_draft_max = context.n_outputs_max - context.n_seq_max
@@ -218,13 +218,13 @@ class Engine:
             n_checkpoints=len(self._cache.checkpoints),
             checkpoint_bytes=self._cache.checkpoints.n_bytes,
             n_steps=self.timing.n_steps,
-            n_prefilled=self.timing.n_prefilled,
-            n_decoded=self.timing.n_decoded,
+            n_prefilled=self._n_prefilled,
+            n_decoded=self._n_decoded,
             n_prefetched=self._prefetcher.n_prefilled,
             n_preempted=self._scheduler.n_preempted,
             n_drafted=self._speculation.n_drafted,
             n_accepted=self._speculation.n_accepted,
-            n_cached_tokens=self._cache.n_reused,
+            n_cached_tokens=self._scheduler.n_cached,
             n_evicted=self._cache.n_evicted,
             n_checks=self._canary.n_checks,
             problems=self.check(),
@@ -255,6 +255,7 @@ class Engine:
         ends_in_sample = work.ends_in_sample
         n_past = len(slot.tokens)
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+        self._n_prefilled += sequence.count_read()
         self._cache.note(slot, n_past)
         if not ends_in_sample:
             return sequence.progress()
@@ -279,6 +280,7 @@ class Engine:
             if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
                 self._context.remove(slot.index, len(slot.tokens))
         tokens, reason = sequence.append(tokens, self._context.n_ctx)
+        self._n_decoded += len(tokens)
         self._speculation.advance(sequence, len(work.draft), len(tokens) - 1 if work.draft else 0)
         event = Tokens(sequence.request.seq_id, tokens, logprobs)
         return [event, self._finish(sequence, reason)] if reason else [event]

@@ -66,7 +66,7 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self._next: Sequence | None = None  # of those that wait; None: not known
         self.running: list[Sequence] = []
-        self.n_preempted = self._n_plans = self._n_turns = 0
+        self.n_preempted = self.n_cached = self._n_plans = self._n_turns = 0
 
     def add(self, sequence: Sequence) -> None:
         self._callers.ask(_caller(sequence))
@@ -95,6 +95,7 @@ class Scheduler:
                 self._callers.serve(_caller(sequence))
                 self._n_turns += 1
                 sequence.turn = self._n_turns
+                self.n_cached += sequence.n_cached
             insort(self.running, sequence, key=lambda s: s.rank)
             admitted.append(sequence)
         return admitted
@@ -282,7 +283,7 @@ def fill_batch(batch: Batch, plan: list[Work]) -> list[int]:
 
 
 class StepTiming:
-    """Time the steps of an engine, and count their tokens.
+    """Time the steps of an engine.
 
     Steps of prompts may overlap, as the host does not wait for one that samples nothing. While a
     GPU computes it, `llama_decode` prepares the next one, which takes the host a third of that
@@ -295,7 +296,7 @@ class StepTiming:
         self._n_in_flight = 0  # tokens of the previous step, of a prompt, that was not waited for
         self._n_step_prefilled = 0
         self._rows: Rows = ()
-        self.n_steps = self.n_prefilled = self.n_decoded = 0
+        self.n_steps = 0
         self.n_tokens = 0  # of this step, or the last one
         self.computes_aside = False  # for most of the last step the host waited for a device
 
@@ -322,8 +323,6 @@ class StepTiming:
     def end(self) -> None:
         step_s = time.monotonic() - self._begun_s
         self.n_steps += 1
-        self.n_prefilled += self._n_step_prefilled
-        self.n_decoded += sum(n_rows for _, n_rows in self._rows)
         self.computes_aside = False
         if self._n_in_flight:
             return

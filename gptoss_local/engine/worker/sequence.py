@@ -107,6 +107,7 @@ class Sequence:
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
         n_plan: Number of the last step of streams that it was in.
         n_overtaken: Tokens of later prompts that were read while its own waited.
+        n_read: Tokens of the prompt that were cached or read; read again, they do not count.
     """
 
     request: Generate
@@ -126,6 +127,7 @@ class Sequence:
     n_cached: int = 0
     n_plan: int = 0
     n_overtaken: int = 0
+    n_read: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = array("i", self.request.prompt)
@@ -134,7 +136,12 @@ class Sequence:
         """Record its slot; the part of the prompt in its first slot counts as cached."""
         if not self.admitted_ns:
             self.admitted_ns = time.monotonic_ns()
-            self.n_cached = self.n_past
+            self.n_cached = self.n_read = self.n_past
+
+    def count_read(self) -> int:
+        """Return how many tokens of the prompt are in the cache for the first time."""
+        n_before, self.n_read = self.n_read, max(self.n_read, min(self.n_past, self.n_prompt))
+        return self.n_read - n_before
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -55,7 +55,6 @@ class PrefixCache:
         self.keep_s, self._look_at_s = options.keep_s, 0.0
         self._boundaries = frozenset(options.boundary_tokens)
         self._noted: list[tuple[Slot, int]] = []
-        self.n_reused = 0  # tokens
         self.n_evicted = 0  # tokens
         self.n_left = 0  # cells that `make_way` has freed
 
@@ -84,7 +83,6 @@ class PrefixCache:
         except EngineError:  # no room for the window; the slot is empty, which is always right
             self._drop(slot)
         self._slots.start(slot)
-        self.n_reused += len(slot.tokens)
         path = self.checkpoints.along(tokens, len(slot.tokens))
         self.checkpoints.use(path)
         slot.n_asked, slot.n_saved = n_asked, path[-1].n_tokens if path else 0
