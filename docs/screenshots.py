@@ -9,18 +9,20 @@ answers are the same every time. With a theme all pictures have it, to look at t
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from html import unescape
 from pathlib import Path
 
 import httpx
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.talk.history import History
+from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.tools import ToolSources
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
@@ -145,32 +147,80 @@ class Session:
         self.app = app
         self.pilot = pilot
 
-    async def enter(self, text: str) -> None:
-        self.app.chat.prompt.insert(text)
-        await self.pilot.press("enter")
-        await self.pilot.pause(0.5)
-
-    async def ask(self, text: str) -> None:
-        await self.enter(text)
-        await self.answered()
-
-    async def answered(self) -> None:
-        await self.pilot.pause(0.5)
-        while self.app.chat.is_answering:
-            await self.pilot.pause(0.1)
-        await self.pilot.pause(0.8)
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await self.pilot.pause(0.05)
 
     async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-            await self.pilot.pause(0.7)
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def enter(self, text: str) -> None:
+        self.app.chat.prompt.insert(text)
+        await self.press("enter")
+
+    async def ask(self, text: str) -> None:
+        async with self.answered():
+            await self.enter(text)
+
+    async def begin(self) -> None:
+        """Begin another chat."""
+        await self.press("ctrl+n")
+        await self.until(lambda: not self.app.chat.conversation.turns)
+
+    @asynccontextmanager
+    async def answered(self) -> AsyncIterator[None]:
+        """Wait for the answer to what is done meanwhile."""
+        before = self._last_turn
+        yield
+        await self.until(lambda: self._has_answer(before))
+
+    async def asked(self, question: str) -> None:
+        """Send a message and wait until the model asks to run something, and keys answer it."""
+        await self.enter(question)
+        await self.until(lambda: self.app.chat.question.display)
+        await self.pilot.pause(1)  # keys that come sooner were not meant for the question
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until the beginnings of texts are on the screen: a list cuts long ones."""
+        wanted = [text[:12].replace(" ", "\N{NO-BREAK SPACE}") for text in texts]
+        await self.until(lambda: all(text in unescape(self._picture()) for text in wanted))
+
+    async def settled(self) -> str:
+        """Return the picture once it stays the same; or after a while, as an answer may stream."""
+        for area in self.app.screen.query(TextArea):  # or its cursor, which blinks, splits a word
+            area.read_only, area.show_cursor = True, False
+        n_same, now = 0, self._picture()
+        for _ in range(100):
+            await self.pilot.pause(0.1)
+            before, now = now, self._picture()
+            n_same = n_same + 1 if before == now else 0
+            if n_same == 4:
+                break
+        return now
+
+    def _picture(self) -> str:
+        return self.app.export_screenshot(title="gptoss chat")
+
+    @property
+    def _last_turn(self) -> Turn | None:
+        turns = self.app.chat.conversation.turns
+        return turns[-1] if turns else None
+
+    def _has_answer(self, before: Turn | None) -> bool:
+        last, chat = self._last_turn, self.app.chat
+        is_new = last is not None and (before is None or last.id != before.id)
+        is_complete = last is not None and (last.role, last.state) == ("assistant", "done")
+        return is_new and is_complete and not chat.is_answering and chat.loaded is not None
 
 
 async def start(session: Session) -> None:
     """Show the start of a chat, with earlier ones."""
     for question in (_PRIMES, _WEATHER_QUESTION):
         await session.ask(question)
-        await session.press("ctrl+n")
+        await session.begin()
+    await session.shows(_PRIMES, _WEATHER_QUESTION)
 
 
 async def menu(session: Session) -> None:
@@ -182,8 +232,8 @@ async def chats(session: Session) -> None:
     """All chats, with the end of the marked one."""
     await start(session)
     await session.press("f2")
+    await session.until(lambda: isinstance(session.app.screen.focused, Input))
     session.app.screen.set_focus(None)  # or its cursor splits a word
-    await session.pilot.pause(0.2)
 
 
 async def next_to(session: Session) -> None:
@@ -199,27 +249,17 @@ async def talk(session: Session) -> None:
 
 async def compute(session: Session) -> None:
     """Code of the model's waits for a word."""
-    await asked(session, _SUNDAYS)
+    await session.asked(_SUNDAYS)
 
 
 async def approve(session: Session) -> None:
     """A call of a tool waits for a word."""
-    await asked(session, _WEATHER_QUESTION)
-
-
-async def asked(session: Session, question: str) -> None:
-    """Wait until the model asks to run something."""
-    await session.enter(question)
-    while not session.app.chat.dialogue.note:
-        await session.pilot.pause(0.2)
-    await session.pilot.pause(1)
+    await session.asked(_WEATHER_QUESTION)
 
 
 async def tool(session: Session) -> None:
     """A call that was allowed, its arguments and result open."""
-    await approve(session)
-    await session.press("down", "down", "enter")
-    await session.answered()
+    await approved(session)
     views = session.app.chat.transcript.views()
     views[1].focus()
     await session.press("space")
@@ -227,27 +267,32 @@ async def tool(session: Session) -> None:
     await session.press("space", "escape")
 
 
+async def approved(session: Session) -> None:
+    await approve(session)
+    async with session.answered():
+        await session.press("down", "down", "enter")
+
+
 async def inspect(session: Session) -> None:
     """Harmony's messages."""
-    await approve(session)
-    await session.press("down", "down", "enter")
-    await session.answered()
+    await approved(session)
     await session.press("f9")
+    await session.until(lambda: session.app.screen is not session.app.chat)
 
 
 async def compare(session: Session) -> None:
     """Two efforts side by side."""
     await session.ask(_PRIMES)
-    await session.press("f5")
-    await session.answered()
+    async with session.answered():
+        await session.press("f5")
     await session.enter("/compare")
+    await session.until(lambda: session.app.screen is not session.app.chat)
 
 
 async def wait(session: Session) -> None:
     """A message that waits while an answer streams."""
     await session.enter("Count from 1 to 300.")
     await session.enter(_PRIMES)
-    await session.pilot.pause(1.5)
 
 
 Scene = Callable[[Session], Awaitable[None]]
@@ -291,7 +336,7 @@ def run_script(home: Path) -> Iterator[RunningServer]:
 
 async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int], theme: str) -> str:
     """Play a scene and return what is on the screen then, as SVG."""
-    client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2])))
+    client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2]), home=server.home))
     with tempfile.TemporaryDirectory() as chats:
         history = History(Path(chats) / "chats.sqlite3")
         conversation = Conversation(history, _MODEL, "medium")
@@ -301,9 +346,10 @@ async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int],
         make = ToolSources(settings, Path(chats)).toolbox
         app = ChatApp(ChatServer(client), history, conversation, make, theme=theme)
         async with app.run_test(size=size) as pilot:
-            await pilot.pause(0.5)
-            await scene(Session(app, pilot))
-            text = app.export_screenshot(title="gptoss chat")
+            session = Session(app, pilot)
+            await session.until(lambda: app.chat.model_names)
+            await scene(session)
+            text = await session.settled()
         history.close()
     await client.close()
     return text

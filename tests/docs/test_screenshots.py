@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs import terminal_pictures
-from docs.screenshots import PICTURES, photograph, run_script
+from docs.screenshots import PICTURES, Session, photograph, run_script
 from tests.conftest import RunningServer
 
 _AIRY = ("chat-start", "chat-menu", "chat-list", "chat-wide")
@@ -32,6 +32,17 @@ async def test_pictures_are_those_of_today(scripted: RunningServer, name: str) -
     words = {word for word in words if not re.search(r"\d|%", word)}
     assert len(words) > 10
     assert words - set(_words(text)) == set()
+
+
+async def test_no_cursor_splits_a_word(scripted: RunningServer) -> None:
+    """Half a period of its blinking apart."""
+    for pause_s in (0, 0.5):
+
+        async def empty(session: Session, pause_s: float = pause_s) -> None:
+            await session.pilot.pause(pause_s)
+
+        text = await photograph(scripted, empty, *PICTURES["chat-start"][1:])
+        assert "Message," in _words(text)
 
 
 @pytest.fixture(scope="module")
