@@ -6,7 +6,6 @@ reference, and random ones, right for a random length, in the run under test.
 """
 
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.types import ContextParams, SamplingParams, Usage
+from gptoss_local.types import ContextParams, SamplingParams, StepTimes, Usage
 
 N_DRAFT_MAX = 40
 FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely
@@ -165,7 +164,7 @@ def test_what_was_said_before_is_drafted(
 ) -> None:
     """No oracle, on a machine where a wide step costs half as much again as a narrow one."""
     costs = StepCosts()
-    costs.measure_drafts(lambda n_rows: time.sleep(0.002 if n_rows == 1 else 0.003), 32)
+    costs.know(StepTimes(((1, 0.002), (2, 0.003), (32, 0.003)), switch_s=0.0))
     monkeypatch.setattr(speculating.engine._speculation, "costs", costs)
     monkeypatch.setattr(Speculation, "observe", lambda self, rows, step_s: None)
     ask = request(0, chat(vocabulary, "Count from 2 to 50."), SamplingParams(0), 400)

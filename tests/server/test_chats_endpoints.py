@@ -148,7 +148,7 @@ def test_deleting_a_chat_stops_its_answer(page: Page, served: RunningServer) -> 
     wait_until(is_running)
     page.call("DELETE", f"chats/{chat_id}")
     page.call("GET", f"chats/{chat_id}", status=404)
-    wait_until(lambda: not is_running(), timeout_s=3)
+    wait_until(lambda: not is_running(), timeout_s=6)
 
 
 def test_stop_and_continue(page: Page, script: Script) -> None:

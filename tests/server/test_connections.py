@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gptoss_local.server.connections import OncePerMinute
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer, run_server, wait_until
 from tests.server.second_client import assert_undisturbed
 
 MIB = 2**20
@@ -102,8 +102,11 @@ def test_running_answers_are_not_cut_for_new_connections(nano_home: Path) -> Non
                 clients.append(stack.enter_context(connect(server)))
                 clients[-1].settimeout(60)
                 clients[-1].sendall(request % (len(body), body))
-            time.sleep(1)
-            refused = [client for client in clients if is_refused(client)]
+            wait_until(lambda: any(map(is_refused, clients)))
+            refused: list[socket.socket] = []
+            while len(refused) < sum(map(is_refused, clients)):  # until no more come
+                refused = [client for client in clients if is_refused(client)]
+                time.sleep(1)
             assert {status(client) for client in refused} <= {503, 0}
         answered = [client for client in clients if client not in refused]
         assert len(answered) > 15

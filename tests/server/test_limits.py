@@ -118,7 +118,7 @@ def test_leaving_frees_the_engine(own_http: httpx.Client) -> None:
             lines = response.iter_lines()
             assert next(lines)
             assert running(own_http) == 1, path
-        wait_until(lambda: running(own_http) == 0, timeout_s=3)
+        wait_until(lambda: running(own_http) == 0, timeout_s=30)
     metrics = own_http.get("/metrics").text
     assert f'gptoss_answers_total{{end="left"}} {len(BODIES)}' in metrics
     assert "gptoss_answers_active 0" in metrics

@@ -227,7 +227,7 @@ def test_pull_that_is_left_stops_and_continues(
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(watch, (4, 4))) == [1, 1]
-    wait_until(lambda: not pullers(), timeout_s=3)
+    wait_until(lambda: not pullers(), timeout_s=30)
     hub.heal()
     assert names(http) == {"nano"}
     sent = dict(hub.sent)

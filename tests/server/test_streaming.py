@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,20 +32,30 @@ ANSWER: list[ChatEvent] = [
 
 
 async def answer(
-    wait_s: float, events: list[ChatEvent], error: Exception | None = None
+    wait: Awaitable[None], events: list[ChatEvent], error: Exception | None = None
 ) -> AsyncGenerator[ChatEvent, None]:
-    await asyncio.sleep(wait_s)
+    await wait
     for event in events:
         yield event
     if error is not None:
         raise error
 
 
+async def filled(sent: list[dict[str, Any]], n_messages: int) -> None:
+    async with asyncio.timeout(30):
+        while len(sent) < n_messages:
+            await asyncio.sleep(0.01)
+
+
 async def respond(
-    events: AsyncGenerator[ChatEvent, None], writer: AnswerWriter, *, stream: bool = True
+    events: AsyncGenerator[ChatEvent, None],
+    writer: AnswerWriter,
+    *,
+    stream: bool = True,
+    sent: list[dict[str, Any]] | None = None,
 ) -> tuple[int, list[bytes]]:
-    """Status and the pieces of the body as they were sent."""
-    sent: list[dict[str, Any]] = []
+    """Return the status and the pieces of the body as they were sent."""
+    sent = [] if sent is None else sent
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -77,17 +87,19 @@ WRITERS = [
 @pytest.mark.usefixtures("fast_heartbeat")
 @pytest.mark.parametrize("make", WRITERS)
 async def test_a_long_wait_gives_signs_of_life(make: Any) -> None:
-    status, pieces = await respond(answer(0.28, ANSWER), make())
-    _, prompt = await respond(answer(0, ANSWER), make())
+    sent: list[dict[str, Any]] = []  # the status, then signs of life
+    status, pieces = await respond(answer(filled(sent, 1 + 3), ANSWER), make(), sent=sent)
+    _, prompt = await respond(answer(asyncio.sleep(0), ANSWER), make())
     assert status == 200
     assert len(pieces) - len(prompt) >= 3
 
 
-@pytest.mark.usefixtures("fast_heartbeat")
-async def test_nothing_is_added_to_what_flows() -> None:
+async def test_nothing_is_added_to_what_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "_HEARTBEAT_S", 1.0)  # longer than a busy machine pauses
+
     async def flowing() -> AsyncGenerator[ChatEvent, None]:
         for _ in range(20):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.07)
             yield ContentDelta("x")
 
     _, pieces = await respond(flowing(), ChatWriter("m"))
@@ -97,7 +109,8 @@ async def test_nothing_is_added_to_what_flows() -> None:
 @pytest.mark.usefixtures("fast_heartbeat")
 async def test_after_a_sign_of_life_an_error_is_a_frame() -> None:
     broken = EngineError("no memory")
-    status, pieces = await respond(answer(0.12, [], broken), WRITERS[0]())
+    sent: list[dict[str, Any]] = []
+    status, pieces = await respond(answer(filled(sent, 2), [], broken), WRITERS[0](), sent=sent)
     assert status == 200
     assert b"no memory" in pieces[-1]
     assert pieces[-1].endswith(b"data: [DONE]\n\n")
@@ -105,19 +118,21 @@ async def test_after_a_sign_of_life_an_error_is_a_frame() -> None:
 
 async def test_an_error_before_the_first_byte_is_left_to_its_handler() -> None:
     with pytest.raises(EngineError):
-        await respond(answer(0, [], EngineError("no memory")), WRITERS[0]())
+        await respond(answer(asyncio.sleep(0), [], EngineError("no memory")), WRITERS[0]())
 
 
 @pytest.mark.usefixtures("fast_heartbeat")
 async def test_without_streaming_the_status_stays_open() -> None:
     broken = EngineError("no memory")
     with pytest.raises(EngineError):
-        await respond(answer(0.12, [], broken), WRITERS[0](), stream=False)
+        await respond(answer(asyncio.sleep(0.12), [], broken), WRITERS[0](), stream=False)
 
 
 @pytest.mark.parametrize("make", WRITERS)
 async def test_a_bug_amid_a_stream_ends_it_with_an_error(make: Any) -> None:
-    status, pieces = await respond(answer(0, ANSWER[:2], ValueError("a bug")), make())
+    status, pieces = await respond(
+        answer(asyncio.sleep(0), ANSWER[:2], ValueError("a bug")), make()
+    )
     assert status == 200
     assert b"internal error, see the server log" in pieces[-1]
     assert b"a bug" not in b"".join(pieces)

@@ -16,6 +16,7 @@ from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
 FRANCE = "What is the capital of France?"
+TITLE_S = 2.5  # more than a title takes
 
 
 def with_copy(server: RunningServer) -> RunningServer:
@@ -29,8 +30,8 @@ def with_copy(server: RunningServer) -> RunningServer:
 @pytest.fixture(scope="module")
 def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
-    script.say(QUESTION, answer('Title: **"Paris, Capital of France"**.', tok_s=60))
-    script.say("Slow?", answer("word " * 100, tok_s=50))
+    script.say(QUESTION, answer('Title: **"Paris, Capital of France"**.', tok_s=8))
+    script.say("Slow?", answer("word " * 500, tok_s=50))
     script.otherwise(answer("As you say."))
     return script
 
@@ -68,7 +69,7 @@ def test_the_model_titles_a_chat_once(page: Page, script: Script) -> None:
         heard.until(lambda h: any(c["title"] == named for e in h.of("chats") for c in e["chats"]))
     n_before = n_prompts(script)
     page.answered(page.ask(chat_id, "And Italy?", turn["id"]))
-    time.sleep(0.5)
+    time.sleep(TITLE_S)
     assert n_prompts(script) == n_before + 1
     asked, told = script.prompts[n_before - 2 : n_before]
     beginning = told[: len(asked) - 3]  # without the tags that open the answer
@@ -80,7 +81,7 @@ def test_a_title_that_a_person_gives_stays(page: Page, script: Script) -> None:
     answered = page.ask(chat_id, FRANCE)
     page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
     page.answered(answered)
-    time.sleep(1.0)
+    time.sleep(TITLE_S)
     assert title(page, chat_id) == "Mine"
 
 
@@ -89,7 +90,7 @@ def test_a_person_who_is_quicker_than_the_model_wins(page: Page, script: Script)
     page.answered(page.ask(chat_id, FRANCE))
     wait_until(lambda: n_prompts(script) == n_before + 2)
     page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
-    time.sleep(1.0)
+    time.sleep(TITLE_S)
     assert title(page, chat_id) == "Mine"
 
 
@@ -98,7 +99,7 @@ def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> Non
     turn = page.answered(page.ask(chat_id, FRANCE))
     wait_until(lambda: n_prompts(script) == n_before + 2)
     page.answered(page.ask(chat_id, "And Italy?", turn["id"]))
-    time.sleep(0.5)
+    time.sleep(TITLE_S)
     assert title(page, chat_id) == FRANCE
 
 
@@ -123,7 +124,7 @@ def test_a_chat_that_is_not_titled(page: Page, script: Script, how: str) -> None
     if how == "stopped":
         page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
     page.answered(turn)
-    time.sleep(0.5)
+    time.sleep(TITLE_S)
     assert n_prompts(script) <= n_before + 1
 
 
@@ -135,7 +136,7 @@ def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Scrip
     ):
         chat_id = page.new(model="mine")
         page.answered(page.ask(chat_id, FRANCE))
-        time.sleep(0.5)
+        time.sleep(TITLE_S)
         assert title(page, chat_id) == FRANCE
 
 

@@ -23,13 +23,25 @@ def user(content: str) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def n_prefetched(server: RunningServer) -> int:
+    metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    found = re.search(r'engine_prefetched_tokens_total\{model="nano"\} (\d+)', metrics)
+    return int(found[1]) if found else 0
+
+
+def is_prefetching(server: RunningServer) -> bool:
+    before = n_prefetched(server)
+    time.sleep(1)  # as it takes to read the answer
+    return n_prefetched(server) > before
+
+
 def test_later_turns_prefill_only_what_is_new(server: RunningServer) -> None:
     """The history form of the answer is prefilled while nobody asks."""
     messages = [user("Tell me of the old river near the quiet house. " * 5)]
     for question in ("What is 3 plus 4?", "And the capital of France?"):
         answer = chat(server, messages)
         assert answer["message"]["thinking"]
-        time.sleep(1)  # as it takes to read the answer
+        wait_until(lambda: not is_prefetching(server), timeout_s=60)
         messages += [answer["message"], user(question)]
         following = chat(server, messages)
         n_new = following["prompt_eval_count"] - following["prompt_cached_count"]

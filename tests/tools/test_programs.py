@@ -87,10 +87,10 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) 
         "'import time; time.sleep(60)']); open('pid', 'w').write(str(p.pid)); time.sleep(60)"
     )
     start_s = time.monotonic()
-    assert "took longer than 2 s" in await run(tmp_path, program(code, timeout_s=2))
-    assert time.monotonic() - start_s < 15
+    assert "took longer than 5 s" in await run(tmp_path, program(code, timeout_s=5))
+    assert time.monotonic() - start_s < 30
     child = int((tmp_path / "pid").read_text())
-    for _ in range(100):
+    for _ in range(600):
         if not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie":
             return
         await asyncio.sleep(0.05)

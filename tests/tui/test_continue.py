@@ -102,15 +102,13 @@ async def test_piece_by_piece_it_is_the_whole(
         [_, turn] = chat.turns()
         assert (turn.reasoning, turn.content, turn.state) == (REASONING, TEXT, "done")
         assert "✂" not in chat.screen()
-        await chat.pilot.pause(0.3)
-        assert rows(chat) == whole
+        await chat.until(lambda: rows(chat) == whole)
         assert turn.stats["eval_count"] == stats["eval_count"]
         assert turn.stats["prompt_eval_count"] == stats["prompt_eval_count"]
         await chat.enter("/continue")
         assert "this answer was not cut" in chat.notices()
     async with opener(scripted_server, tmp_path / "b")(1, size=size) as chat:
-        await chat.pilot.pause(0.3)
-        assert rows(chat) == whole
+        await chat.until(lambda: rows(chat) == whole)
 
 
 @SIZES

@@ -170,7 +170,7 @@ def test_a_sentence_allows_no_tool(
     terminal.press("Up", "Down")
     terminal.wait_for("│ and why yes Always")
     terminal.press("BTab")
-    time.sleep(0.5)
+    time.sleep(2)
     terminal.press("Enter")
     terminal.wait_for("denied this call")
     terminal.wait_for("│ and why yes Always")
@@ -188,7 +188,8 @@ def test_a_draft_outlives_a_pause_and_a_kill(
     terminal.enter("fg")
     terminal.wait_for("│ a long draft")
     terminal.type(", to its end")
-    time.sleep(2)  # it is stored once a second
+    terminal.wait_for("│ a long draft, to its end")
+    time.sleep(3)  # it is stored once a second
     terminal.press("C-z")
     terminal.wait_for("Stopped(.|\n)*Stopped")
     terminal.enter("kill -9 %1; clear; $CHAT")
