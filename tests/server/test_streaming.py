@@ -73,8 +73,8 @@ async def respond(
 
 
 @pytest.fixture
-def fast_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "_HEARTBEAT_S", 0.05)
+def fast_heartbeat(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(streaming, "_HEARTBEAT_S", getattr(request, "param", 0.05))
 
 
 WRITERS = [
@@ -94,9 +94,10 @@ async def test_a_long_wait_gives_signs_of_life(make: Any) -> None:
     assert len(pieces) - len(prompt) >= 3
 
 
-async def test_nothing_is_added_to_what_flows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "_HEARTBEAT_S", 1.0)  # longer than a busy machine pauses
-
+# Longer than a busy machine pauses.
+@pytest.mark.parametrize("fast_heartbeat", [1.0], indirect=True)
+@pytest.mark.usefixtures("fast_heartbeat")
+async def test_nothing_is_added_to_what_flows() -> None:
     async def flowing() -> AsyncGenerator[ChatEvent, None]:
         for _ in range(20):
             await asyncio.sleep(0.07)
