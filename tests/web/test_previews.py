@@ -101,7 +101,7 @@ class Listener:
             threading.Thread(target=self._read, args=(connection,)).start()
 
     def _read(self, connection: socket.socket) -> None:
-        connection.settimeout(1)
+        connection.settimeout(5)
         with connection, suppress(OSError):
             if line := connection.recv(4096).decode(errors="replace"):
                 self.seen.add(line.split("/")[1])
@@ -170,7 +170,7 @@ def test_each_attack_succeeds_in_a_page_of_its_own(
             listener.seen.clear()
             page = context.new_page()
             page.goto(f"{url}{k}.html", wait_until="commit")
-            for _ in range(60):
+            for _ in range(200):
                 if not listener.seen:
                     page.wait_for_timeout(50)
             if not listener.seen:
