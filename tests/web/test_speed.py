@@ -1,6 +1,6 @@
 """A long chat: 200 turns, answers of 25 kB. `pytest -s` prints the figures.
 
-On an idle machine it opens in 0.7 s, and the screen follows a key in 18 ms.
+To open it takes 0.7 s of the processor's time, and a key 7 ms, or 20 ms while an answer streams.
 """
 
 import json
@@ -9,53 +9,34 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.web.answers import RICH, TABLE
 from tests.web.chatting import box, last_answer
+from tests.web.cost import slow_ms, traced
 
-pytestmark = pytest.mark.timing
-
-KEYS = """async () => {
-  const box = document.querySelector(".composer textarea");
-  const took = [];
-  for (let n = 0; n < 40; n++) {
-    const startMs = performance.now();
+OPENED = """document.querySelector(".turn:last-child .prose .block:last-child p")
+  ?.textContent.includes("end of answer 99")"""
+TYPE = """const box = document.querySelector(".composer textarea");
+  const type = () => {
     box.value += "x";
     box.dispatchEvent(new InputEvent("input", { bubbles: true }));
-    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
-    took.push(performance.now() - startMs);
-  }
-  return took.sort((a, b) => a - b);
-}"""
-OPENED = """async () => {
-  const last = ".turn:last-child .prose .block:last-child p";
-  const isDrawn = () => document.querySelector(last)?.textContent.includes("end of answer 99");
-  for (let n = 0; n < 600 && !isDrawn(); n++)
-    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
-  return performance.now() - startMs;
-}"""
-STREAMED = """async () => {
-  const tasks = [];
-  new PerformanceObserver((list) => {
-    for (const { duration } of list.getEntries()) tasks.push(Math.round(duration));
-  }).observe({ type: "longtask" });
+    return new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+  };"""
+KEYS = f"""async () => {{
+  {TYPE}
+  for (let n = 0; n < 40; n++) await type();
+}}"""
+STREAMED = f"""async () => {{
+  {TYPE}
   const pause = (ms) => new Promise((over) => setTimeout(over, ms));
-  const box = document.querySelector(".composer textarea");
-  const keys = [];
   document.querySelector('.composer .send').click();
   const last = () => document.querySelector(".turns").lastElementChild;
   while (last().ariaBusy !== "true") await pause(50);
-  while (last().ariaBusy === "true") {
-    const startMs = performance.now();
-    box.value += "x";
-    box.dispatchEvent(new InputEvent("input", { bubbles: true }));
-    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
-    keys.push(performance.now() - startMs);
+  while (last().ariaBusy === "true") {{
+    await type();
     await pause(50);
-  }
-  keys.sort((a, b) => a - b);
-  return { tasks, key_ms: keys[Math.floor(keys.length * 0.95)], n: keys.length };
-}"""
+  }}
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -77,19 +58,20 @@ def test_a_long_chat_opens_and_takes_keys(
     page.goto(f"{scripted.url}/#/")
     expect(box(page)).to_be_visible()
     page.wait_for_timeout(500)
-    page.evaluate(
-        f"() => {{ window.startMs = performance.now(); location.hash = '#/chat/{long_chat}'; }}"
-    )
-    open_ms = page.evaluate(OPENED)
-    took = page.evaluate(KEYS)
+    with traced(page) as opening:
+        page.evaluate("(chat) => { location.hash = `#/chat/${chat}`; }", long_chat)
+        wait_until(lambda: page.evaluate(OPENED), timeout_s=60)
+    with traced(page) as keys:
+        page.evaluate(KEYS)
     n_elements = page.evaluate("document.querySelectorAll('*').length")
     box(page).fill(TABLE)
-    streamed = page.evaluate(STREAMED)  # the selectors of Playwright would take as long
+    with traced(page) as streaming:
+        page.evaluate(STREAMED)  # the selectors of Playwright would take as long
     expect(last_answer(page).locator("tr")).to_have_count(131)
     assert page.evaluate("document.querySelectorAll('.turn').length") == 40
-    figures = {"open_ms": open_ms, "key_ms": took[37], "elements": n_elements, **streamed}
-    print(json.dumps(figures))
-    assert n_elements < 20_000  # else far prose is drawn; times depend on what else runs here
-    assert open_ms < 10_000
-    assert took[37] < 500
-    assert streamed["key_ms"] < 500
+    figures = {"open": sum(opening), "key": slow_ms(keys), "streaming": slow_ms(streaming)}
+    print(json.dumps({"elements": n_elements, **figures}))
+    assert n_elements < 20_000  # else far prose is drawn
+    assert figures["open"] < 3_000
+    assert figures["key"] < 50
+    assert figures["streaming"] < 80
