@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpu_check import llama_bench
+from gpu_speed import llama_bench
 from machine_presets import measure, plan_for
 from synth_checkpoint import LAYERS_EXPERTS
 from synth_gguf import fill, write_header

@@ -2,7 +2,7 @@
 
     python bench/gpu_check.py FOLDER_OF_LLAMA_CPP [--size 120b] [--model FILE.gguf]
 
-FOLDER_OF_LLAMA_CPP has llama.cpp's programs, of the build that gptoss uses. Takes at most eight
+FOLDER_OF_LLAMA_CPP has llama.cpp's programs, of the build that gptoss uses. Takes at most ten
 minutes on one GPU, prints a table, and exits with 1 if anything is wrong. Run it before calling a
 change of `engine/`, `llama/` or `plan/` done. Without --model, a file of the size's shapes with
 random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
@@ -16,96 +16,56 @@ random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
 - Places: the same with experts in RAM, and on two GPUs where there are two.
 - Adapter: the logits of nano with a LoRA of attention, experts and head, against the CPU's, which
   tests compare with merged weights.
-- Speed: the same prompts and answers for gptoss and `llama-server`, with its defaults and set by
-  hand, with and without filters; `llama-bench` and `llama-batched-bench`, which sample nothing.
+- Speed: see `gpu_speed.py`.
 """
 
 import argparse
 import json
 import math
-import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import numpy as np
 from gguf import GGUFWriter
+from gpu_speed import compare
 from peers import (
+    ONE_GPU,
     SAMPLING,
-    Ours,
-    Peer,
-    Theirs,
     check,
     frames,
-    free_url,
-    load,
-    serving,
+    gptoss,
     text,
     vocabulary_of,
     whole_words,
 )
-from synth_gguf import fill, write_header
+from report import Report
+from synth_gguf import random_model
 
 from gptoss_local.engine.llama import Batch, Context, Model, list_devices
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import adopt_file, read_info
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.models.store import read_info
+from gptoss_local.settings import load_settings
 from gptoss_local.types import ContextParams, ModelParams
 
 PARTS = ("nano", "size", "speed")
 STREAMS = (1, 4, 8, 12, 16)  # for 12 places
 PAUSES_S = (0.5, 2.6, 6.0)
 N_ANSWER = 64
-N_PROMPT, N_NEW, N_DECODE = 4096, 64, 128
 LIKELY = 1e-4  # rounding leads to a token about as often as it is likely
 MAX_Z = 5.0
 MAX_ERROR = 0.25  # root mean square of differences of log-probabilities
 N_SCORED = 24  # answers
-FILTERS = {"temperature": 1.0, "top_p": 0.95, "top_k": 40, "min_p": 0.05}
-"""The sampling that many clients send, llama.cpp's own default."""
-SERVER = ("-c", "32768", "-np", "8", "-kvu", "-ngl", "99", "-fa", "on")
-BY_HAND = ("--backend-sampling", "-b", "2048", "-ub", "2048")
-"""With these options llama-server is the fastest."""
-
-ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 LOGPROBS = {"logprobs": True, "top_logprobs": 20, "stream": False, "raw": True}
-
-
-class Row(NamedTuple):
-    what: str
-    value: str
-    wanted: str
-    is_right: bool
-
-
-class Report:
-    """Print rows as they come, and keep them."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-
-    def add(self, what: str, value: str, wanted: str, *, is_right: bool) -> None:
-        self.rows.append(Row(what, value, wanted, is_right))
-        mark = "ok" if is_right else "WRONG"
-        print(f"| {what} | {value} | {wanted} | {mark} |", flush=True)
-
-    def ratio(self, what: str, ours: float, theirs: float, least: float, unit: str) -> None:
-        value = f"{ours:,.4g} / {theirs:,.4g} {unit} = {ours / theirs:.2f}"
-        self.add(what, value, f">= {least}", is_right=ours / theirs >= least)
-
-    def least(self, what: str, value: float, most: float) -> None:
-        self.add(what, f"{value:.3g}", f"<= {most:g}", is_right=value <= most)
 
 
 @dataclass
@@ -128,13 +88,13 @@ def main() -> int:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--work", type=Path, default=Path("/dev/shm"), help="for the random file")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts of it")
+    parser.add_argument("--rounds", type=int, default=2, help="of speeds, after one to warm up")
     arguments = parser.parse_args()
     gpus = [device for device in list_devices() if device.kind == "gpu"]
     if not gpus:
         raise SystemExit("llama.cpp finds no GPU here")
-    start_s, report = time.monotonic(), Report()
-    print(f"{', '.join(gpu.description for gpu in gpus)}; {arguments.size}\n")
-    print("| what | found | wanted | |\n|---|---|---|---|")
+    print(f"{', '.join(gpu.description for gpu in gpus)}; {arguments.size}")
+    report = Report()
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         model = arguments.model or random_model(arguments.size, Path(work))
         if "nano" in arguments.only:
@@ -146,32 +106,8 @@ def main() -> int:
             company(report, arguments.size, model, random_prompts(model), is_real=False)
             reuse_and_places(report, arguments.size, model, n_gpus=len(gpus))
         if "speed" in arguments.only:
-            speed(report, arguments.folder, arguments.size, model)
-    n_wrong = sum(not row.is_right for row in report.rows)
-    seconds = time.monotonic() - start_s
-    print(f"\n{len(report.rows)} checks, {n_wrong} wrong, {seconds:.0f} s")
-    return 1 if n_wrong else 0
-
-
-def random_model(size: str, folder: Path) -> Path:
-    path = folder / f"{size}.gguf"
-    write_header(size, path)
-    fill(path)
-    return path
-
-
-@contextmanager
-def gptoss(model: Path, settings: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Run `gptoss serve` with a model loaded; yield its address and the model's name."""
-    with tempfile.TemporaryDirectory() as home:
-        name = adopt_file(model, Settings(home=Path(home))).name
-        url = free_url()
-        environment = {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
-        environment |= {"GPTOSS_KEEP_ALIVE_S": "-1", "GPTOSS_PREFIX_DISK_BYTES": "0"}
-        command = [sys.executable, "-m", "gptoss_local", "serve"]
-        with serving(command, environment | settings, f"{url}/api/version"):
-            load(url, name)
-            yield url, name
+            compare(report, arguments.folder, model, arguments.rounds)
+    return report.end()
 
 
 # --- company
@@ -413,106 +349,6 @@ def error(wanted: list[dict[str, float]], found: list[dict[str, float]]) -> floa
     if len(differences) < 5 * len(wanted):
         return math.inf
     return math.sqrt(statistics.fmean(d * d for d in differences))
-
-
-# --- speed
-
-
-class Speeds(NamedTuple):
-    """Tokens a second, by how many answers there are; seconds until a follow-up's first token."""
-
-    plain: dict[int, float]
-    filtered: dict[int, float]
-    prompt: float
-    follow_s: float
-
-
-def speed(report: Report, folder: Path, size: str, model: Path) -> None:
-    words = whole_words(model)
-    settings = ONE_GPU | {"GPTOSS_NUM_PARALLEL": "8", "GPTOSS_CONTEXT_LENGTH": "32768"}
-    with gptoss(model, settings) as (url, name):
-        ours = measure(Ours(url, name), words)
-    served = {}
-    for peer, options in (("llama-server", ()), ("llama-server by hand", BY_HAND)):
-        url = free_url()
-        command = [str(folder / "llama-server"), "-m", str(model), *SERVER, *options]
-        with serving([*command, "--port", url.rpartition(":")[2]], ONE_GPU, f"{url}/health"):
-            served[peer] = measure(Theirs(url, vocabulary_of(model)), words)
-    prompt, decode = llama_bench(folder, model)
-    for n, bare in ((1, decode), (8, batched_bench(folder, model, 8))):
-        report.ratio(f"{size}: {n} answers, llama-bench", ours.plain[n], bare, 0.85, "tok/s")
-    # Of 120b more time goes to weights, which both read alike, and less to sampling on the host.
-    least_of = {"llama-server": (1.3, 2.0) if size == "20b" else (1.2, 1.6)}
-    for peer, theirs in served.items():
-        for n, least in zip((1, 8), least_of.get(peer, (0.95, 1.0)), strict=True):
-            what = f"{size}: {n} answers, {peer}"
-            report.ratio(what, ours.plain[n], theirs.plain[n], least, "tok/s")
-            what = f"{size}: {n} answers, top-k 40, {peer}"
-            report.ratio(what, ours.filtered[n], theirs.filtered[n], 0.85, "tok/s")
-        report.ratio(f"{size}: prompt, {peer}", ours.prompt, theirs.prompt, 1.0, "tok/s")
-        follow = f"{size}: {N_NEW} more tokens, {peer}"
-        report.ratio(follow, 1 / ours.follow_s, 1 / theirs.follow_s, 0.8, "1/s")
-    report.ratio(f"{size}: prompt, llama-bench", ours.prompt, prompt, 0.78, "tok/s")
-
-
-def measure(peer: Peer, words: list[str], n_rounds: int = 3) -> Speeds:
-    plain: dict[int, list[float]] = {1: [], 8: []}
-    filtered: dict[int, list[float]] = {1: [], 8: []}
-    prompts, follows = [], []
-    for seed in range(n_rounds + 1):  # of which the first warms up
-        for n, rates in plain.items():
-            rates.append(rate(peer, words, [100 * seed + i for i in range(n)], SAMPLING))
-    for seed in range(n_rounds + 1):
-        for n, rates in filtered.items():
-            rates.append(rate(peer, words, [100 * seed + 50 + i for i in range(n)], FILTERS))
-    # Only then, as each prompt in the cache makes answers slower, which llama-bench's do not meet.
-    for seed in range(n_rounds + 1):
-        prompt = text(words, N_PROMPT, seed + 5000)
-        time.sleep(2.6)  # as a person does; our engine prepares for the next prompt
-        prompts.append(N_PROMPT / peer.complete(prompt, 8, SAMPLING).ttft_s)
-        more = text(words, N_NEW, seed + 6000)
-        time.sleep(0.2)
-        follows.append(peer.complete(prompt + more, 8, SAMPLING).ttft_s)
-    return Speeds(
-        {n: statistics.median(rates[1:]) for n, rates in plain.items()},
-        {n: statistics.median(rates[1:]) for n, rates in filtered.items()},
-        statistics.median(prompts[1:]),
-        statistics.median(follows[1:]),
-    )
-
-
-def rate(peer: Peer, words: list[str], seeds: list[int], options: dict[str, float]) -> float:
-    """Return tokens a second of all answers together, after the first token of each."""
-    with ThreadPoolExecutor(len(seeds)) as pool:
-        answers = list(
-            pool.map(lambda s: peer.complete(text(words, 90, s), N_DECODE, options), seeds)
-        )
-    n_decoded = sum(answer.n_tokens - 1 for answer in answers)
-    return n_decoded / max(answer.decode_s for answer in answers)
-
-
-def batched_bench(folder: Path, model: Path, n: int) -> float:
-    """Return tokens a second of so many answers together, none of which is sampled."""
-    command = [str(folder / "llama-batched-bench"), "-m", str(model), "-ngl", "99", "-fa", "on"]
-    command += ["-c", "8192", "-b", "2048", "-ub", "2048", "-npp", "90", "-ntg", str(N_DECODE)]
-    command += ["-npl", f"{n},{n}", "--output-format", "jsonl"]  # the first warms up
-    done = subprocess.run(command, env=os.environ | ONE_GPU, capture_output=True, text=True)
-    found = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not found:
-        raise SystemExit(f"llama-batched-bench failed: {done.stderr[-1000:]}")
-    return float(json.loads(found[-1])["speed_tg"])
-
-
-def llama_bench(folder: Path, model: Path) -> tuple[float, float]:
-    """Return tokens a second of a prompt and of an answer, with the best correct settings."""
-    command = [str(folder / "llama-bench"), "-m", str(model), "-ngl", "99", "-fa", "1"]
-    command += ["-ub", "2048", "-b", "2048", "-p", str(N_PROMPT), "-n", str(N_DECODE), "-r", "3"]
-    environment = os.environ | ONE_GPU
-    done = subprocess.run([*command, "-o", "json"], env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"llama-bench failed: {done.stderr[-1000:]}")
-    rates = {bool(r["n_gen"]): r["avg_ts"] for r in json.loads(done.stdout)}
-    return rates[False], rates[True]
 
 
 if __name__ == "__main__":

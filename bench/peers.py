@@ -22,15 +22,17 @@ import httpx
 
 from gptoss_local.engine.protocol import Event, Failed
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.models.store import read_tokens
+from gptoss_local.models.store import adopt_file, read_tokens
+from gptoss_local.settings import Settings
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """The sampling that OpenAI recommends for gpt-oss."""
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 _START_S = 400.0
 
 
 class Answer(NamedTuple):
-    """Time to the first token, time of the others, and how many there were."""
+    """Time to the first frame of tokens, from there to the last one, and the number of tokens."""
 
     ttft_s: float
     decode_s: float
@@ -84,12 +86,13 @@ Peer = Ours | Theirs
 
 def _answer(response: httpx.Response, start_s: float, *, end: str, count: str) -> Answer:
     """Time a stream whose last frame has a true `end`, and the number of tokens as `count`."""
-    first_s, last = 0.0, dict[str, Any]()
-    for last in frames(response):  # noqa: B007
-        first_s = first_s or time.perf_counter()
-    if not last.get(end):
-        raise SystemExit(f"an answer has no end: {last}")
-    return Answer(first_s - start_s, time.perf_counter() - first_s, last[count])
+    times_s, last = list[float](), dict[str, Any]()
+    for last in frames(response):
+        if not last.get(end):
+            times_s.append(time.perf_counter())
+    if not last.get(end) or not times_s:
+        raise SystemExit(f"an answer has no tokens or no end: {last}")
+    return Answer(times_s[0] - start_s, times_s[-1] - times_s[0], last[count])
 
 
 def frames(response: httpx.Response) -> Iterator[dict[str, Any]]:
@@ -161,6 +164,20 @@ def serving(command: Sequence[str], environment: dict[str, str], ready_url: str)
         finally:
             process.terminate()
             process.wait()
+
+
+@contextmanager
+def gptoss(model: Path, settings: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Run `gptoss serve` with a model loaded; yield its address and the model's name."""
+    with tempfile.TemporaryDirectory() as home:
+        name = adopt_file(model, Settings(home=Path(home))).name
+        url = free_url()
+        environment = {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
+        environment |= {"GPTOSS_KEEP_ALIVE_S": "-1", "GPTOSS_PREFIX_DISK_BYTES": "0"}
+        command = [sys.executable, "-m", "gptoss_local", "serve"]
+        with serving(command, environment | settings, f"{url}/api/version"):
+            load(url, name)
+            yield url, name
 
 
 def _is_ready(url: str) -> bool:

@@ -26,8 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from gpu_check import ONE_GPU, gptoss
-from peers import check, checked, frames, text, whole_words
+from peers import ONE_GPU, check, checked, frames, gptoss, text, whole_words
 
 from gptoss_local.engine.llama import Context, Model, Sampler, has_gpu
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate

@@ -43,6 +43,13 @@ def main() -> None:
         fill(arguments.gguf)
 
 
+def random_model(size: str, folder: Path) -> Path:
+    path = folder / f"{size}.gguf"
+    write_header(size, path)
+    fill(path)
+    return path
+
+
 def write_header(size: str, target: Path, dense: DenseType = "q8_0") -> None:
     """Write what the converter writes for a checkpoint of these shapes, without the weights."""
     with tempfile.TemporaryDirectory() as folder:

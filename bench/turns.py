@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from gpu_check import ONE_GPU, gptoss
-from peers import SAMPLING, Answer, Ours, frames, text, whole_words
+from peers import ONE_GPU, SAMPLING, Answer, Ours, frames, gptoss, text, whole_words
 
 N_ACTIVE, N_IDLE, N_ROUNDS, N_MEASURED = 5, 35, 16, 3
 PORT = "11997"

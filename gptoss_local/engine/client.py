@@ -243,7 +243,8 @@ class EngineClient:
             await self._reader
 
     def _send(self, command: Command) -> None:
-        self._stdin.write(protocol.encode_frame(command))
+        if not self._stdin.is_closing():  # an ending process closes its pipe first
+            self._stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
         """Read one event; raise the process's error if it is gone or sends garbage."""

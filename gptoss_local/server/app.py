@@ -119,6 +119,7 @@ def serve(settings: Settings) -> None:
         app,
         http=BoundedProtocol,
         ws="none",
+        loop="asyncio",  # not uvloop where it is installed: nothing here is tested with it
         backlog=backlog,
         log_config=None,  # its loggers write where ours do
         log_level="warning",

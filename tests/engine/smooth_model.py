@@ -11,6 +11,7 @@ A GPU rounds more; there the whole half of a window that is missing still shows.
 """
 
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -24,7 +25,8 @@ GPU_HEAD_DIM = 64  # CUDA's flash attention has no heads of 32
 _HIDDEN, _HEADS, _KV_HEADS, _EXPERTS, _LAYERS = 64, 4, 2, 2, 4
 
 
-def write_smooth_model(path: Path, head_dim: int = 32) -> None:
+def write_smooth_model(path: Path, head_dim: int = 32, n_unlike: int = N_VOCAB) -> None:
+    """Write the model; tokens that are the same modulo `n_unlike` always have equal logits."""
     writer = gguf.GGUFWriter(path, "gpt-oss")
     sizes = {
         "block_count": _LAYERS,
@@ -48,14 +50,18 @@ def write_smooth_model(path: Path, head_dim: int = 32) -> None:
     writer.add_tokenizer_model("none")
     rng = np.random.default_rng(0)
 
+    def random(*shape: int, scale: float) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        return rng.standard_normal(shape).astype(np.float32) * np.float32(scale)
+
     def add(name: str, *shape: int, scale: float) -> None:
-        writer.add_tensor(name, rng.standard_normal(shape).astype(np.float32) * np.float32(scale))
+        writer.add_tensor(name, random(*shape, scale=scale))
 
     def add_ones(name: str) -> None:
         writer.add_tensor(name, np.ones(_HIDDEN, np.float32))
 
     add("token_embd.weight", N_VOCAB, _HIDDEN, scale=1)
-    add("output.weight", N_VOCAB, _HIDDEN, scale=1)
+    output = random(N_VOCAB, _HIDDEN, scale=1)
+    writer.add_tensor("output.weight", np.resize(output[:n_unlike], output.shape))
     add_ones("output_norm.weight")
     n_q, n_kv = _HEADS * head_dim, _KV_HEADS * head_dim
     for layer in range(_LAYERS):

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ComputeError
 from gptoss_local.types import ContextParams, SamplingParams
+from tests.engine.smooth_model import write_smooth_model
 
 KINDS = [
     SamplingParams(temperature=0),
@@ -64,6 +66,17 @@ def test_it_is_checked_also_where_prefixes_take_all_cells(smooth_model: Model) -
     engine.rest()
     assert engine.stats().n_checks == 1
     assert engine.check() == []
+
+
+def test_filters_may_leave_equally_likely_tokens_in_any_order(tmp_path: Path) -> None:
+    """The device's and the CPU's do otherwise, so one random number draws another of them."""
+    write_smooth_model(tmp_path / "model.gguf", n_unlike=64)
+    model = Model(tmp_path / "model.gguf")
+    engine = make_engine(model)
+    for _ in range(10):
+        ask(engine, [KINDS[2], KINDS[3]] * 4)
+        engine.rest()
+    model.close()
 
 
 def damage_logits(monkeypatch: pytest.MonkeyPatch) -> None:

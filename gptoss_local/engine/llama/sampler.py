@@ -178,7 +178,8 @@ def is_near(
     """Return whether rounding alone may have led to one of two tokens instead of the other.
 
     With one random number that is so if the odds of all tokens between them are next to nothing, in
-    an order in which odds are added up: by id, or from the likeliest token down.
+    an order in which odds are added up: by id, or from the likeliest token down. Filters leave
+    equally likely tokens in any order.
 
     Shapes:
         logits: (n_vocab,).
@@ -187,8 +188,10 @@ def is_near(
         return True
     if not 0 <= drawn < len(logits):
         return False
+    if logits[drawn] == logits[wanted]:
+        return True
     if _is_greedy(params):
-        return bool(logits[drawn] == logits[wanted])
+        return False
     odds = np.exp((logits - logits.max()) / params.temperature, dtype=np.float64)
     odds /= odds.sum()
     if odds[drawn] < _IMPOSSIBLE:
