@@ -91,14 +91,15 @@ class Table:
 class StepCosts:
     """Seconds of a decode step by its rows: measured at the start and updated since.
 
-    A step that differs in its form from the one before takes longer: llama.cpp builds its graph
-    again, and CUDA records it again. A draft pays for that, there and back, unless the step before
-    was as wide; streams that take turns pay in every step.
+    A step that differs in its form from the one before takes longer, as llama.cpp builds its graph
+    again, and so does the second of a form, as CUDA records it then (H100: 4 and 3 ms). A draft pays
+    for that, there and back, unless the step before was as wide; streams that take turns pay in
+    every step.
 
     Attributes:
         drafts: Steps in which all rows, or all but a few, belong to one sequence.
         streams: Steps with one row of each of several sequences; empty: unknown.
-        switch_s: Cost of a step of another width and the way back, beyond steady ones.
+        switch_s: Cost of a step of another width and of two back, beyond steady ones.
         turn_s: Cost of a step with other sequences than the step before, beyond a steady one.
     """
 
@@ -106,6 +107,8 @@ class StepCosts:
         self.drafts, self.streams = Table(), Table()
         self.switch_s = self.turn_s = 0.0
         self._rows: Rows = ((0, 1),)  # of the step before
+        self._n_alike = self._n_changed = 0  # steps of one form now, and changes of width before
+        self._excess_s = 0.0  # of these
 
     def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
         """Time `decode(n_rows)`, with all rows of one sequence."""
@@ -113,8 +116,8 @@ class StepCosts:
         widest, seconds = self.drafts.items()[-1]
         if seconds < _REPEAT_S:  # otherwise the switch does not matter
             timed(decode, 1)
-            switched_s = min(timed(decode, widest, 1), timed(decode, widest, 1))
-            self.switch_s = max(0.0, switched_s - seconds - self.drafts.seconds(1))
+            switched_s = min(timed(decode, widest, 1, 1), timed(decode, widest, 1, 1))
+            self.switch_s = max(0.0, switched_s - seconds - 2 * self.drafts.seconds(1))
 
     def measure_streams(self, decode: Callable[[int, int], None], n_streams: int) -> None:
         """Time `decode(first, n_rows)`: a row of each of so many sequences from `first` on."""
@@ -147,17 +150,32 @@ class StepCosts:
         """Learn from a step. A step with tokens of a prompt has no `rows`, and is ignored."""
         n_rows, before = _total(rows), self._rows
         n_before, has_draft, self._rows = _total(before), n_rows > len(rows), rows
-        if n_rows == n_before and (has_draft or rows == before):
+        is_alike = n_rows == n_before and (has_draft or rows == before)
+        self._n_alike = self._n_alike + 1 if is_alike else 0
+        if self._n_alike > 1:
             if len(rows) == 1 or not self.streams.is_known:
                 self.drafts.learn(n_rows, step_s)
             if not has_draft:
                 self.streams.learn(n_rows, step_s)
-        elif n_rows != n_before:
-            if len(rows) == len(before) == 1:
-                excess_s = _excess_s(step_s, self.drafts.seconds(n_rows))
-                self.switch_s += _LEARN * (2 * excess_s - self.switch_s)
-        elif self.streams.is_known:
-            self.turn_s += _LEARN * (_excess_s(step_s, self.streams.seconds(n_rows)) - self.turn_s)
+        elif n_rows == n_before and not is_alike:
+            if self.streams.is_known:
+                excess_s = _excess_s(step_s, self.streams.seconds(n_rows))
+                self.turn_s += _LEARN * (excess_s - self.turn_s)
+        elif len(rows) == len(before) == 1:
+            self._learn_switch(_excess_s(step_s, self.drafts.seconds(n_rows)))
+        else:
+            self._n_changed, self._excess_s = 0, 0.0
+
+    def _learn_switch(self, excess_s: float) -> None:
+        """Learn from a step after a change of width, or the one after that, which ends it."""
+        self._excess_s += excess_s
+        if self._n_alike == 0:
+            self._n_changed += 1
+        else:
+            if self._n_changed > 1:
+                switch_s = 2 * self._excess_s / self._n_changed
+                self.switch_s += _LEARN * (switch_s - self.switch_s)
+            self._n_changed, self._excess_s = 0, 0.0
 
     def plain_s(self, n_streams: int) -> float:
         """Seconds of a step with one row of each stream."""
@@ -205,7 +223,7 @@ def _total(rows: Rows) -> int:
 
 
 def _excess_s(step_s: float, steady_s: float) -> float:
-    return min(max(0.0, step_s - steady_s), steady_s)  # a stall must not teach much
+    return min(max(0.0, step_s - steady_s), 2 * steady_s)  # a stall must not teach much
 
 
 def timed(decode: Callable[[int], None], *widths: int) -> float:

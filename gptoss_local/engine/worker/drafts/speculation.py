@@ -25,8 +25,7 @@ class Speculation:
         self.n_drafted = self.n_accepted = 0
         self._n_ctx, self.n_draft_max = n_ctx, n_draft_max
         self._recent = RecentAnswers()
-        self._drafting: list[Drafter] = []  # in this step, and in the one before it
-        self._drafted: list[Drafter] = []
+        self._drafting: list[list[Drafter]] = [[], [], []]  # in this step and the two before it
         self._n_gained = 0  # tokens
         self.costs = costs
 
@@ -68,7 +67,7 @@ class Speculation:
             return
         drafter.advance(n_accepted)
         if n_drafted:
-            self._drafting.append(drafter)
+            self._drafting[0].append(drafter)
         self._n_gained += n_accepted
         sequence.n_drafted += n_drafted
         sequence.n_accepted += n_accepted
@@ -76,15 +75,15 @@ class Speculation:
         self.n_accepted += n_accepted
 
     def observe(self, rows: Rows, step_s: float) -> None:
-        """Learn from a step, as `StepCosts.observe`; one after a draft may be slow because of it.
+        """Learn from a step, as `StepCosts.observe`; two after a draft may be slow because of it.
 
         The gain is the time of its tokens without drafts, less the time of the step.
         """
-        if booked := (self._drafting or self._drafted) if rows else ():
+        if booked := next(filter(None, self._drafting), []) if rows else []:
             plain_s = self.costs.plain_s(len(rows)) * (1 + self._n_gained / len(rows))
             for drafter in booked:
                 drafter.gained_s += (plain_s - step_s) / len(booked)
-        self._drafting, self._drafted, self._n_gained = [], self._drafting, 0
+        self._drafting, self._n_gained = [[], *self._drafting[:-1]], 0
         self.costs.observe(rows, step_s)
 
     def finish(self, sequence: Sequence) -> None:
