@@ -172,7 +172,7 @@ class Scheduler:
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
-        n_read = sequence.n_read - sequence.n_cached
+        n_read = sequence.n_prompt - sequence.n_cached
         n_tokens = sequence.n_generated + n_read * _READ if sequence.turn else 0.0
         self._callers.end(_caller(sequence), n_tokens)
         self._next = None
