@@ -50,7 +50,7 @@ class Pc:
     variables: dict[str, str] = field(default_factory=dict)
     started: "list[Running]" = field(default_factory=list)
     took_s: dict[str, float] = field(default_factory=dict)
-    """By command, for the table in bench/results/wine.md."""
+    """By command, for the table in docs/windows.md."""
 
     @property
     def url(self) -> str:
