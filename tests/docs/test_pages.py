@@ -49,6 +49,11 @@ def test_every_page_is_in_the_index() -> None:
     )
 
 
+def test_docs_are_short() -> None:
+    pages = (page for page in PAGES if (ROOT / "docs") in page.parents)
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 20_000
+
+
 def test_every_bench_is_in_its_table() -> None:
     bench = ROOT / "bench"
     named = re.findall(r"`(\w+\.py)`", (bench / "README.md").read_text(encoding="utf-8"))

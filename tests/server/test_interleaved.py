@@ -3,6 +3,7 @@
 The real model writes few of these orders; gpt-oss itself thinks again after a preamble.
 """
 
+import asyncio
 import itertools
 import json
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def joined(order: tuple[str, ...], kind: str) -> list[str]:
 @pytest.mark.parametrize("path", WRITERS)
 async def test_streamed(path: str) -> None:
     for order in ORDERS:
-        _, sent = await respond(answer(0, list(events(order))), WRITERS[path]())
+        _, sent = await respond(answer(asyncio.sleep(0), list(events(order))), WRITERS[path]())
         text = b"".join(sent).decode()
         well_formed.check_stream(path, text)
         if path == "/v1/responses":
@@ -77,7 +78,7 @@ async def test_streamed(path: str) -> None:
 @pytest.mark.parametrize("path", WRITERS)
 async def test_whole(path: str) -> None:
     for order in ORDERS:
-        _, (sent,) = await respond(answer(0, list(events(order))), WRITERS[path](), stream=False)
+        _, (sent,) = await respond(answer(asyncio.sleep(0), list(events(order))), WRITERS[path](), stream=False)
         body = json.loads(sent)
         well_formed.check_whole(path, body)
         match path:

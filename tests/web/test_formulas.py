@@ -21,7 +21,11 @@ PICTURES = Path(__file__).parent / "formulas"
 MAX_OFF_PX = 2
 MAX_DIFFERENCE = 0.02  # of all ink that both have
 DRAW = """async (formulas) => {
-  const { Growing } = await import("/web/markdown.js");
+  const markdown = await import("/web/markdown.js");
+  for (;;) { // WebKit's import() does not wait for a module that the page is evaluating
+    try { markdown.Growing; break; } catch { await new Promise((later) => setTimeout(later, 20)); }
+  }
+  const { Growing } = markdown;
   document.body.innerHTML = '<div id="sheet" class="prose"></div>';
   document.documentElement.style.colorScheme = "light";
   const sheet = document.getElementById("sheet");
