@@ -78,7 +78,8 @@ async def test_streamed(path: str) -> None:
 @pytest.mark.parametrize("path", WRITERS)
 async def test_whole(path: str) -> None:
     for order in ORDERS:
-        _, (sent,) = await respond(answer(asyncio.sleep(0), list(events(order))), WRITERS[path](), stream=False)
+        said = answer(asyncio.sleep(0), list(events(order)))
+        _, (sent,) = await respond(said, WRITERS[path](), stream=False)
         body = json.loads(sent)
         well_formed.check_whole(path, body)
         match path:

@@ -92,9 +92,9 @@ class StepCosts:
     """Seconds of a decode step by its rows: measured at the start and updated since.
 
     A step that differs in its form from the one before takes longer, as llama.cpp builds its graph
-    again, and so does the second of a form, as CUDA records it then (H100: 4 and 3 ms). A draft pays
-    for that, there and back, unless the step before was as wide; streams that take turns pay in
-    every step.
+    again, and so does the second of a form, as CUDA records it then (H100: 4 and 3 ms). A draft
+    pays for that, there and back, unless the step before was as wide; streams that take turns pay
+    in every step.
 
     Attributes:
         drafts: Steps in which all rows, or all but a few, belong to one sequence.
