@@ -3,6 +3,7 @@
 import random
 import re
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
@@ -195,6 +196,7 @@ GROW = """async ([part, end]) => {
 }"""
 
 
+@pytest.mark.timing
 def test_a_long_answer_costs_little_at_its_end(page: Page) -> None:
     """100 kB that stream: finished blocks are not made again, whatever comes after them."""
     part = (RICH + "\n\n") * 2

@@ -52,6 +52,7 @@ def long_chat(scripted: RunningServer) -> int:
     return chat
 
 
+@pytest.mark.timing
 def test_a_long_chat_opens_and_takes_keys(
     page: Page, scripted: RunningServer, long_chat: int
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(
     assert len(watch.requests) == 1
 
 
+@pytest.mark.timing
 def test_an_idle_tab_asks_nothing_and_computes_nothing(page: Page, watch: Watch) -> None:
     ask(page, "Explain it fast")
 
