@@ -189,8 +189,8 @@ def test_a_server_that_was_started_again(
         assert len(kept.split()) > 20
         again = subprocess.Popen(command, env=variables)
         try:
-            expect(page.locator(".lost")).to_have_count(0, timeout=20_000)
-            expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+            expect(page.locator(".lost")).to_have_count(0, timeout=60_000)
+            expect(page.get_by_role("dialog")).to_contain_text("gptoss web", timeout=20_000)
             open_page(server, server.link(), context=page.context, is_let_in=False)
             expect(page.get_by_role("dialog")).to_have_count(0)
             expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
