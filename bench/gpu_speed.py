@@ -63,7 +63,8 @@ def compare(report: Report, folder: Path, model: Path, n_rounds: int) -> None:
     prompt, decode = llama_bench(folder, model)
     batched = batched_bench(folder, model)
     cells = " | ".join(f"{rate:.1f}" for rate in batched.values())
-    print(f"llama-batched-bench: {cells}; llama-bench: {decode:.1f}, prompt {prompt:.0f}\n")
+    print(f"llama-batched-bench: {cells}; llama-bench: {decode:.1f}, prompt {prompt:.0f}")
+    report.begin()
     for n, bare in (batched | {1: max(decode, batched[1])}).items():
         what = f"{n} answers, llama-batched-bench"
         report.ratio(what, ours.answers["plain"][n], bare, LEAST_OF_BARE, "tok/s")
@@ -80,7 +81,7 @@ def compare(report: Report, folder: Path, model: Path, n_rounds: int) -> None:
 
 def measured(name: str, peer: Peer, words: list[str], n_rounds: int) -> Speeds:
     speeds = measure(peer, words, n_rounds)
-    print(f"| {name} | {' | '.join(map(str, WIDTHS))} | prompt | {N_NEW} more |")
+    print(f"\n| {name} | {' | '.join(map(str, WIDTHS))} | prompt | {N_NEW} more |")
     for sampling in SAMPLINGS:
         cells = " | ".join(f"{rate:.1f}" for rate in speeds.answers[sampling].values())
         ends = f"{speeds.prompt:.0f} | {1e3 * speeds.follow_s:.1f} ms"

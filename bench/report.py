@@ -1,26 +1,23 @@
-"""Collect the checks of a bench as rows of a table, each right or wrong."""
+"""Print the checks of a bench as rows of a table, each right or wrong."""
 
 import time
-from typing import NamedTuple
-
-
-class Row(NamedTuple):
-    what: str
-    value: str
-    wanted: str
-    is_right: bool
 
 
 class Report:
-    """Print a table, row by row."""
+    """Print a table, row by row, and count."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._n = self._n_wrong = 0
         self._start_s = time.monotonic()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the table, again if something else was printed."""
         print("\n| what | found | wanted | |\n|---|---|---|---|", flush=True)
 
     def add(self, what: str, value: str, wanted: str, *, is_right: bool) -> None:
-        self._rows.append(Row(what, value, wanted, is_right))
+        self._n += 1
+        self._n_wrong += not is_right
         mark = "ok" if is_right else "WRONG"
         print(f"| {what} | {value} | {wanted} | {mark} |", flush=True)
 
@@ -33,7 +30,6 @@ class Report:
 
     def end(self) -> int:
         """Print how many rows are wrong; return the exit code."""
-        n_wrong = sum(not row.is_right for row in self._rows)
         seconds = time.monotonic() - self._start_s
-        print(f"\n{len(self._rows)} checks, {n_wrong} wrong, {seconds:.0f} s", flush=True)
-        return int(n_wrong > 0)
+        print(f"\n{self._n} checks, {self._n_wrong} wrong, {seconds:.0f} s", flush=True)
+        return int(self._n_wrong > 0)

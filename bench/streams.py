@@ -49,7 +49,7 @@ def run(engine: Engine, n_streams: int, rng: random.Random) -> tuple[float, floa
                     gaps_s.append(now_s - last_s[event.seq_id])
                 last_s[event.seq_id] = now_s
                 n_tokens += len(event.tokens)
-        if len(last_s) < n_streams:  # prompts are still read
+        if not start_s or len(last_s) < n_streams:  # prompts are still read
             n_tokens, start_s = 0, now_s
             gaps_s.clear()
     return n_tokens / (now_s - start_s), statistics.quantiles(gaps_s, n=20)[-1]

@@ -171,7 +171,7 @@ class Session:
 
     @asynccontextmanager
     async def answered(self) -> AsyncIterator[None]:
-        """Wait for the answer to what is done meanwhile."""
+        """Wait at the end of the block for a new answer."""
         before = self._last_turn
         yield
         await self.until(lambda: self._has_answer(before))

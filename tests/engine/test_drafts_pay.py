@@ -81,9 +81,9 @@ def prose(vocabulary: Vocabulary, n: int) -> list[Text]:
 
 
 def trap(seed: int, n_least: int = 12, n_more: float = 2.5) -> Text:
-    """Return a text in which phrases recur, and soon go on in another way than before.
+    """Return a text that repeats the beginnings of phrases, and then leaves them.
 
-    They have `n_least` tokens and, on average, `n_more`.
+    A beginning has `n_least` tokens and about `n_more` more.
     """
     rng = random.Random(seed)
     phrases = [rng.choices(range(1000, 100_000), k=40) for _ in range(12)]

@@ -1,4 +1,4 @@
-"""The processor time that a page takes. Other programs add little to it, however busy they are."""
+"""The processor time that a page takes. Other programs add little, unless they share its core."""
 
 import json
 from collections.abc import Iterator
