@@ -35,7 +35,14 @@ CHECKS = (
     ("lint-imports",),
     # Tests wait for processes and clocks half of the time, so there are more of them than cores. In
     # their own order the long ones with few tests are not the last ones.
-    ("pytest", "--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder"),
+    (
+        "pytest",
+        "-m",
+        "not nightly",
+        "--numprocesses=3",
+        "--dist=loadfile",
+        "--no-loadscope-reorder",
+    ),
 )
 
 

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+# How long an example takes says how busy the machine is, so there is no deadline.
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("nightly", deadline=None, max_examples=500)
+hypothesis.settings.load_profile("ci")  # unless --hypothesis-profile=nightly
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -262,54 +263,17 @@ def _answers(url: str) -> bool:
         return False
 
 
-QUICK = (
-    "chat/test_built_in.py",
-    "chat/test_calls.py",
-    "chat/test_headers.py",
-    "chat/test_lineage.py",
-    "chat/test_logprobs.py",
-    "chat/test_reader.py",
-    "chat/test_render.py",
-    "chat/test_stop.py",
-    "chat/test_truncation.py",
-    "cli/test_launch_merge.py",
-    "engine/test_draft.py",
-    "engine/test_environment.py",
-    "formats/test_ggml_types.py",
-    "history/test_history_export.py",
-    "history/test_history_file.py",
-    "history/test_history_watch.py",
-    "plan/test_cache_type.py",
-    "plan/test_measured.py",
-    "plan/test_objective.py",
-    "plan/test_speed.py",
-    "plan/test_words.py",
-    "server/test_corrections.py",  # the server over a socket, with a scripted engine
-    "test_catalog.py",
-    "test_citations.py",
-    "test_fair_store.py",
-    "test_presets.py",
-    "test_settings.py",
-    "test_structure.py",
-    "test_validation.py",
-    "tui/test_markdown_blocks.py",
-    "tui/test_rows.py",
-)
-"""Files of the marker `quick`: all of them in less than a minute, and no other is imported."""
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
-        return None
-    path = collection_path.relative_to(Path(__file__).parent).as_posix()
-    return True if path not in QUICK and collection_path.name.startswith("test_") else None
+def pytest_configure(config: pytest.Config) -> None:
+    """Run whole what is named on the command line; `addopts` choose from the rest."""
+    arguments = config.invocation_params.args
+    is_named = config.args_source is pytest.Config.ArgsSource.ARGS
+    is_chosen = any(str(argument).startswith("-m") for argument in arguments)
+    if is_named and not is_chosen and not hasattr(config, "workerinput"):
+        config.option.markexpr = ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).as_posix() in QUICK:
-            item.add_marker("quick")
         if item.get_closest_marker("timing"):  # another process may have had the machine
             item.add_marker(pytest.mark.flaky(reruns=1))
 

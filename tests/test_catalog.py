@@ -10,6 +10,8 @@ from gptoss_local.models.catalog import canonical_name, catalog, closest, known_
 from gptoss_local.models.store import file_for, find_model, list_models
 from gptoss_local.settings import Settings
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

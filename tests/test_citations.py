@@ -11,6 +11,8 @@ from markdown_it import MarkdownIt
 from gptoss_local.talk.citations import Citation, find_citations, linked
 from gptoss_local.talk.tools import Page
 
+pytestmark = pytest.mark.quick
+
 A, B = Page(1, "https://a.example/x", "A"), Page(2, "https://b.example:8443/", "B")
 PAGES = [A, B, Page(3, "", "results"), Page(4, "javascript:alert(1)", "no page")]
 LINK_A, LINK_B = "[a.example ↗](https://a.example/x)", "[b.example:8443 ↗](https://b.example:8443/)"

@@ -1,6 +1,10 @@
 """What is kept of several owners when there is no room for all of it."""
 
+import pytest
+
 from gptoss_local.fair_store import FairStore
+
+pytestmark = pytest.mark.quick
 
 
 def kept(store: FairStore[str], owner: str) -> str:

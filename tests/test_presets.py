@@ -20,6 +20,8 @@ from gptoss_local.talk.presets import (
     save_preset,
 )
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

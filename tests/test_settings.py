@@ -7,6 +7,8 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import explain_settings, load_settings, unknown_variables
 
+pytestmark = pytest.mark.quick
+
 
 def test_order_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert load_settings().port == 11434

@@ -14,6 +14,8 @@ import pytest
 
 from gptoss_local import errors
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gptoss_local", "convert", "tui")
 SOURCES = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]

@@ -7,6 +7,8 @@ import pytest
 
 from gptoss_local.validation import in_words
 
+pytestmark = pytest.mark.quick
+
 
 class Inner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] = 1

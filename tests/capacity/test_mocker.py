@@ -9,7 +9,7 @@ import pytest
 
 from tests.dynamo.packages import dynamo_packages
 
-pytestmark = pytest.mark.dynamo
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 BENCH = {

@@ -16,6 +16,8 @@ from gptoss_local.harmony.render import render_chat
 from tests.chat.masked import accepts
 from tests.chat.test_parser import join
 
+pytestmark = pytest.mark.quick
+
 NAMES = ("browser.search", "browser.open", "browser.find", "python")
 TOOLS = tuple(tool for name in NAMES if (tool := built_in(name)))
 CODE = "xs = [1, 2]\nprint('日本' * 2, {x for x in xs})\n"

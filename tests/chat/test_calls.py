@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from gptoss_local.harmony import Tool
 from gptoss_local.harmony.calls import find_calls
 
+pytestmark = pytest.mark.quick
+
 
 def find_call(
     recipient: str, text: str, tools: Any, **how: bool

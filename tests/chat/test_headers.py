@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import HarmonyParser
 
+pytestmark = pytest.mark.quick
+
 
 def function(name: str, *required: str, **kinds: str) -> Tool:
     properties = {key: {"type": kind} for key, kind in kinds.items()}

@@ -8,6 +8,8 @@ from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
 from gptoss_local.harmony.lineage import StartDates, lineage
 from gptoss_local.harmony.render import render_chat, render_history
 
+pytestmark = pytest.mark.quick
+
 DAY, NEXT_DAY = datetime.date(2026, 12, 31), datetime.date(2027, 1, 1)
 
 

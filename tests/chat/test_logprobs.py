@@ -9,6 +9,8 @@ from gptoss_local.harmony.parser import HarmonyParser, RawParser
 from gptoss_local.harmony.reader import Reader
 from gptoss_local.harmony.vocabulary import RETURN
 
+pytestmark = pytest.mark.quick
+
 THOUGHT = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>"
 TEXT = "東京 🙂 is 👋🏽 ça 𓀀!"

@@ -8,6 +8,8 @@ from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, V
 from gptoss_local.harmony.parser import HarmonyParser
 from gptoss_local.harmony.reader import Reader
 
+pytestmark = pytest.mark.quick
+
 NEXT = "<|start|>assistant"
 PREAMBLE = "<|channel|>commentary<|message|>I look it up.\n<|end|>" + NEXT
 CALL = " to=functions.f<|channel|>commentary json<|message|>{}<|call|>"

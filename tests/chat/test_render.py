@@ -8,6 +8,8 @@ from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.harmony.render import render_chat, render_history
 
+pytestmark = pytest.mark.quick
+
 WEATHER = Tool(
     "get_weather",
     "Gets the weather.",

@@ -4,6 +4,8 @@ import pytest
 
 from gptoss_local.harmony.stop import StopFilter
 
+pytestmark = pytest.mark.quick
+
 
 def feed_all(stop: tuple[str, ...], pieces: list[str]) -> tuple[str, bool]:
     stop_filter = StopFilter(stop)

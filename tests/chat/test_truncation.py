@@ -6,6 +6,8 @@ from gptoss_local.harmony import ChatRequest, Message, ToolRequest, Vocabulary
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.harmony.truncation import shorten
 
+pytestmark = pytest.mark.quick
+
 
 def turn(number: int, *, words: int = 40) -> tuple[Message, ...]:
     """A question, a call, its result, and the answer."""

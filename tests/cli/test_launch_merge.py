@@ -14,6 +14,8 @@ from ruamel.yaml import YAML
 from gptoss_local.errors import UsageError
 from gptoss_local.settings_file import Default, ListEntry, merge
 
+pytestmark = pytest.mark.quick
+
 NAMES = st.text("abcdefgh äü漢-_/:.", min_size=1, max_size=8).filter(lambda t: t.strip() == t)
 SCALARS = st.one_of(
     st.none(),

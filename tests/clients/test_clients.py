@@ -78,7 +78,7 @@ def _here(block: Block, server: RunningServer) -> str:
     return block.text.replace("http://127.0.0.1:11434", server.url)
 
 
-@pytest.mark.clients
+@pytest.mark.nightly
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.notes["client"])
 def test_answers(models_server: RunningServer, user: dict[str, str], block: Block) -> None:
@@ -99,7 +99,7 @@ def test_answers(models_server: RunningServer, user: dict[str, str], block: Bloc
         assert word in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.npm
+@pytest.mark.nightly
 @pytest.mark.skipif(not (NPM / "node_modules").is_dir(), reason="first: npm ci --prefix tests/npm")
 @pytest.mark.parametrize("block", JS, ids=str)
 def test_javascript(server: RunningServer, block: Block) -> None:

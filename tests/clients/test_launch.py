@@ -179,7 +179,7 @@ def _work(
     return work
 
 
-@pytest.mark.clients
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("agent", RUNS, ids=str)
 def test_program_uses_a_tool(
@@ -190,7 +190,7 @@ def test_program_uses_a_tool(
     assert (work / "made.txt").read_text().strip() == "made"
 
 
-@pytest.mark.clients
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("agent", RUNS, ids=str)
 def test_program_edits_a_file(
@@ -202,7 +202,7 @@ def test_program_edits_a_file(
     assert notes.read_text() == NEW
 
 
-@pytest.mark.clients
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * LIMIT_S)
 def test_llm_answers(nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]) -> None:
     _require("llm")

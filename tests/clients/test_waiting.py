@@ -76,7 +76,7 @@ def urls(nano_home: Path, vocabulary: Vocabulary) -> Iterator[dict[str, str]]:
         yield found
 
 
-@pytest.mark.clients
+@pytest.mark.nightly
 @pytest.mark.timeout(3 * WAIT_S + 200)
 @pytest.mark.skipif(not (FOLDER / "node_modules").is_dir(), reason="see test_clients.py")
 @pytest.mark.skipif(not (NPM / "node_modules").is_dir(), reason="first: npm ci --prefix tests/npm")

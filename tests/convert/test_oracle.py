@@ -17,7 +17,7 @@ from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpp_source import convert_with_llama_cpp
 from tests.convert.tiny import Experts, tiny_config, write_tiny
 
-pytestmark = pytest.mark.oracle
+pytestmark = pytest.mark.nightly
 
 N_VOCAB = 201088  # their converter knows the vocabulary by what it makes of a text
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")

@@ -34,7 +34,7 @@ from tests.installers.container_files import (
     read,
 )
 
-pytestmark = pytest.mark.dynamo
+pytestmark = pytest.mark.nightly
 
 KEY = "a-key"
 PORT = image_variables()["GPTOSS_PORT"]

@@ -21,7 +21,7 @@ from tests.dynamo.cluster import N_PARALLEL, Answer, Cluster, running
 from tests.dynamo.packages import dynamo_packages
 from tests.upstream.test_conversations import CONVERSATIONS, collect, ids
 
-pytestmark = pytest.mark.dynamo
+pytestmark = pytest.mark.nightly
 
 N_LONG = 20_000  # tokens of an answer that no test has the time for
 

@@ -8,6 +8,8 @@ import pytest
 from gptoss_local.engine.worker.costs import WIDTHS, StepCosts, Table
 from gptoss_local.engine.worker.drafts.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
 
+pytestmark = pytest.mark.quick
+
 
 def numbers(start: int, end: int) -> "array[int]":
     return array("i", range(start, end))

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from gptoss_local.engine.child import environment
 from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
+
+pytestmark = pytest.mark.quick
 
 ON_HOST = ModelParams(tensor_overrides=((r"blk\.0\.ffn_.*_exps", "CPU"),))
 RESIDENT = load_of(Path("20b.gguf"))

@@ -11,7 +11,7 @@ from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer, run_server
 from tests.fetched import fetched
 
-pytestmark = [pytest.mark.evals, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 AIME = """
 from inspect_ai import Task, task

@@ -18,7 +18,7 @@ from tests.conftest import RunningServer, run_server
 from tests.evals.spoiler import Spoil, spoiled
 from tests.fetched import fetched
 
-pytestmark = [pytest.mark.evals, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 KEY = "secret-of-the-tests"
 GOOD = (

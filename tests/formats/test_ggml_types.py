@@ -8,6 +8,8 @@ from convert.verify.blocks import first_infinite
 from gptoss_local.formats.ggml_types import FILE_TYPES, GGML_TYPES, GgmlType
 from tests.convert import ggml
 
+pytestmark = pytest.mark.quick
+
 INTEGERS = {"i8", "i16", "i32", "i64", "f64", "q8_1", "q8_K"}  # never of weights in a file
 
 

@@ -8,6 +8,8 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.talk.history import History
 
+pytestmark = pytest.mark.quick
+
 
 def a_chat(history: History) -> int:
     """Two branches; the shown one has reasoning, a call, its result, and a stopped answer."""

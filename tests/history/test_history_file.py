@@ -12,6 +12,8 @@ import pytest
 from gptoss_local.errors import ChatNotFoundError, HistoryError
 from gptoss_local.talk.history import History, schema
 
+pytestmark = pytest.mark.quick
+
 
 def filled(path: Path, n_turns: int = 300) -> int:
     history = History(path)

@@ -7,6 +7,8 @@ import pytest
 
 from gptoss_local.talk.history import History, Turn
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def other(history_path: Path, history: History) -> Iterator[History]:

@@ -82,13 +82,13 @@ def contents(client: httpx.Client, requirement: str) -> set[str]:
     return names
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 def test_the_extra_brings_the_dlls_of_windows(client: httpx.Client) -> None:
     names = contents(client, cuda_toolkit.RUNTIME)
     assert {f"{FOLDER}/{name}" for name in DLLS} <= names
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 def test_a_build_on_windows_has_the_compiler_and_lacks_one_library(client: httpx.Client) -> None:
     names = contents(client, cuda_toolkit.COMPILER)
     parts = {"bin/nvcc.exe", "bin/ptxas.exe", "nvvm/bin/cicc.exe", "include/crt/host_config.h"}

@@ -59,7 +59,7 @@ def test_uv_tool_install(person: Person, release: Path) -> None:
     person.check(person.command)
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", PYTHONS)
 @pytest.mark.parametrize("kind", PACKAGES)
 def test_pip_install(person: Person, release: Path, version: str, kind: str) -> None:
@@ -70,7 +70,7 @@ def test_pip_install(person: Person, release: Path, version: str, kind: str) -> 
     person.check(environment / "bin/gptoss")
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", PYTHONS)
 def test_uv_tool_install_of_the_source(person: Person, release: Path, version: str) -> None:
     uv = (TOOLS / "uv", "tool", "install", "--python", python(version), "--find-links", release)
@@ -78,7 +78,7 @@ def test_uv_tool_install_of_the_source(person: Person, release: Path, version: s
     person.check(person.command)
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", PACKAGES)
 def test_pipx_install(person: Person, release: Path, kind: str) -> None:
     options = ("--python", sys.executable, f"--pip-args=--find-links={release}")
@@ -86,14 +86,14 @@ def test_pipx_install(person: Person, release: Path, kind: str) -> None:
     person.check(person.command)
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 def test_the_installer_of_a_release(person: Person, release: Path) -> None:
     person.install_by("/bin/sh", release / "install.sh", "--yes")
     person.check(person.command)
     assert not list(Path(tempfile.gettempdir()).glob("tmp.*/installers"))
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 def test_without_llama_cpp_all_but_answers_work(person: Person, release: Path) -> None:
     """As if a wheel for this machine were missing: what does not compute runs, and says so."""
     environment = person.home / "environment"

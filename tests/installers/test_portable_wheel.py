@@ -79,7 +79,7 @@ def test_what_debians_compilers_do_not_know_is_left_out(tmp_path: Path) -> None:
     assert cmake.read_text() == "".join(kept)
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", portable_wheel.ARCHITECTURES)
 def test_a_wheel_has_all_variants_and_no_others(arch: str, tmp_path: Path) -> None:
     wheel = made_wheel(arch, tmp_path)
@@ -90,7 +90,7 @@ def test_a_wheel_has_all_variants_and_no_others(arch: str, tmp_path: Path) -> No
     assert found == set(VARIANTS[arch])
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_every_variant_that_runs_here_answers(unpacked: Path, nano_home: Path) -> None:
     here = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
@@ -103,7 +103,7 @@ def test_every_variant_that_runs_here_answers(unpacked: Path, nano_home: Path) -
     assert len(set(map(tuple, answers))) == 1  # nano is sure of it, however it is rounded
 
 
-@pytest.mark.fresh
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="QEMU's names are of x86")
 @pytest.mark.parametrize(("model", "variant"), [("Nehalem", "sse42"), ("Haswell", "haswell")])

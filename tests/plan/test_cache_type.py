@@ -13,6 +13,8 @@ from gptoss_local.settings import Settings
 from gptoss_local.types import CacheType
 from tests.plan.machines import LARGE, MIB, SMALL, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 LONG = Shape(n_ctx=131_072, n_batch=512, n_seq=4, n_outputs=19)
 
 

@@ -24,6 +24,8 @@ from gptoss_local.machine.plan.words import explain
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 
+pytestmark = pytest.mark.quick
+
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
 TUNING = Tuning(
     uses_gpu=True,

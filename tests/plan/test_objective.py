@@ -14,6 +14,8 @@ from gptoss_local.settings import Settings
 from gptoss_local.types import Preset
 from tests.plan.machines import LARGE, SMALL, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 
 def plan_for(preset: Preset, facts: ModelFacts, here: Machine, **wishes: int) -> Plan:
     return make_plan(facts, here, plan_options(Settings(preset=preset, **wishes), 15))  # type: ignore[arg-type]

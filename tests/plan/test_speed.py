@@ -10,6 +10,8 @@ from gptoss_local.machine.plan.placement import Placement, iter_placements
 from gptoss_local.machine.plan.speed import HostWeights, Speed, estimate_speed
 from tests.plan.machines import GIB, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
 
 # Memory bandwidth, CUDA cores, boost clock, compute capability, PCIe.

@@ -7,6 +7,8 @@ from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import GIB, SMALL, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     "options",

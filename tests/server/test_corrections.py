@@ -10,6 +10,8 @@ from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer, calls, calls_built_in
 from tests.server.asked import Asked, run_asked
 
+pytestmark = pytest.mark.quick
+
 F: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 TRIES = [calls_built_in("python", "print(1)", "Hm."), answer("One.")]

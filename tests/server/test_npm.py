@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "npm"
 NODE = shutil.which("node")
 
 
-@pytest.mark.npm
+@pytest.mark.nightly
 @pytest.mark.skipif(NODE is None, reason="needs node")
 @pytest.mark.skipif(
     not (FOLDER / "node_modules").is_dir(), reason="first: npm ci --prefix tests/npm"

@@ -10,6 +10,8 @@ from tests.tui.documents import at_random, every_pair
 from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_rows import parse
 
+pytestmark = pytest.mark.quick
+
 _LINES = st.sampled_from(
     ["", "a word", "  ", "# title", "- item", "  more", "2. two", "12", "```py", "```", "~~~~",
      "| a | b |", "|---|---|", "x = `1`", "    code", "-", "*bold*", "1.", "``", "> quoted", "---",

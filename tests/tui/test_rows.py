@@ -10,6 +10,8 @@ from tui.markdown_math import formula, formula_rows
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows, wrapped
 
+pytestmark = pytest.mark.quick
+
 _PIECES = st.lists(st.sampled_from(
     ["word", " ", "  ", "\n", "\t", "日本語", "a-very-long-word-without-a-space", "🎉", "x", ". "]
 ), max_size=60)  # fmt: skip

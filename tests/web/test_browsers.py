@@ -16,6 +16,8 @@ from tests.web.drivers import ENTER, ESCAPE, FIREFOX, WEBKIT, XVFB, Driver, fire
 from tests.web.formulas import FORMULAS
 from tests.web.test_formulas import DRAW, PICTURES, check_strokes, trimmed
 
+pytestmark = pytest.mark.nightly
+
 MAX_OFF = 0.06  # of a side; each browser rounds the edges of letters in its own way
 MAX_DIFFERENCE = 0.35  # of all ink
 

@@ -34,7 +34,7 @@ def test_each_library_has_its_licence() -> None:
     assert {package for package, _ in FILES.values()} <= licensed
 
 
-@pytest.mark.npm
+@pytest.mark.nightly
 @needs_npm
 def test_files_are_those_of_the_packages() -> None:
     for name, (package, path) in FILES.items():
@@ -54,7 +54,7 @@ def test_all_of_it_is_small() -> None:
     assert n_bytes < MAX_PACKED_BYTES
 
 
-@pytest.mark.npm
+@pytest.mark.nightly
 @needs_npm
 @pytest.mark.parametrize(
     ("program", "arguments"),

@@ -24,16 +24,11 @@ assert INSTALLERS
 PYTHON = windows_on_wine.PYTHON
 IS_THERE = PYTHON.is_file() and shutil.which("wine") is not None
 COMMAND_S = 500.0
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.windows)
-            item.add_marker(pytest.mark.timeout(600))
-            if not IS_THERE:
-                reason = "first: python3 installers/windows_on_wine.py"
-                item.add_marker(pytest.mark.skip(reason=reason))
+ON_WINDOWS = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not IS_THERE, reason="first: python3 installers/windows_on_wine.py"),
+]
 
 
 def windows_path(path: Path) -> str:

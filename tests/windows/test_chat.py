@@ -12,9 +12,12 @@ import pytest
 from tests.conftest import wait_until
 from tests.tui.running_chat import FRANCE, PARIS
 from tests.tui.test_tmux import Tmux
-from tests.windows.conftest import Pc
+from tests.windows.conftest import ON_WINDOWS, Pc
 
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+pytestmark = [
+    *ON_WINDOWS,
+    pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed"),
+]
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ import pytest
 
 from gptoss_local.talk.history import ChatSummary, Turn
 from gptoss_local.talk.history.export import render_json
-from tests.windows.conftest import Pc, windows_path
+from tests.windows.conftest import ON_WINDOWS, Pc, windows_path
+
+pytestmark = ON_WINDOWS
 
 FRANCE = "What is the capital of France?"
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.installers.test_cuda_wheels import DLLS, FOLDER
-from tests.windows.conftest import Pc, windows_path
+from tests.windows.conftest import ON_WINDOWS, Pc, windows_path
 
 import cuda_toolkit  # isort: skip
 from steps import Log  # isort: skip
+
+pytestmark = ON_WINDOWS
 
 COMPILER = "x86_64-w64-mingw32-gcc-posix"
 # Visual Studio's program of that name, as far as mingw-w64 has it.

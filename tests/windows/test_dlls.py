@@ -7,11 +7,11 @@ from pathlib import Path
 import pefile
 import pytest
 
-from tests.windows.conftest import PYTHON
+from tests.windows.conftest import ON_WINDOWS, PYTHON
 
 import windows_on_wine  # isort: skip
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [*ON_WINDOWS, pytest.mark.usefixtures("installed")]
 SITE = windows_on_wine.SITE
 LLAMA = SITE / "llama_cpp" / "lib"
 # Microsoft's runtime of C++, which Wine has and a fresh Windows has not.

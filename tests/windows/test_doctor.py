@@ -3,7 +3,9 @@
 import json
 import re
 
-from tests.windows.conftest import Pc
+from tests.windows.conftest import ON_WINDOWS, Pc
+
+pytestmark = ON_WINDOWS
 
 
 def test_doctor(pc: Pc) -> None:

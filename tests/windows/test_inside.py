@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.windows.conftest import Pc, windows_path
+from tests.windows.conftest import ON_WINDOWS, Pc, windows_path
+
+pytestmark = ON_WINDOWS
 
 INSIDE = Path(__file__).with_name("inside")
 OPTIONS = ("--noconftest", "-p", "no:cacheprovider", "--import-mode=importlib", "-q")

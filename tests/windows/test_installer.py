@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.installers.conftest import INSTALLERS
-from tests.windows.conftest import Pc, windows_path
+from tests.windows.conftest import ON_WINDOWS, Pc, windows_path
+
+pytestmark = ON_WINDOWS
 
 COMPILER = "x86_64-w64-mingw32-gcc-posix"
 SMI = '#include <stdio.h>\nint main(void) {{ puts("NVIDIA GeForce {}"); return 0; }}'

@@ -9,7 +9,9 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.hub.server import Fault, HubServer, run_hub
-from tests.windows.conftest import Pc
+from tests.windows.conftest import ON_WINDOWS, Pc
+
+pytestmark = ON_WINDOWS
 
 NAME = "team/tiny-gpt-oss"
 

@@ -8,7 +8,9 @@ import ollama
 import openai
 import pytest
 
-from tests.windows.conftest import Pc
+from tests.windows.conftest import ON_WINDOWS, Pc
+
+pytestmark = ON_WINDOWS
 
 FRANCE = "What is the capital of France?"
 

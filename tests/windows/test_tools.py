@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from tests.windows.conftest import PYTHON, Pc, windows_path
+from tests.windows.conftest import ON_WINDOWS, PYTHON, Pc, windows_path
+
+pytestmark = ON_WINDOWS
 
 SERVER = Path(__file__).parents[1] / "tools" / "mcp" / "good_server.py"
 

@@ -246,7 +246,7 @@ async def test_mcp_server_fetch(prepared: Prepare) -> None:
     assert "404" in result.text
 
 
-@pytest.mark.npm
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 @pytest.mark.skipif(not NPM.exists(), reason="first: npm ci --prefix tests/npm")
 async def test_the_filesystem_server(prepared: Prepare, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tests.upstream.test_conversations import (
 )
 
 pytestmark = [
-    pytest.mark.llama_server,
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
         not llama_server().is_file(),
