@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -21,7 +22,12 @@ from gptoss_local.upstream.connection import UpstreamConnection, silent_urls
 from gptoss_local.upstream.replicas import Replica
 
 MB = 10**6
-BOMB = gzip.compress(b"[" * (400 * MB), compresslevel=1)
+N_MB = 100
+
+
+@cache
+def bomb() -> bytes:
+    return gzip.compress(b"[" * (N_MB * MB), compresslevel=1)
 
 
 class Hostile(BaseHTTPRequestHandler):
@@ -32,15 +38,15 @@ class Hostile(BaseHTTPRequestHandler):
         self.send_response(200)
         if is_packed:
             self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(BOMB)))
+            self.send_header("Content-Length", str(len(bomb())))
         else:
             self.send_header("Connection", "close")
         self.end_headers()
         with suppress(ConnectionError):
             if is_packed:
-                self.wfile.write(BOMB)
+                self.wfile.write(bomb())
             self.close_connection = True
-            for _ in range(0 if is_packed else 400):
+            for _ in range(0 if is_packed else N_MB):
                 self.wfile.write(b"[" * MB)
 
     def do_POST(self) -> None:

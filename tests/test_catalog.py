@@ -92,16 +92,6 @@ def test_a_user_adds_and_changes(users: Path, tmp_path: Path, nano_gguf: Path) -
     assert canonical_name("tu") == "tu"
 
 
-def test_latest_does_not_count_in_an_alias(users: Path) -> None:
-    users.write_text("[[model]]\nname = 'tu:7b'\nfile = '/x.gguf'\naliases = ['TU:latest']")
-    assert canonical_name("tu") == canonical_name("tu:latest") == "tu:7b"
-
-
-def test_a_file_of_notepad(users: Path) -> None:
-    users.write_text("[[model]]\nname = 'tu'\nfile = '/x.gguf'", encoding="utf-8-sig")
-    assert known_model("tu") is not None
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -29,12 +29,6 @@ def test_a_good_machine_needs_nothing() -> None:
     assert "15.5 of 16.0 GiB" in finding("GPU 0").text
 
 
-def test_what_a_processor_can_do() -> None:
-    assert finding("CPU").text == "8 physical cores, AVX2."
-    arm = msgspec.structs.replace(GOOD, has_avx2=None, arm_features=("dotprod", "i8mm", "SVE2"))
-    assert finding("CPU", arm).text == "8 physical cores, dotprod, i8mm, SVE2."
-
-
 @pytest.mark.parametrize(
     ("change", "name", "level", "fix"),
     [
@@ -77,21 +71,6 @@ def test_a_llama_cpp_that_does_not_load() -> None:
     found = finding("llama.cpp", GOOD, around)
     assert (found.level, found.text) == ("problem", "it cannot be loaded")
     assert "docs/install.md" in found.fix
-
-
-def test_a_full_disk_is_no_problem_for_the_model_that_is_on_it() -> None:
-    around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, has_model=True)
-    found = finding("disk", GOOD, around)
-    assert found.level == "note"
-    assert found.fix.startswith("Another model has no room")
-
-
-def test_a_cache_of_less_exact_numbers() -> None:
-    for kind, level in (("q8_0", "ok"), ("q4_0", "note")):
-        around = msgspec.structs.replace(AROUND, kv_type=kind)
-        found = finding("KV cache", around=around)
-        assert (found.level, kind in found.text) == (level, True)
-    assert not any(each.name == "KV cache" for each in diagnose(GOOD, AROUND))
 
 
 def test_full_disk_and_taken_port() -> None:

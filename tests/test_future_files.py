@@ -5,9 +5,7 @@ known is refused there. What is only a cache has a place for each version.
 """
 
 import json
-import os
 import sqlite3
-import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 
 from convert.journal import Journal, journal_path
-from gptoss_local.api_keys import add_key, read_keys
 from gptoss_local.engine.worker.cache import prefix_store
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.errors import (
@@ -28,23 +25,17 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.machine.plan import measured
-from gptoss_local.models.catalog import check_models_file
 from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
-    delete_model,
-    find_garbage,
     find_model,
     list_models,
     unusable_models,
 )
-from gptoss_local.models.store.blobs import remove_unused
-from gptoss_local.settings import Settings, config_path, load_settings
+from gptoss_local.settings import Settings, config_path
 from gptoss_local.talk.history import History, check_file
-from gptoss_local.talk.presets import Preset, presets_path, save_preset
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.tool import RunnableTool
-from tests.cli.conftest import run_cli
 from tests.plan.machines import machine
 
 BRIEF = ModelDefaults(system="Be brief.")
@@ -110,35 +101,6 @@ def test_a_manifest(from_the_future: tuple[Settings, Path], nano_gguf: Path) -> 
     assert [entry.name for entry in list_models(settings)][:1] == ["other"]
 
 
-def test_weights_of_an_unknown_manifest_stay(from_the_future: tuple[Settings, Path]) -> None:
-    """It is not known which it needs; once the user has deleted it, they are left over."""
-    settings, path = from_the_future
-    (weights,) = (settings.models_dir / "weights").iterdir()
-    blob = settings.models_dir / "blobs" / f"sha256-{'0' * 64}"
-    blob.parent.mkdir()
-    blob.write_bytes(b"of a model, perhaps")
-    os.utime(blob, (0, 0))
-    for _ in range(2):
-        assert find_garbage(settings, quiet_s=-1) == []
-        remove_unused(settings)
-        assert weights.is_file()
-        assert blob.is_file()
-    delete_model("mine", settings)
-    assert not path.exists()
-    assert {each.path for each in find_garbage(settings, quiet_s=-1)} >= {weights}
-
-
-def test_ls_says_what_it_cannot_read(from_the_future: tuple[Settings, Path]) -> None:
-    settings, path = from_the_future
-    done = run_cli(os.environ | {"GPTOSS_HOME": str(settings.home)}, "ls")
-    assert done.returncode == 0
-    assert "mine" not in done.stdout
-    assert f"gptoss: {path} was written by a newer gptoss" in done.stderr
-    done = run_cli(os.environ | {"GPTOSS_HOME": str(settings.home)}, "run", "mine", "hi")
-    assert done.returncode == 10
-    assert f"{path} was written by a newer gptoss" in done.stderr
-
-
 def test_an_interrupted_conversion(tmp_path: Path) -> None:
     target = tmp_path / "model.gguf"
     path = journal_path(target)
@@ -183,33 +145,3 @@ def test_prefixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write(tokens, 1, state, [])
     assert PrefixStore(tmp_path, "key", 1 << 20).find(tokens, 300)[1] == 300
     assert theirs.read_bytes() == before
-
-
-def test_what_people_edit(config_home: Path) -> None:
-    """The name that is not known is said with its file, and nothing is written over it."""
-    later = int(time.time())
-    texts: dict[Path, tuple[str, Callable[[], object]]] = {
-        config_path(): (f"from_{later} = 1\n", load_settings),
-        presets_path(): (
-            f"[a]\nfrom_{later} = 1\n",
-            lambda: save_preset("b", Preset(system="b")),
-        ),
-        config_home / "models.toml": (
-            f'[[model]]\nname = "a"\nfile = "a.gguf"\nfrom_{later} = 1\n',
-            lambda: check_models_file(config_home / "models.toml"),
-        ),
-        config_home / "keys.toml": (
-            f'[[keys]]\nname = "a"\nsha256 = "{"0" * 64}"\nfrom_{later} = 1\n',
-            lambda: add_key(config_home / "keys.toml", "b"),
-        ),
-    }
-    for path, (text, use) in texts.items():
-        path.write_text(text)
-        with pytest.raises(UsageError) as caught:
-            use()
-        assert str(path) in caught.value.message
-        assert f"from_{later}" in caught.value.message
-        assert path.read_text() == text
-        path.unlink()
-    with pytest.raises(UsageError):
-        read_keys(config_home / "keys.toml")

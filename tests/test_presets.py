@@ -1,6 +1,5 @@
 """Presets: one file that people and the chat change, and nothing of it is lost."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -77,28 +76,6 @@ def test_what_people_wrote_stays(config: Path) -> None:
     remove_preset("critic")
     remove_preset("critic")
     assert list(read_presets()) == ["日本語 tutor", "short"]
-
-
-def test_a_new_file_is_readable(config: Path) -> None:
-    save_preset("a b", Preset(system="One.\nTwo \"\"\" and \\ and '''.\n", effort="low"))
-    assert presets_path().read_text().startswith("# Presets of `gptoss chat`")
-    assert 'system = """One.\nTwo' in presets_path().read_text()
-
-
-def test_its_line_ends_stay(config: Path) -> None:
-    config.mkdir()
-    before = BY_HAND.replace("\n", "\r\n").encode()
-    presets_path().write_bytes(before)
-    save_preset("short", Preset(system="Be brief."))
-    assert presets_path().read_bytes().startswith(before)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
-def test_its_mode_stays(config: Path) -> None:
-    save_preset("a", Preset(system="x"))
-    presets_path().chmod(0o600)
-    save_preset("b", Preset(system="x"))
-    assert presets_path().stat().st_mode & 0o777 == 0o600
 
 
 def test_a_link_stays_one(config: Path, tmp_path: Path) -> None:
@@ -180,13 +157,6 @@ def test_names(config: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_preset("zzz")
     assert caught.value.hint == "Presets: policy, tutor."
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written(config: Path) -> None:
-    config.mkdir(mode=0o500)
-    with pytest.raises(UsageError, match="cannot be written"):
-        save_preset("a", Preset())
 
 
 def test_a_disk_that_is_full(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

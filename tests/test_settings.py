@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import explain_settings, load_settings, unknown_variables
+from gptoss_local.settings import explain_settings, load_settings
 
 pytestmark = pytest.mark.quick
 
@@ -22,13 +22,6 @@ def test_order_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert load_settings().port == 3
     settings = load_settings(port=4, host=None)
     assert (settings.port, settings.host, settings.threads) == (4, "0.0.0.0", 3)
-
-
-def test_a_config_file_of_notepad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "gptoss").mkdir()
-    (tmp_path / "gptoss" / "config.toml").write_text("port = 1\n", encoding="utf-8-sig")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert load_settings().port == 1
 
 
 @pytest.mark.parametrize(
@@ -118,11 +111,6 @@ def test_home_moves_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert folder.parent == tmp_path
 
 
-def test_the_home_of_nobody_is_a_folder_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPTOSS_HOME", "~no-such-user/x")
-    assert load_settings().models_dir.parent == Path("~no-such-user/x")
-
-
 @pytest.mark.parametrize(
     ("variable", "text", "name", "value"),
     [
@@ -156,9 +144,3 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     settings, sources = explain_settings()
     assert (settings.host, settings.port, settings.threads) == ("0.0.0.0", 3, 3)
     assert sources == {"host": "OLLAMA_HOST", "port": "GPTOSS_PORT", "threads": str(config)}
-
-
-def test_variables_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GPTOSS_PROT", "GPTOSS_PORT", "GPTOSS_DEBUG", "OLLAMA_FLASH_ATTENTION"):
-        monkeypatch.setenv(name, "1")
-    assert unknown_variables() == ["GPTOSS_PROT", "OLLAMA_FLASH_ATTENTION"]

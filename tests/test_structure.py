@@ -19,7 +19,6 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gptoss_local", "convert", "tui")
 SOURCES = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
-INSTALLERS = sorted((ROOT / "installers").glob("*.py"))
 
 N_LINES, N_FUNCTION_LINES, N_PARAMETERS, N_METHODS = 450, 70, 6, 14
 LARGE = {
@@ -92,72 +91,3 @@ def test_error_tree_is_drawn_whole() -> None:
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.GptOssError):
             assert name in (errors.__doc__ or "")
-
-
-N_PRIVATE = 110
-"""Uses of private names in tests: lower it with each one that goes, and raise it never."""
-
-FOREIGN = {"_request_id": "an attribute of answers in OpenAI's SDK", "_exit": "of os"}
-"""Names that look private and are not the product's."""
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name not in FOREIGN
-
-
-def defined_names(tree: ast.AST) -> Iterator[str]:
-    """The functions, classes, variables and attributes that a module defines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-
-
-def private_uses(tree: ast.AST, private: set[str]) -> Iterator[tuple[int, str]]:
-    """Private names that a test imports, reads from an object, or patches."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(
-            ("bench", "tests")
-        ):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Attribute):
-            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            names = [] if is_own else [node.attr]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
-            texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant)]
-            names = [text.rpartition(".")[2] for text in texts if isinstance(text, str)]
-        yield from ((node.lineno, name) for name in names if name in private)
-
-
-def test_tests_reach_into_no_private_names() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (*SOURCES, *INSTALLERS)]
-    private = {path.stem for path in SOURCES} | {n for tree in trees for n in defined_names(tree)}
-    private = set(filter(is_private, private))
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        if not {".venv", "node_modules"} & set(path.parts)  # programs of tests/clients
-        for line, name in private_uses(ast.parse(path.read_text(encoding="utf-8")), private)
-    ]
-    assert len(found) == N_PRIVATE, "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    ("code", "n"),
-    [
-        ("self._x", 0),
-        ("engine._x", 1),
-        ("engine.x", 0),
-        ("from gptoss_local.engine import _x", 1),
-        ("from tests.engine import _x", 0),
-        ("monkeypatch.setattr(engine, '_x', 1)", 1),
-        ("monkeypatch.setattr('gptoss_local.engine._x', 1)", 1),
-        ("path._y", 0),  # the product defines none
-    ],
-)
-def test_a_use_of_a_private_name_is_found(code: str, n: int) -> None:
-    assert len(list(private_uses(ast.parse(code), {"_x"}))) == n

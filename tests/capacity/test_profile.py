@@ -61,24 +61,6 @@ def test_a_benchmark_gives_the_profile_back(has_gpu: bool) -> None:
         assert found.step_s(depths, chunks, n_held) == pytest.approx(expected, rel=0.02)
 
 
-def test_tokens_of_a_step_cost_more_the_more_there_are() -> None:
-    """A CPU computes all pairs within a step, but the cells of a sliding window are few."""
-    seconds = {n: 1e-4 * n + 1e-7 * n * n for n in (128, 512)}
-    before = sum(512 * 512 * n for n in range(4)) * 2e-8
-    prompts = {**seconds, 2048: 4 * seconds[512] + before}
-    depths = [AtDepth(n, n / s, 100) for n, s in prompts.items()]
-    found = from_benchmark(depths, [], n_ctx=4096, n_batch=512, n_seq=1, has_gpu=False)
-    for n in (128, 256, 512):
-        assert found.step_s([], [(0, n)], 0) == pytest.approx(1e-4 * n + 1e-7 * n * n)
-    assert found.token_cell_s == pytest.approx(2e-8)
-
-
-def test_a_step_of_both_reads_the_weights_once() -> None:
-    true = msgspec.structs.replace(TRUE, token_cell_s=0.0)
-    apart = true.step_s([10], [], 10) + true.step_s([], [(0, 100)], 10)
-    assert true.step_s([10], [(0, 100)], 10) == pytest.approx(apart - 0.002)
-
-
 @pytest.mark.parametrize(("has_gpu", "share"), [(False, 0.25), (True, 1)])
 def test_a_cpu_does_little_for_cells_of_others(has_gpu: bool, share: float) -> None:
     profile = msgspec.structs.replace(TRUE, has_gpu=has_gpu)
@@ -102,16 +84,6 @@ def test_a_stream_makes_a_tile_of_a_prompt_look_at_its_cells() -> None:
 
     assert more_s(200) == pytest.approx(1e-7 * 64 * 1000)
     assert more_s(20) == pytest.approx(0)
-
-
-def test_one_short_prompt_is_enough() -> None:
-    """As of a small context, in which not even two answers have room."""
-    found = from_benchmark(
-        [AtDepth(128, 1280, 20)], [], n_ctx=256, n_batch=256, n_seq=4, has_gpu=False
-    )
-    assert found.n_seq == 1
-    assert found.step_s([160], [], 160) == pytest.approx(0.05)
-    assert found.step_s([], [(0, 128)], 0) == pytest.approx(0.1)
 
 
 def test_noise_makes_nothing_free_or_negative() -> None:

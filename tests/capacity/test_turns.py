@@ -73,17 +73,6 @@ def test_of_each_other_connection_one_answer(seed: int, is_kept: bool, n_polite:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_new_connection_for_each_request_is_not_served_first(seed: int) -> None:
-    """Half of the clients open one for each, the others keep theirs."""
-
-    def name(number: int, each: int, n: int) -> tuple[str, str]:
-        return "key", f"{number} {each}" + (f" {n}" if number % 2 else "")
-
-    most = most_waited_for(seed, lambda _: 20, name)
-    assert max(most.values()) == 1
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_of_a_key_with_many_connections_one_answer(seed: int) -> None:
     """The first client has a key for itself, and the others share one."""
 

@@ -2,9 +2,7 @@
 
 import json
 import re
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
@@ -175,12 +173,3 @@ def test_a_server_gives_the_model_back_first(fresh: dict[str, str]) -> None:
     assert run_cli(fresh, "ps", "--quiet").stdout == "nano\n"
     assert run_cli(fresh, "bench", "nano", "--ctx", "256").returncode == 0
     assert run_cli(fresh, "ps", "--quiet").stdout == ""
-
-
-def test_another_program_at_the_address_is_no_matter(fresh: dict[str, str]) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
-        Thread(target=other.serve_forever, daemon=True).start()
-        environment = fresh | {"GPTOSS_PORT": str(other.server_port)}
-        ran = run_cli(environment, "bench", "nano", "--ctx", "256", "--parallel", "1")
-        other.shutdown()
-    assert ran.returncode == 0, ran.stderr

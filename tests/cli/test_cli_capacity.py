@@ -70,13 +70,3 @@ def test_errors(cli: Cli, arguments: tuple[str, ...], code: int, says: str) -> N
     assert ran.returncode == code, ran.stderr
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr
-
-
-def test_a_bench_without_speed_is_refused(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "bench.json"
-    broken = json.loads(H100.read_text())
-    broken["benchmark"]["widths"][0]["decode_tok_s"] = 0
-    file.write_text(json.dumps(broken))
-    ran = cli("capacity", str(file), "3")
-    assert ran.returncode == 2
-    assert "a speed of 0 tokens/s" in ran.stderr

@@ -44,14 +44,6 @@ def test_a_line_per_tenth(environment: dict[str, str], large: Path, tmp_path: Pa
     assert done.stdout == ""
 
 
-def test_quiet(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
-    done = convert(environment, large, tmp_path / "m.gguf", "--quiet", "--workers", "1")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    done = convert(environment, large, tmp_path / "m.gguf", "--quiet", "--json")
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["files"] == [str(tmp_path / "m.gguf")]
-
-
 def test_split_and_delete_source(environment: dict[str, str], tmp_path: Path) -> None:
     source = write_large(tmp_path / "large")
     options = ("--max-shard-size", "70MB", "--delete-source", "--json", "--dense", "bf16")
@@ -168,16 +160,6 @@ def test_types_of_the_dense_weights(environment: dict[str, str], tmp_path: Path)
     assert done.returncode == 2
     assert "q4_k_m is not a type for the dense weights" in done.stderr
     assert "gpt-oss's have 2,880" in done.stderr
-
-
-def test_notes_are_shown(environment: dict[str, str], tmp_path: Path) -> None:
-    source, target = write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf"
-    (source / "README.md").write_text("---\nlicense: [\n---\n")
-    done = convert(environment, source, target)
-    assert done.returncode == 0, done.stderr
-    assert "note: README.md was left out, as its head is not valid YAML" in done.stderr
-    (note,) = json.loads(convert(environment, source, target, "--json").stdout)["notes"]
-    assert note.startswith("README.md was left out")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from tests.cli.conftest import Cli, run_cli
+from tests.cli.conftest import run_cli
 
 
 def test_values_and_sources() -> None:
@@ -40,13 +40,6 @@ def test_a_bad_value_is_refused_by_its_source() -> None:
     done = run_cli(os.environ | {"GPTOSS_PORT": "eleven"}, "config")
     assert done.returncode == 2
     assert "GPTOSS_PORT: port must be a whole number, not 'eleven'" in done.stderr
-
-
-def test_a_bad_parameter_is_named_in_plain_words(cli: Cli) -> None:
-    done = cli("create", "x", "--from", "nano", "-p", "temperature=hot")
-    assert done.returncode == 2
-    assert "temperature must be a number, not 'hot'" in done.stderr
-    assert "`" not in done.stderr
 
 
 def test_what_is_left_to_gptoss_is_said() -> None:

@@ -110,12 +110,6 @@ def test_misspelt_model(cli: Cli, arguments: list[str], meant: str) -> None:
     assert f"Did you mean {meant}?" in done.stderr
 
 
-def test_a_model_of_the_catalogue_that_is_not_here(cli: Cli) -> None:
-    done = cli("show", "20b")
-    assert done.returncode == 3
-    assert "gptoss pull gpt-oss:20b" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [(["--help"], 1.6), (["__complete", "installed"], 1.4), (["__complete", "loaded"], 1.4)],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.cli import _first_model
-from gptoss_local.machine.hardware import Machine, free_bytes
+from gptoss_local.machine.hardware import Machine
 from gptoss_local.runner.fits import machine_facts
 from gptoss_local.settings import Settings
 from tests.cli.conftest import run_cli
@@ -188,7 +188,3 @@ def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
     assert len(cards) == 2
     assert "gptoss doctor" in machine_facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
     assert "none" in machine_facts(machine(), settings)["GPU"]
-
-
-def test_free_bytes_of_a_folder_to_be(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path / "not" / "there") > 0

@@ -124,11 +124,6 @@ def test_a_key_reaches_the_program(nano_home: Path, user: dict[str, str]) -> Non
         assert 'COPILOT_PROVIDER_API_KEY="$GPTOSS_API_KEY"' in printed.stdout
 
 
-def test_starts_a_server_that_keeps_running(fresh: dict[str, str], user: dict[str, str]) -> None:
-    launched(fresh | user, "codex", "--model", "nano")
-    assert run_cli(fresh | user, "status").returncode == 0
-
-
 def test_ctrl_c_is_the_programs(here: dict[str, str], server: RunningServer) -> None:
     command = [sys.executable, "-m", "gptoss_local", "launch", "codex", "--model", "nano"]
     terminal = PseudoTerminal([*command, "--", "wait"], here, Path(here["HOME"]))
@@ -298,18 +293,6 @@ def test_asked_on_a_terminal(here: dict[str, str], file: Path, key: str, code: i
     assert (file.read_text() == MINE) == (code == 1)
 
 
-def test_a_link_stays_a_link(here: dict[str, str], file: Path, tmp_path: Path) -> None:
-    """As in folders of dotfiles."""
-    target = tmp_path / "dotfiles" / "pi.json"
-    target.parent.mkdir()
-    target.write_text("{}")
-    file.symlink_to(target)
-    launched(here, "pi", "--model", "nano", "--yes")
-    assert file.is_symlink()
-    assert "gptoss" in target.read_text()
-    assert len(backups(target)) == 1
-
-
 def test_a_new_file_is_its_owners(here: dict[str, str], file: Path) -> None:
     launched(here, "pi", "--model", "nano", "--yes")
     assert file.stat().st_mode & 0o077 == 0
@@ -354,14 +337,6 @@ def test_undo_of_every_program(here: dict[str, str], agent: str, has_file: bool)
     assert '"mine"' in path.read_text() or not has_file or mine == "[]\n"
     assert run_cli(here, "launch", agent, "--undo", "--yes").returncode == 0
     assert (path.read_text() if path.exists() else None) == (mine if has_file else None)
-
-
-def test_the_file_of_another_system_counts_if_its_folder_exists(here: dict[str, str]) -> None:
-    mac = Path(here["HOME"], "Library", "Application Support", "Code", "User")
-    mac.mkdir(parents=True)
-    launched(here, "vscode", "--model", "nano", "--yes")
-    (entry,) = json.loads((mac / "chatLanguageModels.json").read_text())
-    assert entry["name"] == "gptoss"
 
 
 def test_a_program_that_sends_no_key(here: dict[str, str]) -> None:

@@ -12,8 +12,6 @@ import pytest
 
 from gptoss_local.cli._modelfile import parse_modelfile
 from gptoss_local.errors import UsageError
-from gptoss_local.models.store import adopt_file
-from gptoss_local.settings import Settings
 from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, run_server
 from tests.convert.tiny import write_tiny
@@ -100,13 +98,6 @@ def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningS
     assert len(fetched) < N_SHARDS
 
 
-def test_pull_from_a_hub_that_fails(hub: HubServer, home_cli: Cli) -> None:
-    hub.strike("config.json", Fault(status=404))
-    done = home_cli("pull", "20b")
-    assert done.returncode == 4
-    assert done.stderr.startswith("gptoss: ")
-
-
 def test_create_show_copy_and_remove(home_cli: Cli, tmp_path: Path) -> None:
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text('FROM nano\nSYSTEM """You are\nPete."""\nPARAMETER temperature 0.5\n')
@@ -145,17 +136,6 @@ def test_create_reads_what_windows_writes(home_cli: Cli, tmp_path: Path, encodin
     assert home_cli("rm", "-y", "windows").returncode == 0
 
 
-def test_create_from_a_file_and_from_stdin(home_cli: Cli, nano_gguf: Path, tmp_path: Path) -> None:
-    """A path in a Modelfile is meant from its folder."""
-    (tmp_path / "weights.gguf").hardlink_to(nano_gguf)
-    (tmp_path / "Modelfile").write_text("FROM ./weights.gguf\nSYSTEM Be brief.\n")
-    assert home_cli("create", "a", "-f", str(tmp_path / "Modelfile")).returncode == 0
-    assert home_cli("create", "b", "-f", "-", stdin="FROM a\nSYSTEM Be long.\n").returncode == 0
-    defaults = json.loads(home_cli("show", "b", "--json").stdout)["defaults"]
-    assert (defaults["system"], defaults["parent"]) == ("Be long.", "a")
-    assert "Paris" in home_cli("run", "a", "What is the capital of France?").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -169,16 +149,6 @@ def test_create_refuses(cli: Cli, arguments: list[str], text: str) -> None:
     done = cli("create", "x", *arguments)
     assert done.returncode == 2
     assert text in done.stderr
-
-
-def test_names_that_no_file_can_have_on_windows(home_cli: Cli, nano_gguf: Path) -> None:
-    place = ("--url", "http://localhost:1", "--kind", "vllm", "--model", "served")
-    add = ("upstream", "add", "aux", *place)
-    for arguments in (("cp", "nano", "CON"), ("import", str(nano_gguf), "nul.7b"), add):
-        done = home_cli(*arguments)
-        assert done.returncode == 2
-        assert "is invalid" in done.stderr or "is not a name" in done.stderr
-    assert listed(home_cli) == ["nano"]
 
 
 def test_rm_checks_all_before_the_first_goes(home_cli: Cli) -> None:
@@ -303,13 +273,3 @@ def test_show_and_plan_of_a_file_only_read(
         assert run_cli(fresh, "show", str(path)).returncode == code
         assert run_cli(fresh, "plan", str(path)).returncode == code
     assert sorted(models.rglob("*")) == before
-
-
-def test_show_and_plan_know_a_file_that_is_a_model(
-    fresh: dict[str, str], tmp_path: Path, nano_gguf: Path
-) -> None:
-    file = tmp_path / "Mine.gguf"
-    file.hardlink_to(nano_gguf)
-    adopt_file(file, Settings(home=Path(fresh["GPTOSS_HOME"])))
-    assert json.loads(run_cli(fresh, "show", str(file), "--json").stdout)["name"] == "mine"
-    assert run_cli(fresh, "plan", str(file)).stdout.startswith("mine: ")

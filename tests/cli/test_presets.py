@@ -49,13 +49,6 @@ def test_they_are_listed(environment: dict[str, str]) -> None:
     }
 
 
-def test_a_file_that_is_wrong(environment: dict[str, str]) -> None:
-    presets_path().write_text("[a")
-    done = run_cli(environment, "presets")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "presets.toml is not valid TOML" in done.stderr
-
-
 def test_a_chat_line_by_line_begins_with_one(
     environment: dict[str, str], server: RunningServer, nano_home: Path, tmp_path: Path
 ) -> None:
@@ -103,12 +96,3 @@ def test_a_policy_judges_a_text(
         refused = run_cli(asking, *question, *options)
         assert (refused.returncode, refused.stdout) in ((2, ""), (3, ""))
         assert said in refused.stderr
-
-
-def test_a_preset_of_the_file_wins(environment: dict[str, str], server: RunningServer) -> None:
-    save_preset("policy", Preset(system="You are a pirate.", options={"temperature": 0}))
-    asking = server.environment | {"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}
-    question = ("run", "nano", "What is the capital of France?", "--hide-reasoning")
-    done = run_cli(asking, *question, "--preset", "policy")
-    by_hand = run_cli(asking, *question, "--system", "You are a pirate.", "--temperature", "0")
-    assert done.stdout == by_hand.stdout

@@ -2,13 +2,12 @@
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, PseudoTerminal, Terminal, run_cli
-from tests.conftest import RunningServer, wait_until
+from tests.cli.conftest import Cli, Terminal, run_cli
+from tests.conftest import RunningServer
 
 SUM = "17 + 25 = 42"
 
@@ -25,21 +24,6 @@ def test_in_a_pipe_answers_alone_are_on_stdout(cli: Cli) -> None:
     assert answers == ["Nice to meet you, Peter Parker!", "Your name is Peter Parker."]
     assert said.count(">>> ") == 3
     assert "\x1b" not in said
-
-
-def test_a_server_that_was_stopped_is_started_again(fresh: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gptoss_local", "run", "nano", "-i", "--effort", "low"]
-    terminal = PseudoTerminal(command, fresh, tmp_path)
-    try:
-        terminal.read_until(">>> ")
-        terminal.type("What is 17 + 25?\n")
-        terminal.read_until(SUM)
-        assert run_cli(fresh, "stop").returncode == 0
-        wait_until(lambda: run_cli(fresh, "status").returncode == 7)
-        terminal.type("What is the capital of France?\n")
-        terminal.read_until("Paris")
-    finally:
-        terminal.close()
 
 
 def test_several_lines(cli: Cli) -> None:
@@ -141,25 +125,6 @@ def test_a_session_is_saved_and_loaded(home_server: RunningServer) -> None:
     assert answers.endswith("Your name is Peter Parker.\n")
 
 
-def test_system_message_of_several_lines(cli: Cli) -> None:
-    _, said = talk(cli, '/set system """You are', 'terse."""', "/show system")
-    assert "You are\nterse.\n" in said
-
-
-def test_a_system_message_that_is_refused_ends_nothing(cli: Cli) -> None:
-    answers, said = talk(cli, '/set system """You are""" terse.', "What is 17 + 25?")
-    assert answers == [SUM]
-    assert 'there is text after the closing """' in said
-
-
-@pytest.mark.parametrize("text", ['Answer with the word "yes"', '"yes" or "no"'])
-def test_quotes_in_a_system_message(cli: Cli, text: str) -> None:
-    """They stay; one pair around the whole goes."""
-    _, said = talk(cli, f"/set system {text}", "/show system", '/system "Be terse."', "/system")
-    assert f">>> {text}\n" in said
-    assert ">>> Be terse.\n" in said
-
-
 def test_clear_forgets(cli: Cli) -> None:
     _, said = talk(cli, "/retry", "My name is Peter Parker.", "/clear", "/retry")
     assert said.count("nothing has been asked yet") == 2
@@ -169,15 +134,6 @@ def test_a_path_is_a_message(cli: Cli) -> None:
     answers, said = talk(cli, "/usr/bin: what is the capital of France?")
     assert len(answers) >= 1
     assert "no command" not in said
-
-
-def test_system_message(cli: Cli) -> None:
-    """The prompt grows by it, and shrinks without it."""
-    options = ("--system", "You are a pirate who likes long sentences.", "--json")
-    lines, _ = talk(cli, "hi", '/system ""', "/clear", "hi", options=options)
-    counts = [e["prompt_eval_count"] for e in map(json.loads, lines) if e["event"] == "done"]
-    assert len(counts) == 2
-    assert counts[0] > counts[1]
 
 
 @pytest.mark.parametrize(
@@ -219,20 +175,6 @@ def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> 
         terminal.read_until(">>> ")
         terminal.type("\x04")
         assert terminal.process.wait(timeout=10) == 0
-    finally:
-        terminal.close()
-
-
-def test_lines_can_be_edited_and_called_back(server: RunningServer) -> None:
-    terminal = Terminal(server, "nano", "--effort", "low", TERM="xterm")
-    try:
-        terminal.read_until(">>> ")
-        terminal.type("What is 17 + 25x\x7f?\n")
-        terminal.read_until(SUM)
-        terminal.screen = terminal.screen.partition(SUM)[2]  # the prompt may be there already
-        terminal.read_until(">>> ")
-        terminal.type("\x1b[A\n")  # the line before
-        terminal.read_until(SUM)
     finally:
         terminal.close()
 
@@ -312,25 +254,6 @@ def test_what_is_typed_is_remembered_for_its_user_alone(home_server: RunningServ
     assert "hello there" in kept[0].read_text()
     assert "secret" not in kept[0].read_text()
     assert kept[0].stat().st_mode & 0o777 == 0o600
-
-
-def test_lines_break_between_words(server: RunningServer) -> None:
-    """At the edge of the terminal, which is 80 columns where nothing says more."""
-    for command, breaks in (("/set nowordwrap", False), ("/set wordwrap", True)):
-        terminal = Terminal(server, "nano", "--effort", "low", NO_COLOR="1", COLUMNS="80")
-        try:
-            terminal.read_until(">>> ")
-            terminal.type(f"{command}\nCount from 1 to 60.\n")
-            terminal.read_until("59, 60")
-            answer = terminal.screen[terminal.screen.index("1, 2, 3") :]
-            rows = answer[: answer.index(" 60", 50)].split("\r\n")
-            assert (len(rows) > 1) == breaks
-            assert all(len(row) <= 80 for row in rows) == breaks
-            assert "".join(f"{row.strip()} " for row in rows).split() == [
-                f"{n}," for n in range(1, 60)
-            ]
-        finally:
-            terminal.close()
 
 
 def test_json_of_an_interrupted_answer_ends_in_done(server: RunningServer) -> None:

@@ -213,20 +213,6 @@ def test_conversation_survives_a_dead_engine(own_server: RunningServer) -> None:
         terminal.close()
 
 
-def test_conversation_line_by_line(server: RunningServer) -> None:
-    terminal = Terminal(server, "nano")
-    try:
-        terminal.read_until(">>> ")
-        terminal.type("My name is Peter Parker.\n")
-        terminal.read_until("Nice to meet you, Peter Parker!")
-        terminal.type("What is my name?\n")
-        terminal.read_until("Your name is Peter Parker.")
-        terminal.type("/bye\n")
-        assert terminal.process.wait(timeout=10) == 0
-    finally:
-        terminal.close()
-
-
 def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> None:
     """Each is seen in what comes back, or in what `ps` says."""
 
@@ -326,15 +312,6 @@ def test_the_context_grows_for_a_long_prompt(
         assert (event["from"], event["to"]) == (32_768, 65_536)
     else:
         assert line.endswith("the context of nano grows from 32,768 to 65,536.\n")
-
-
-def test_a_prompt_that_no_context_holds(own_server: RunningServer) -> None:
-    done = run_cli(own_server.environment, "run", "nano", stdin="word " * 150_000)
-    assert done.returncode == 8
-    message, hint = done.stderr.splitlines()
-    assert message.startswith("gptoss: the prompt is longer than the model can read: at least 13")
-    assert message.endswith(" tokens > 131072 maximum")
-    assert "num_ctx" not in hint
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """`gptoss tools`: lists, adds, removes and tests, without a server of ours."""
 
 import json
-import os
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +11,6 @@ from typer.testing import CliRunner
 
 from gptoss_local.cli.main import make_app
 from gptoss_local.errors import GptOssError
-from tests.cli.conftest import run_cli
 from tests.tools.mcp.conftest import GOOD, bad
 
 TOOLS = """
@@ -207,29 +204,3 @@ def test_what_makes_no_sense(tools: Tools, arguments: list[str], said: str) -> N
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
     assert "s3cret" not in done.stderr
-
-
-def test_a_tool_that_is_not_there(tools: Tools, folder: Path) -> None:
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"good": GOOD}}))
-    done = tools("test", "good", "ad")
-    assert done.code == 2
-    assert "there is no tool 'ad'" in done.stderr
-    assert "There are add, " in done.stderr
-
-
-def test_a_file_that_cannot_be_read(tools: Tools, folder: Path) -> None:
-    (folder / "mcp.json").write_text("{")
-    for arguments in ([], ["add", "x", "--", sys.executable], ["rm", "x"], ["test", "x"]):
-        done = tools(*arguments)
-        assert done.code == 2
-        assert f"{folder / 'mcp.json'} is not valid JSON" in done.stderr
-    assert (folder / "mcp.json").read_text() == "{"
-
-
-def test_the_command_itself(tools: Tools, folder: Path) -> None:
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"broken": bad("exit", folder)}}))
-    done = run_cli(dict(os.environ), "tools", "test", "broken")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gptoss: the MCP server 'broken' ended. Its log ends with: ")
-    assert "\n  Its log: " in done.stderr
-    assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ConvertError, DownloadError, GptOssError, UsageError
+from gptoss_local.errors import ConvertError, DownloadError, GptOssError
 from gptoss_local.models.hub import open_checkpoint
 from tests.conftest import wait_until
 from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
@@ -32,14 +32,6 @@ def test_a_checkpoint_arrives_whole_and_nothing_else(hub: HubServer, tmp_path: P
     assert visible == {name for name in files if "/" not in name}
     assert all((tmp_path / name).read_bytes() == files[name] for name in visible)
     assert not list(tmp_path.rglob("*.incomplete"))
-
-
-def test_small_files_are_there_before_any_shard(hub: HubServer, tmp_path: Path) -> None:
-    with open_checkpoint(REPO, tmp_path) as checkpoint:
-        checkpoint.fetch_small_files()
-        assert (tmp_path / "config.json").is_file()
-        assert (tmp_path / INDEX).is_file()
-    assert not any(hub.sent[shard] for shard in SHARDS)
 
 
 def test_original_layout_comes_without_the_other_weights(hub: HubServer, tmp_path: Path) -> None:
@@ -101,14 +93,6 @@ def test_a_second_run_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
     assert not hub.sent
 
 
-def test_complete_shards_are_not_hashed_again(
-    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetch(tmp_path)
-    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("hashed"))
-    assert sorted(fetch(tmp_path)) == SHARDS
-
-
 def test_files_from_elsewhere_are_hashed_and_kept(hub: HubServer, tmp_path: Path) -> None:
     (tmp_path / SHARDS[0]).write_bytes(repo_files()[SHARDS[0]])
     (tmp_path / SHARDS[1]).write_bytes(bytes(SHARD_BYTES))
@@ -125,24 +109,11 @@ def test_a_shard_touched_later_is_found(hub: HubServer, tmp_path: Path) -> None:
     assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
 
 
-def test_skipped_shards_are_neither_fetched_nor_yielded(hub: HubServer, tmp_path: Path) -> None:
-    assert sorted(fetch(tmp_path, skip={SHARDS[0]})) == SHARDS[1:]
-    assert not hub.sent[SHARDS[0]]
-
-
 def test_several_shards_come_at_once(hub: HubServer, tmp_path: Path) -> None:
     for shard in SHARDS:
         hub.strike(shard, Fault(delay_s=0.005))
     fetch(tmp_path / "all", n_parallel=3)
     assert hub.n_most_parallel == 3
-
-
-def test_one_at_a_time_if_asked(hub: HubServer, tmp_path: Path) -> None:
-    with open_checkpoint(REPO, tmp_path) as checkpoint:
-        checkpoint.fetch_small_files()
-        hub.n_most_parallel = 0
-        list(checkpoint.iter_shards(n_parallel=1))
-    assert hub.n_most_parallel == 1
 
 
 def test_a_shard_is_yielded_while_others_are_on_the_way(hub: HubServer, tmp_path: Path) -> None:
@@ -180,15 +151,6 @@ def test_progress_counts_all_bytes_and_never_falls(hub: HubServer, tmp_path: Pat
     assert done[-1] == total
 
 
-def test_progress_begins_with_what_is_there(hub: HubServer, tmp_path: Path) -> None:
-    fetch(tmp_path)
-    (tmp_path / SHARDS[0]).unlink()
-    (tmp_path / SHARDS[1]).unlink()
-    reports: list[int] = []
-    fetch(tmp_path, skip={SHARDS[0]}, progress=lambda _, done, total: reports.append(total - done))
-    assert (reports[0], reports[-1]) == (SHARD_BYTES, 0)
-
-
 def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) -> None:
     for shard in SHARDS:
         hub.strike(shard, Fault(delay_s=0.02))
@@ -210,19 +172,6 @@ def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) 
     assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
 
 
-def test_leaving_early_ends_the_downloads(hub: HubServer, tmp_path: Path) -> None:
-    for shard in SHARDS[1:]:
-        hub.strike(shard, Fault(delay_s=0.01))
-    with open_checkpoint(REPO, tmp_path) as checkpoint:
-        checkpoint.fetch_small_files()
-        shards = checkpoint.iter_shards()
-        next(shards)
-        shards.close()
-    n_sent = hub.sent.total()
-    assert n_sent < N_ALL
-    assert sorted(fetch(tmp_path)) == SHARDS
-
-
 def test_two_downloads_into_one_folder(hub: HubServer, tmp_path: Path) -> None:
     with (
         open_checkpoint(REPO, tmp_path),
@@ -230,27 +179,6 @@ def test_two_downloads_into_one_folder(hub: HubServer, tmp_path: Path) -> None:
         open_checkpoint(REPO, tmp_path),
     ):
         pass
-
-
-def test_what_changes_on_the_hub_is_fetched_anew(hub: HubServer, tmp_path: Path) -> None:
-    fetch(tmp_path)
-    hub.repos[REPO].push(repo_files() | {SHARDS[1]: repo_files(seed=1)[SHARDS[1]]})
-    hub.sent.clear()
-    fetch(tmp_path)
-    assert (tmp_path / SHARDS[1]).read_bytes() == repo_files(seed=1)[SHARDS[1]]
-    assert hub.sent == {SHARDS[1]: SHARD_BYTES}
-
-
-def test_a_beginning_of_an_old_version_is_dropped(hub: HubServer, tmp_path: Path) -> None:
-    hub.strike(SHARDS[0], Fault(n_times=1, cut_after=70_000), Fault(cut_after=0))
-    with pytest.raises(DownloadError):
-        fetch(tmp_path)
-    assert SHARDS[0] in next(tmp_path.rglob(f"{SHARDS[0]}*.incomplete")).name
-    hub.heal()
-    hub.repos[REPO].push(repo_files(seed=1))
-    fetch(tmp_path)
-    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files(seed=1)[SHARDS[0]]
-    assert not list(tmp_path.rglob("*.incomplete"))
 
 
 def test_a_used_shard_that_changed_is_not_mixed_with_new_ones(
@@ -305,8 +233,3 @@ def test_only_the_mirror_is_asked(
         subprocess.run(command, env=environment, check=True)
         assert len(mirror.requests) == 2 * n_asked
     assert not hub.requests
-
-
-def test_an_endpoint_must_be_an_address(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not the address"):
-        fetch(tmp_path, endpoint="hub.example.com")

@@ -8,13 +8,11 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-import environments
 import installation
 import llama_wheel
 import pytest
 import receipt
 import removal
-import steps
 from gpu_choice import LlamaOrigin
 from installation import Order
 from receipt import Places, Receipt
@@ -74,13 +72,6 @@ def test_prebuilt_comes_first_and_a_kept_wheel_before_a_build(
     assert "no prebuilt llama.cpp" in places.log.read_text()
 
 
-def test_nothing_to_build_with_and_nowhere_to_look(places: Places, tmp_path: Path) -> None:
-    wanted = order(tmp_path, LlamaOrigin(("89-real",), "cu130", False, "RTX 4090"))
-    with pytest.raises(SetupError, match="must not be empty") as caught:
-        list(installation._candidates(Log(places.log), Path("python"), "1.0", wanted))
-    assert "apt install g++" in caught.value.hint
-
-
 def test_build_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places
 ) -> None:
@@ -99,25 +90,6 @@ def test_a_processor_gets_no_wheel_of_another(
     assert here != llama_wheel.wheel_folder(tmp_path, "1.0", "-DGGML_CUDA=ON")
     monkeypatch.setattr(llama_wheel.platform, "machine", lambda: "aarch64")
     assert here != llama_wheel.wheel_folder(tmp_path, "1.0", "")
-
-
-def test_record_that_is_none(places: Places) -> None:
-    places.app.mkdir(parents=True)
-    assert receipt.read(places.app) is None
-    made = Receipt("1", "env-1", "compiled here", ["a"], {"b": True}, True)
-    receipt.write(places.app, made)
-    assert receipt.read(places.app) == made
-    (places.app / "install.json").write_text('{"version": ')
-    with pytest.raises(SetupError, match="is not a record") as caught:
-        receipt.read(places.app)
-    assert str(places.app) in caught.value.hint
-
-
-def test_purge_refuses_to_guess_where_models_are(places: Places) -> None:
-    broken = Receipt("1", "env-1", "")
-    with pytest.raises(SetupError, match="does not say where") as caught:
-        removal.uninstall(Log(places.log), places, broken, True, False, lambda _: None)
-    assert "without --purge" in caught.value.hint
 
 
 @pytest.fixture
@@ -184,18 +156,6 @@ def test_uninstall_leaves_models_chats_and_settings(home: Path, capsys: Capture)
     assert f"stays  {home / '.local/share/gptoss/models'} " in capsys.readouterr().out
 
 
-def test_a_no_removes_nothing(home: Path) -> None:
-    def refuse(question: str) -> None:
-        raise SetupError("Nothing was changed.", "You said no.")
-
-    places, before = receipt.places(), files_in(home)
-    made = receipt.read(places.app)
-    assert made
-    with pytest.raises(SetupError, match="Nothing was changed"):
-        removal.uninstall(Log(places.log), places, made, True, False, refuse)
-    assert files_in(home) == before
-
-
 def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
     path = tmp_path / "log" / "install.log"
     script = "import sys; from steps import Log; from pathlib import Path\n"
@@ -213,57 +173,6 @@ def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
     with Log(path).alone():
         Log(path).say("the first line")
     assert "the first line" in path.read_text()
-
-
-def test_long_steps_say_that_they_still_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setattr(steps, "_SILENCE_S", 0.1)
-    log = Log(tmp_path / "log")
-    # it ends once the message is in the log, which has this command, too
-    code = "import sys, time; path = sys.argv[1]\n"
-    code += "while 'so ' + 'far' not in open(path).read(): time.sleep(0.05)"
-    command = [sys.executable, "-c", code, log.path]
-    log.run(command, failed="it failed", hint="", doing="compiling llama.cpp")
-    assert "  compiling llama.cpp: 0 s so far" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (
-            "  Downloading https://a.example/b/nvidia_cublas-13.4.0.1-py3-none-any.whl (420.1 MB)",
-            "fetching nvidia_cublas-13.4.0.1 (420.1 MB)",
-        ),
-        ("Downloading torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl (1.1 GB)", "torch-2.13.0+cpu"),
-        ("Downloading rich-15.0.0-py3-none-any.whl (240 kB)", ""),
-        ("Downloading numpy-2.4.6.tar.gz (4.9 MB)", ""),
-        ("Installing collected packages: rich, numpy, gptoss-local", "unpacking 3 packages"),
-        ("Collecting rich", ""),
-    ],
-)
-def test_large_files_are_named_while_pip_fetches_them(
-    tmp_path: Path, capsys: Capture, line: str, said: str
-) -> None:
-    """By lines of pip 23 and 26."""
-    environments._say_what_pip_does(Log(tmp_path / "log"), f"{line}\n")
-    shown = capsys.readouterr().err
-    assert said in shown if said else not shown
-
-
-def test_a_build_says_how_long_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(llama_wheel.time, "monotonic", lambda: now)
-    progress = llama_wheel._Progress(Log(tmp_path / "log"))
-    now += 120
-    progress("  [100/300] ccache /usr/bin/g++ …\n")
-    assert "33 % compiled, about 4 min to go" in capsys.readouterr().err
-    progress("  [110/300] ccache /usr/bin/g++ …\n")
-    assert not capsys.readouterr().err
-    progress("  [300/300] Linking\n")
-    assert "100 % compiled\n" in capsys.readouterr().err
 
 
 def test_wheels_of_the_maintainers_index_and_of_a_release(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 import llama_wheel
 import portable_wheel
 import pytest
-import release
 from steps import Log
 
 from tests.installers.conftest import LLAMA
@@ -53,30 +52,6 @@ ARM = {
 }
 VARIANTS = {"x86_64": X86, "aarch64": ARM}
 ANSWER = Path(__file__).with_name("nano_answer.py")
-
-
-def test_without_a_cross_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert release.main(["--dry-run", "--arch", FOREIGN]) == 1
-    package = f"g++-{FOREIGN.replace('_', '-')}-linux-gnu"
-    said = f"There is no C++ compiler for {FOREIGN}.\nDebian, Ubuntu: apt install {package}\n"
-    assert capsys.readouterr().err.endswith(said)
-    portable_wheel.check_compiler(platform.machine())  # pip's build looks for that one
-
-
-def test_what_debians_compilers_do_not_know_is_left_out(tmp_path: Path) -> None:
-    cmake = tmp_path / "vendor/llama.cpp/ggml/src/CMakeLists.txt"
-    cmake.parent.mkdir(parents=True)
-    kept = (
-        "            ggml_add_cpu_backend_variant(armv8.6_2    DOTPROD SVE MATMUL_INT8 SVE2)\n",
-        "            ggml_add_cpu_backend_variant(apple_m4     DOTPROD MATMUL_INT8 NOSVE SME)\n",
-    )
-    dropped = "            ggml_add_cpu_backend_variant(armv9.2_1    DOTPROD SVE MATMUL_INT8 SME)\n"
-    cmake.write_text(dropped.join(kept) + dropped)
-    portable_wheel._drop_sme(tmp_path)
-    assert cmake.read_text() == "".join(kept)
 
 
 @pytest.mark.nightly

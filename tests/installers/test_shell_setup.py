@@ -87,39 +87,6 @@ def test_any_home_gets_on_path(places: Places, monkeypatch: pytest.MonkeyPatch, 
     assert run.stdout == b"complete -F x gptoss\n"
 
 
-def test_a_full_disk_leaves_the_start_up_file_whole(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A limit on the size of files stands for the disk."""
-    resource = pytest.importorskip("resource")
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    path = Path.home() / ".bashrc"
-    path.write_bytes(b"# mine\n" * 2000)
-    made = receipt()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            shell_setup.put_on_path(places, environment_once(places), made, edit=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == b"# mine\n" * 2000
-    assert [each.name for each in Path.home().glob(".bashrc*")] == [".bashrc"]
-
-
-def test_a_start_up_file_that_is_a_link_stays_one(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    kept, path = Path.home() / "dotfiles", Path.home() / ".bashrc"
-    kept.write_bytes(b"# mine\n")
-    kept.chmod(0o640)
-    path.symlink_to(kept)
-    shell_setup.put_on_path(places, environment_once(places), receipt(), edit=True)
-    assert path.readlink() == kept
-    assert (kept.stat().st_mode & 0o777, b"gptoss" in kept.read_bytes()) == (0o640, True)
-
-
 def environment_once(places: Places) -> Path:
     folder = places.app / "env-1"
     return folder if folder.exists() else environment(places)

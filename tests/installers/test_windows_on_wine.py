@@ -28,15 +28,6 @@ def set_up(home: Path, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
 
 
-def test_a_missing_program_is_named(tmp_path: Path, programs: Path) -> None:
-    (programs / "wine").unlink()
-    done = set_up(tmp_path / "home", programs)
-    assert done.returncode == 1
-    assert "Not installed: wine." in done.stderr
-    assert "apt-get install" in done.stderr
-    assert not (tmp_path / "home").exists()
-
-
 def test_one_set_up_at_a_time(tmp_path: Path, programs: Path) -> None:
     home = tmp_path / "home"
     with Log(home / "setup.log").alone():

@@ -35,10 +35,6 @@ def test_a_container(tmp_path: Path) -> None:
     assert left(tmp_path, "0::/\n", v2(".", "4000", 3000, "150000 100000")) == ((4000, 1700), 2)
 
 
-def test_a_container_that_sees_the_path_of_its_host(tmp_path: Path) -> None:
-    assert left(tmp_path, "0::/docker/1234\n", v2(".", "4000", 3000)) == ((4000, 1700), None)
-
-
 def test_the_narrowest_group_on_the_way_counts(tmp_path: Path) -> None:
     files = v2(".", "max", 9000) | v2("user.slice", "8000", 7000, "50000 100000")
     files |= v2("user.slice/app.scope", "10000", 3000, "400000 100000")
@@ -74,7 +70,3 @@ def test_what_the_kernel_throttles_at_is_a_limit(tmp_path: Path) -> None:
 def test_no_limit(tmp_path: Path, files: dict[str, str]) -> None:
     assert left(tmp_path, "0::/\n", files) == (None, None)
     assert cgroup.memory(tmp_path / "no", tmp_path / "no") is None
-
-
-def test_more_in_use_than_allowed_leaves_nothing(tmp_path: Path) -> None:
-    assert left(tmp_path, "0::/\n", v2(".", "2000", 9000))[0] == (2000, 0)

@@ -37,13 +37,6 @@ def test_a_card_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert meters.watts([]) == {}
 
 
-def test_a_card_that_does_not_answer_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_driver(monkeypatch)
-    count(monkeypatch, 1_000, pynvml.NVMLError_Unknown(), 3_000)
-    meters = Meters([CARD])
-    assert [meters.joules(), meters.joules()] == [{}, {"gpu0": 3.0}]
-
-
 @pytest.mark.parametrize("gpus", [[CARD], [PART], []])
 def test_what_is_not_counted(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
     """A card before Volta or Jetson's, a part of a card, no card."""
@@ -51,22 +44,6 @@ def test_what_is_not_counted(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -
     meters = Meters(gpus)
     assert (meters.of(["CUDA0"]), meters.joules(), meters.watts(["CUDA0"])) == (set(), {}, {})
     meters.close()
-
-
-def test_the_driver_is_held_as_long_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_driver(monkeypatch)
-    count(monkeypatch, *range(9))
-    calls: list[str] = []
-    for name in ("nvmlInit", "nvmlShutdown"):
-        monkeypatch.setattr(pynvml, name, lambda name=name: calls.append(name))
-    Meters([PART]).close()
-    Meters([]).close()
-    assert calls == []
-    meters = Meters([CARD, CARD])
-    meters.close()
-    meters.close()
-    assert calls == ["nvmlInit", "nvmlShutdown"]
-    assert meters.joules() == {}
 
 
 def test_the_devices_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

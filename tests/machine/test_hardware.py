@@ -46,11 +46,6 @@ def test_hybrid_processors(tmp_path: Path) -> None:
     assert hardware._n_performance_cores(root, 6, {5, 6}) == 2  # none but slow ones
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone says so by saying nothing")
-def test_one_kind_of_core(tmp_path: Path) -> None:
-    assert hardware._n_performance_cores(tmp_path, 6, set(range(12))) == 6
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="affinity as Linux tells it")
 def test_cores_that_this_process_may_not_use_do_not_count(tmp_path: Path) -> None:
     code = (
@@ -135,13 +130,6 @@ def arm_cores(root: Path, cores: list[tuple[int, int, int]]) -> Path:
     return write(root, files)
 
 
-def test_cores_of_arm_are_numbered_by_cluster(tmp_path: Path) -> None:
-    """Jetson AGX Orin: 3 clusters of 4."""
-    root = arm_cores(tmp_path, [(cluster, core, 1024) for cluster in range(3) for core in range(4)])
-    assert hardware._n_physical(root, set(range(12))) == 12
-    assert hardware._n_performance_cores(root, 12, set(range(12))) == 12
-
-
 def test_fast_cores_of_arm(tmp_path: Path) -> None:
     """GB10: 10 Cortex-A725 and 10 Cortex-X925, of which some boost a little higher."""
     small, large = [(0, n, 718) for n in range(10)], [(1, n, 997) for n in range(9)]
@@ -178,12 +166,6 @@ def test_builds_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not hardware.has_cuda_build()
     (tmp_path / "libggml-cuda.so").touch()
     assert hardware.has_cuda_build()
-
-
-def test_a_build_without_cuda_uses_no_gpu() -> None:
-    card = Gpu(index=0, name="any", total_bytes=GIB, free_bytes=GIB)
-    machine = Machine(gpus=(card,), total_bytes=GIB, available_bytes=GIB)
-    assert machine.usable_gpus == ()
 
 
 @pytest.mark.parametrize(
@@ -381,16 +363,6 @@ def test_parts_of_a_card(
         assert (machine.gpus[0].total_bytes, machine.gpus[0].free_bytes) == (20 * GIB, 19 * GIB)
 
 
-def test_a_whole_card_comes_before_parts_of_another() -> None:
-    gpus = [
-        Gpu(index=0, name="part", uuid=MIG, total_bytes=1, free_bytes=1),
-        Gpu(index=1, name="whole", uuid="GPU-1", total_bytes=1, free_bytes=1),
-    ]
-    assert [gpu.name for gpu in visible(gpus, None)] == ["whole"]
-    assert [gpu.name for gpu in visible(gpus, f"GPU-1,{MIG}")] == ["whole"]
-    assert [gpu.name for gpu in visible(gpus, MIG)] == ["part"]
-
-
 @pytest.mark.parametrize(
     ("name", "linked", "capability", "has_code"),
     [
@@ -414,11 +386,6 @@ def test_what_a_build_has_code_for(
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
     card = Gpu(index=0, name="c", total_bytes=1, free_bytes=1, compute_capability=capability)
     assert read_machine(tmp_path).has_code_for(card) is has_code
-
-
-def test_a_driver_that_cannot_count_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_driver(monkeypatch, missing="nvmlDeviceGetCount")
-    assert read_gpus() == (nvidia.Driver("570.86.15", (12, 8)), [])
 
 
 def test_no_driver_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gptoss_local.machine.hardware import Machine
@@ -50,7 +50,6 @@ def test_cards_that_gain_nothing_stay_free(n_cards: int) -> None:
     assert plan.placement.layers_per_gpu == (25, *[0] * (n_cards - 1))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     facts=FACTS,
     here=machines(min_gpus=2, max_gpus=4),
@@ -74,7 +73,6 @@ def test_no_card_makes_a_plan_worse(
             assert worth_s(facts, after, options) <= worth_s(facts, before, options) * (1 + 1e-9)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     facts=FACTS,
     here=machines(min_gpus=1),

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
@@ -71,7 +71,6 @@ def test_what_an_arm_processor_copies(arm_features: tuple[str, ...] | None, copi
     assert (plan.host.weights > 0) is copies
 
 
-@settings(deadline=None)
 @given(FACTS, st.integers(4, 128), st.floats(0.5, 0.97))
 def test_shared_ram_is_taken_once(facts: ModelFacts, ram_gib: int, share: float) -> None:
     free = ram_gib * share

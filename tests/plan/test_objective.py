@@ -56,12 +56,6 @@ def test_many_requests_have_room(card: Gpu, n_fitting: int) -> None:
     assert tok_s_together(plan) > 1.4 * tok_s_together(balanced)
 
 
-def test_a_wish_for_fewer_answers_is_what_is_compared() -> None:
-    eight = plan_for("throughput", SMALL, machine(gpu(24)), num_parallel=8)
-    sixteen = plan_for("throughput", SMALL, machine(gpu(24)))
-    assert tok_s_together(eight) < tok_s_together(sixteen)
-
-
 @pytest.mark.parametrize("facts", [SMALL, LARGE])
 def test_half_of_the_cores_compute_quietly(facts: ModelFacts) -> None:
     for here in (machine(), machine(gpu(16, 15.5))):
@@ -69,20 +63,6 @@ def test_half_of_the_cores_compute_quietly(facts: ModelFacts) -> None:
         assert quiet.n_threads_prefill == balanced.n_threads_prefill // 2 == 4
         assert quiet.n_threads_decode == balanced.n_threads_decode // 2 == 4
     assert plan_for("quiet", facts, machine(n_cores=1, n_performance_cores=1)).n_threads_decode == 1
-
-
-def test_no_more_threads_than_quiet_though_more_were_measured_to_be_faster() -> None:
-    tuning = Tuning(
-        uses_gpu=False,
-        decode=((8, 9.0),),
-        prefill=((8, 90.0),),
-        n_threads_decode=8,
-        n_threads_prefill=3,
-        decode_factor=1.0,
-        prefill_factor=1.0,
-    )
-    plan = make_plan(SMALL, machine(), plan_options(Settings(preset="quiet"), 15), tuning)
-    assert (plan.n_threads_prefill, plan.n_threads_decode) == (3, 4)
 
 
 def test_estimates_of_the_request_are_corrected_too() -> None:

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError, UsageError
@@ -75,11 +75,6 @@ def test_of_a_wished_context_the_faster_plan_is_taken() -> None:
     plan = make_plan(SMALL, here, PlanOptions(n_ctx=2048))
     assert plan.vram_share == 1
     assert "half the context" not in " ".join(explain(SMALL, here, PlanOptions(n_ctx=2048), plan))
-
-
-def test_a_card_of_no_use_leaves_the_plan_of_the_cpu_as_it_is() -> None:
-    with_card, without = make_plan(LARGE, machine(gpu(2))), make_plan(LARGE, machine())
-    assert (with_card.shape, with_card.speed) == (without.shape, without.speed)
 
 
 def test_host_layers_need_room_for_copies_on_the_gpu() -> None:
@@ -191,7 +186,6 @@ def test_no_machine_for_it() -> None:
         make_plan(LARGE, machine(gpu(4), ram_gib=6))
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     facts=FACTS,
     here=machines(),
@@ -232,7 +226,6 @@ def test_every_plan_keeps_budgets_and_wishes(
     assert all(explain(facts, here, options, plan))
 
 
-@settings(max_examples=100, deadline=None)
 @given(facts=FACTS, here=machines(), more_gib=st.integers(1, 64))
 def test_more_ram_is_never_slower(facts: ModelFacts, here: Machine, more_gib: int) -> None:
     more = more_gib * GIB
@@ -249,7 +242,6 @@ def test_more_ram_is_never_slower(facts: ModelFacts, here: Machine, more_gib: in
 
 
 @given(facts=FACTS, here=machines(min_gpus=1))
-@settings(max_examples=60, deadline=None)
 def test_overrides_name_exactly_the_experts_of_the_host(facts: ModelFacts, here: Machine) -> None:
     plan = try_plan(facts, here, PlanOptions())
     if plan is None or not plan.uses_gpu:

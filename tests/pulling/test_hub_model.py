@@ -9,7 +9,6 @@ import pytest
 
 from convert import convert_checkpoint
 from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
-from gptoss_local.models.catalog import known_model
 from gptoss_local.models.pulling.hub_model import pulled_model
 from gptoss_local.models.store import find_model
 from gptoss_local.settings import Settings
@@ -69,17 +68,6 @@ def test_a_checkpoint_and_a_gguf(
     assert f"Fetch it: gptoss pull {TUNE}" in missing.stderr
 
 
-def test_rounded_experts_are_told(
-    hub: HubServer,
-    fresh: dict[str, str],  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    hub.add("someone/floats", read_folder(write_tiny(tmp_path / "floats", experts="bf16")))
-    done = run_cli(fresh | {"HF_ENDPOINT": hub.endpoint}, "pull", "someone/floats")
-    assert done.returncode == 0, done.stderr
-    assert "values of the experts changed as they became MXFP4" in done.stderr
-
-
 def test_over_the_api(
     hub: HubServer,
     fresh: dict[str, str],  # noqa: F811
@@ -123,13 +111,3 @@ def test_a_gated_repository_says_where_to_accept(
     assert done.returncode != 0
     assert "is gated" in done.stderr
     assert f"Accept it at {hub.endpoint}/someone/secret" in done.stderr
-
-
-def test_safeguard_is_in_the_catalogue() -> None:
-    for size in ("20b", "120b"):
-        model = known_model(f"gpt-oss-safeguard:{size}")
-        plain = known_model(f"gpt-oss:{size}")
-        assert model
-        assert plain
-        assert model.repo == f"openai/gpt-oss-safeguard-{size}"
-        assert (model.layers, model.experts) == (plain.layers, plain.experts)

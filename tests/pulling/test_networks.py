@@ -137,18 +137,6 @@ def test_tls_through_a_proxy(
         assert set(Proxy.connected) == {f"{host}:{hub.port}" for host in ("127.0.0.1", "localhost")}
 
 
-def test_a_proxy_that_refuses(fresh: dict[str, str], hub: HubServer) -> None:  # noqa: F811
-    """A web server answers CONNECT with 501."""
-    environment = fresh | {
-        "HF_ENDPOINT": "https://127.0.0.1:1",
-        "HTTPS_PROXY": hub.endpoint,
-        "NO_PROXY": "",
-    }
-    refused = run_cli(environment, "pull", REPO)
-    assert refused.returncode == 4
-    assert "Check HTTPS_PROXY" in refused.stderr
-
-
 def test_waits_are_said_in_a_pipe(fresh: dict[str, str], hub: HubServer) -> None:  # noqa: F811
     hub.strike("model.safetensors", Fault(n_times=2, status=503))
     done = run_cli(fresh | {"HF_ENDPOINT": hub.endpoint}, "pull", REPO)
@@ -156,19 +144,6 @@ def test_waits_are_said_in_a_pipe(fresh: dict[str, str], hub: HubServer) -> None
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("note:")]
     assert "answers 503" in said
     assert said.endswith("The next try is in 2 s.")
-
-
-def test_a_revision(fresh: dict[str, str], hub: HubServer, tmp_path: Path) -> None:  # noqa: F811
-    hub.repos[REPO].push({"README.md": b"Nothing."})
-    hub.repos[REPO].push(read_folder(tmp_path / "tune"), "v1.0")
-    environment = fresh | {"HF_ENDPOINT": hub.endpoint}
-    assert run_cli(environment, "pull", REPO).returncode != 0
-    done = run_cli(environment, "pull", f"{REPO}@v1.0")
-    assert done.returncode == 0, done.stderr
-    assert run_cli(environment, "show", f"{REPO}@v1.0").returncode == 0
-    assert f"{REPO}:v1.0" in run_cli(environment, "ls", "-q").stdout.split()
-    missing = run_cli(environment, "pull", f"{REPO}@v2")
-    assert f"{REPO} has no revision v2" in missing.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to catch")

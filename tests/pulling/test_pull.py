@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import ConvertError, DownloadError
 from gptoss_local.models.pulling.pull import pull_checkpoint
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
@@ -66,15 +65,6 @@ def test_the_same_bytes_as_from_a_folder_and_nothing_left(
     assert all(done == sorted(done) for done in steps.values())
 
 
-def test_what_the_user_names_a_folder_for_is_kept(hub: HubServer, tmp_path: Path) -> None:
-    folder = tmp_path / "kept"
-    pull_checkpoint(REPO, tmp_path / "m.gguf", folder=folder, progress=ignore)
-    assert len(list(folder.glob("*.safetensors"))) == N_SHARDS
-    sent = dict(hub.sent)
-    pull_checkpoint(REPO, tmp_path / "again.gguf", folder=folder, progress=ignore)
-    assert dict(hub.sent) == sent
-
-
 def test_original_layout(tmp_path: Path, hub: HubServer, expected: bytes) -> None:
     """Its tokenizer lies at the root of the repository."""
     original = write_tiny(tmp_path / "o", layout="original")
@@ -84,24 +74,6 @@ def test_original_layout(tmp_path: Path, hub: HubServer, expected: bytes) -> Non
     target = tmp_path / "m.gguf"
     pull_checkpoint(REPO, target, original=True, progress=ignore)
     assert target.read_bytes() == expected
-
-
-def test_an_interrupted_pull_goes_on_with_what_is_missing(
-    hub: HubServer, expected: bytes, tmp_path: Path
-) -> None:
-    """Also when shards that were used are gone already."""
-    last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
-    hub.strike(last, Fault(status=503))
-    target = tmp_path / "m.gguf"
-    with pytest.raises(DownloadError):
-        pull_checkpoint(REPO, target, progress=ignore)
-    assert not target.exists()
-    hub.heal()
-    sent = dict(hub.sent)
-    pull_checkpoint(REPO, target, progress=ignore)
-    assert target.read_bytes() == expected
-    again = {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
-    assert again == {last}
 
 
 def test_killed_and_continued(hub: HubServer, expected: bytes, tmp_path: Path) -> None:
@@ -122,12 +94,3 @@ def test_killed_and_continued(hub: HubServer, expected: bytes, tmp_path: Path) -
     assert "convert: 100 %" in done.stderr
     assert target.read_bytes() == expected
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("m.gguf")] == ["m.gguf"]
-
-
-def test_a_broken_checkpoint_is_the_converters_error(hub: HubServer, tmp_path: Path) -> None:
-    files = read_folder(tmp_path / "gpt-oss-tiny")
-    name = f"model-00001-of-{N_SHARDS:05d}.safetensors"
-    hub.add(REPO, files | {name: files[name][:-1]})
-    with pytest.raises(ConvertError, match=name):
-        pull_checkpoint(REPO, tmp_path / "m.gguf", progress=ignore)
-    assert not (tmp_path / "m.gguf").exists()

@@ -196,18 +196,6 @@ def test_too_small_a_disk_is_told_before_the_first_byte(
     assert not hub.sent
 
 
-def test_offline_never_touches_the_network(
-    hub: HubServer, model: CatalogModel, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for gguf in (False, True):
-        with pytest.raises(DownloadError, match="HF_HUB_OFFLINE"):
-            pull_model(model, settings, gguf=gguf, progress=ignore)
-        preview = preview_pull(model, settings, gguf=gguf)
-        assert (preview.files, preview.commit) == ({}, "")
-    assert hub.requests == []
-
-
 PULL = """
 import sys
 from pathlib import Path
@@ -279,27 +267,6 @@ def _is_whole(entry: Any, model: CatalogModel) -> bool:
     from convert.verify import verify_model
 
     return not any("checksum" in f.message for f in verify_model(entry.path).findings)
-
-
-def test_two_at_once_do_not_mix(hub: HubServer, model: CatalogModel, settings: Settings) -> None:
-    hub.strike(LAST, Fault(n_times=1, stall_after=100))
-    first = subprocess.Popen(
-        pull_command(model, settings, "checkpoint"), stdout=subprocess.PIPE, text=True
-    )
-    assert first.stdout is not None
-    while not hub.sent[LAST]:
-        time.sleep(0.02)
-    second = subprocess.run(
-        pull_command(model, settings, "checkpoint"), capture_output=True, text=True
-    )
-    assert second.stderr.startswith("DownloadError: Another process is downloading into")
-    first.kill()
-    first.communicate()
-    third = subprocess.run(
-        pull_command(model, settings, "checkpoint"), capture_output=True, text=True
-    )
-    assert third.returncode == 0, third.stderr
-    assert left_in(settings) == {"gpt-oss-20b.gguf"}
 
 
 @pytest.mark.parametrize(

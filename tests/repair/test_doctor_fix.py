@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -149,13 +147,6 @@ def test_each_repair_is_asked_for(user: dict[str, str], tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_without_a_terminal_it_wants_yes(user: dict[str, str]) -> None:
-    for options in (["--fix"], ["--fix", "--json"], ["--yes"]):
-        done = run_cli(user, "doctor", *options)
-        assert done.returncode == 2
-        assert done.stdout == ""
-
-
 def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Verdict]:
     """Look from this process."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "PATH", "SHELL"):
@@ -237,19 +228,3 @@ def test_the_service(monkeypatch: pytest.MonkeyPatch, user: dict[str, str], tmp_
     fixed = run(user, "--fix", "--yes")["repairs"]["service"]
     assert fixed["result"] == "failed"
     assert "the service is failed" in fixed["text"]
-
-
-def test_what_is_not_a_folder_and_chats_that_are_damaged(
-    monkeypatch: pytest.MonkeyPatch, user: dict[str, str]
-) -> None:
-    shutil.rmtree(data(user) / "models")
-    (data(user) / "models").write_text("a file")
-    (data(user) / "chats.sqlite3").write_bytes(b"SQLite format 3\0" + os.urandom(4000))
-    before = (data(user) / "chats.sqlite3").read_bytes()
-    (data(user) / "chats.sqlite3").chmod(0o600)
-    found = faults(monkeypatch, user)
-    for name in ("folder", "chats"):
-        assert found[name].level == "problem"
-        assert found[name].repair is None
-    assert re.search(r"\.recover", found["chats"].fix)
-    assert (data(user) / "chats.sqlite3").read_bytes() == before

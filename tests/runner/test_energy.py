@@ -142,17 +142,6 @@ async def test_a_model_on_the_cpu_has_no_part_of_a_card(card: Card) -> None:
     await energy.rest()
 
 
-async def test_what_is_too_short_is_not_known(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its counter may not have moved, or by what was used before."""
-    monkeypatch.setattr(module, "_SHORTEST_S", 3600.0)
-    energy, of = make_energy(), model()
-    with energy.answering("20b") as part:
-        await begin(part, of)
-        card.joules += 12
-        assert await joules(part, of) == {}
-    await energy.rest()
-
-
 async def test_the_driver_is_held_while_a_model_is_in_memory(card: Card) -> None:
     energy, of = make_energy(), model()
     for _ in range(2):
@@ -165,33 +154,6 @@ async def test_the_driver_is_held_while_a_model_is_in_memory(card: Card) -> None
         await energy.rest()
         assert card.calls == ["init", "shutdown"]
         card.calls.clear()
-
-
-async def test_a_counter_that_begins_again_with_the_driver(card: Card) -> None:
-    """What was used meanwhile is not known; what follows is."""
-    energy, of = make_energy(), model()
-    with energy.answering("20b") as part, energy.answering("20b") as other:
-        await begin(part, of)
-        card.joules = 0.5
-        await begin(other, of)
-        card.joules += 2
-        assert await joules(part, of) == {"gpu0": 1.0}
-    await energy.rest()
-
-
-async def test_nothing_is_read_between(card: Card) -> None:
-    """A reading costs time."""
-    energy, of = make_energy(), model()
-    with energy.answering("20b") as part:
-        await begin(part, of)
-        n_begun = card.n_reads
-        for _ in range(100):
-            part.add(1)
-            await asyncio.sleep(0.001)
-        assert card.n_reads == n_begun
-        await joules(part, of)
-    assert card.n_reads == n_begun + 1
-    await energy.rest()
 
 
 async def test_a_driver_that_hangs_holds_up_no_answer(

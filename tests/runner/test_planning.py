@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import psutil
 import pytest
 
 from gptoss_local.api.models import LoadStatus
@@ -46,19 +45,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, here: Machine) -> None:
 def engine_with(**buffer_bytes: int) -> EngineClient:
     """An engine as far as its memory is concerned."""
     return cast(EngineClient, SimpleNamespace(loaded=SimpleNamespace(buffer_bytes=buffer_bytes)))
-
-
-def test_without_a_gpu_as_ever(nano_gguf: Path) -> None:
-    plan = plan_load(nano_gguf, Settings(), None)
-    assert plan.devices is None or plan.uses_gpu
-    if not plan.uses_gpu:
-        n_cores = psutil.cpu_count(logical=False)
-        assert (plan.shape.n_ctx, plan.shape.n_batch, plan.shape.n_seq) == (32_768, 512, 4)
-        assert (plan.n_threads_prefill, plan.n_threads_decode) == (n_cores, 1)
-        assert (plan.load_mode, plan.placement.tensor_overrides()) == ("auto", ())
-    assert plan_load(nano_gguf, Settings(), 50_000).shape.n_ctx >= 50_000
-    assert plan_load(nano_gguf, Settings(context_length=4096), 2048).shape.n_ctx == 4096
-    assert plan_load(nano_gguf, Settings(context_length=4096), 9000).shape.n_ctx == 9216
 
 
 def test_engines_that_go_give_back_what_they_have(
@@ -177,15 +163,6 @@ def test_what_does_not_fit_as_planned_is_planned_smaller(
         assert not refuse.plans[-1].uses_gpu  # the CPU comes last
 
 
-def test_tries_are_one_bar(nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, machine(gpu(8, 7.5)))
-    refuse = Refusing(NO_VRAM)
-    load_refused(nano_home, monkeypatch, refuse)
-    n_bytes = refuse.statuses[0].total
-    for n, status in enumerate(refuse.statuses, 1):
-        assert (status.n_tries, status.completed, status.total) == (n, n * n_bytes, n * n_bytes)
-
-
 def test_vram_that_another_program_takes_meanwhile(
     nano_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,23 +248,6 @@ def test_what_a_load_needed_is_kept(
     refuse = Refusing(ModelLoadError("another error"))
     load_refused(empty_home, monkeypatch, refuse, **options)
     assert refuse.plans == [plan]
-
-
-def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
-    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(monkeypatch, machine(gpu(8, 7.5)))
-    settings = Settings(home=nano_home, cpu_moe=2)
-    entry = find_model("nano", settings)
-    plan = plan_load(nano_gguf, settings, None)
-    asked = load_command(entry, nano_gguf, plan, settings, Measured()).budget_bytes
-    assert asked["CUDA0"] >= plan.placement.gpus[0].compute
-    outcome = LoadOutcome(
-        plan_id=plan_id(plan), extra_margin_bytes=0, load_mode="none", load_s=1.0, n_tries=1,
-        buffer_bytes={},
-    )  # fmt: skip
-    proven = load_command(entry, nano_gguf, plan, settings, Measured(outcome=outcome))
-    assert proven.budget_bytes == {}
 
 
 def test_gpus_that_are_hidden_get_no_layers(

@@ -1,7 +1,6 @@
 """A LoRA makes a model of its own of a base; it is checked before a byte is stored."""
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -115,16 +114,6 @@ def test_refused_by_name(tiny: Path, tmp_path: Path, settings: Settings, name: s
     assert stored(settings) == []
 
 
-def test_the_base_is_named(tiny: Path, tmp_path: Path, settings: Settings) -> None:
-    keys = {"general.base_model.0.repo_url": "https://huggingface.co/openai/gpt-oss-120b"}
-    path = tmp_path / "lora.gguf"
-    factors = random_factors(tiny, (Q,))
-    write_lora(path, {"blk.30.attn_q.weight": factors[Q]}, **keys)
-    with pytest.raises(UsageError, match=r"blk\.30\.") as caught:
-        add_model("mine", tiny, settings, adapter=path)
-    assert caught.value.hint == f"Its base model is {keys['general.base_model.0.repo_url']}."
-
-
 def test_a_model_of_its_own(tiny: Path, lora: Path, settings: Settings) -> None:
     add_model("base", tiny, settings)
     add_model("mine", tiny, settings, adapter=lora)
@@ -189,16 +178,6 @@ def test_the_base_is_not_taken_for_the_adapted_model(
     assert look_at_file(tiny, settings).adapter is None
     with pytest.raises(UsageError, match="another model 'tiny'"):
         adopt_file(tiny, settings)
-
-
-def test_older_versions_refuse_it(tiny: Path, lora: Path, settings: Settings) -> None:
-    add_model("mine", tiny, settings, adapter=lora)
-    add_model("plain", tiny, settings, ModelDefaults(system="Hi"))
-    versions = {
-        path.stem: json.loads(path.read_text(encoding="utf-8")).get("version", 1)
-        for path in settings.models_dir.glob("*.json")
-    }
-    assert versions == {"mine": 2, "plain": 1}
 
 
 def ask(server: RunningServer, model: str, prompt: str = "What is the capital of France?") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.models.store import adopt_file, find_model, known_sha256
-from gptoss_local.models.store.external import cached_checkpoint, find_elsewhere, ollama_folders
+from gptoss_local.models.store.external import cached_checkpoint, find_elsewhere
 from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
 from tests.store.gguf_parts import as_ollama_wrote_it, split
@@ -116,17 +116,6 @@ def test_only_a_whole_checkpoint_is_taken(theirs: Path) -> None:
     assert cached_checkpoint("openai/gpt-oss-120b") is None
 
 
-def test_nothing_there_is_nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "none"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
-    assert ollama_folders() == []
-    assert find_elsewhere() == []
-    monkeypatch.delenv("OLLAMA_MODELS")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ollama" / "models" / "manifests").mkdir(parents=True)
-    assert tmp_path / ".ollama" / "models" in ollama_folders()
-
-
 def test_quants_in_folders_of_their_own(
     tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,19 +137,6 @@ def test_quants_in_folders_of_their_own(
     assert first.size_bytes == sum(path.stat().st_size for path in (made / "Q4_K_M").iterdir())
     settings = Settings(home=tmp_path / "home")
     assert adopt_file(first.path, settings).name == "tune"
-
-
-def test_a_checkpoint_without_an_index_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    whole = write_tiny(tmp_path / "whole", n_shards=2)
-    (whole / "model.safetensors.index.json").unlink()
-    cached(tmp_path / "hub", "me/whole", whole)
-    min(whole.glob("*.safetensors")).unlink()
-    cached(tmp_path / "hub", "me/partly", whole)
-    assert cached_checkpoint("me/whole") is not None
-    assert cached_checkpoint("me/partly") is None
 
 
 def test_a_dangling_link_hides_no_other_model(theirs: Path) -> None:

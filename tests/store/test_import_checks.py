@@ -58,14 +58,6 @@ def test_refused_by_name(
     assert [entry.name for entry in list_models(settings)] == ["nano"]
 
 
-def test_a_short_part(tmp_path: Path) -> None:
-    source = write_tiny(tmp_path / "tiny")
-    first, *others = convert_checkpoint(source, tmp_path / "m.gguf", max_shard_bytes=20_000)
-    others[-1].write_bytes(others[-1].read_bytes()[:-100])
-    with pytest.raises(UsageError, match=rf"{others[-1].name} is cut off"):
-        adopt_file(first, Settings(home=tmp_path / "home"))
-
-
 def test_a_vocabulary_with_another_merge(nano_gguf: Path, tmp_path: Path) -> None:
     length = b"\x05\0\0\0\0\0\0\0"
     old, new = (length + f"\u0120 {letter}".encode() for letter in "tu")

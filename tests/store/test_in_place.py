@@ -1,7 +1,6 @@
 """Models that lie elsewhere or in several files, what is refused, and what gc removes."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
@@ -62,22 +61,6 @@ def test_a_file_is_referred_to_and_never_touched(
     delete_model("mine:1", settings)
     with pytest.raises(ModelNotFoundError, match="model 'mine:1' not found"):
         find_model("mine:1", settings)
-
-
-def test_links_of_earlier_versions_stay_models(
-    settings: Settings, tmp_path: Path, nano_gguf: Path
-) -> None:
-    file = tmp_path / "old.gguf"
-    file.hardlink_to(nano_gguf)
-    settings.models_dir.mkdir(parents=True)
-    (settings.models_dir / "old.gguf").symlink_to(file)
-    assert adopt_file(file, settings) == find_model("old", settings)
-    assert find_model("old", settings).is_in_place
-    file.unlink()
-    with pytest.raises(ModelNotFoundError, match="which is gone"):
-        find_model("old", settings)
-    delete_model("old", settings)
-    assert not os.path.lexists(settings.models_dir / "old.gguf")
 
 
 def test_a_model_in_several_files(settings: Settings, parts: list[Path]) -> None:
@@ -202,19 +185,3 @@ def test_names_of_files_in_any_script(settings: Settings, tmp_path: Path, nano_g
     for name, begin in FILES.items():
         assert found[name].startswith(begin)
         assert len(found[name]) == len(begin) + (6 if begin.endswith("-") else 0)
-
-
-def test_a_file_in_upper_case_in_the_models_folder(settings: Settings, nano_gguf: Path) -> None:
-    settings.models_dir.mkdir(parents=True)
-    (settings.models_dir / "Mine.GGUF").hardlink_to(nano_gguf)
-    assert names(settings) == ["mine"]
-    assert find_model("mine", settings).path == settings.models_dir / "Mine.GGUF"
-
-
-@pytest.mark.parametrize("name", ["tune-00001-of-00002", "me/tune-00002-of-00002"])
-def test_a_name_that_could_not_be_found_again(
-    settings: Settings, nano_gguf: Path, name: str
-) -> None:
-    with pytest.raises(UsageError, match="ends like that of one file of several"):
-        add_model(name, nano_gguf, settings)
-    assert names(settings) == []

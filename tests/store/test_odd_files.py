@@ -7,19 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import gguf
 import pytest
 
 from gptoss_local.errors import DiskError, ModelLoadError, ModelNotFoundError
 from gptoss_local.models.store import (
     BlobWriter,
     add_model,
-    delete_model,
     find_model,
     list_models,
     read_info,
 )
-from gptoss_local.models.store.external import find_elsewhere
 from gptoss_local.settings import Settings
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
@@ -30,24 +27,6 @@ def settings(tmp_path: Path) -> Settings:
     made = Settings(home=tmp_path)
     made.models_dir.mkdir()
     return made
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"file": "/x\xff.gguf"}',
-        b'{"file": "/x\\u0000.gguf"}',
-        b'{"weights": "x\\u0000.gguf"}',
-        b'{"defaults": {"parameters": {"a": ' + b"[" * 100_000,
-    ],
-)
-def test_a_damaged_manifest_is_named_and_can_be_removed(settings: Settings, content: bytes) -> None:
-    (settings.models_dir / "mine.json").write_bytes(content)
-    assert [entry.name for entry in list_models(settings)] == ["nano"]
-    with pytest.raises(ModelLoadError, match=r"mine\.json"):
-        find_model("mine", settings)
-    delete_model("mine", settings)
-    assert not (settings.models_dir / "mine.json").exists()
 
 
 @POSIX
@@ -86,43 +65,6 @@ def _upload(data: bytes, n_bytes: int, settings: Settings) -> None:
     with BlobWriter(f"sha256:{hashlib.sha256(data).hexdigest()}", settings) as blob:
         for i in range(0, len(data), n_bytes):
             blob.write(data[i : i + n_bytes])
-
-
-@POSIX
-def test_a_name_that_is_no_text_spoils_no_list(settings: Settings, nano_gguf: Path) -> None:
-    os.link(nano_gguf, os.fsencode(settings.models_dir) + b"/bad\xff.gguf")
-    assert [entry.name for entry in list_models(settings)] == ["bad?", "nano"]
-    assert find_model("bad?", settings).size_bytes == nano_gguf.stat().st_size
-
-
-@pytest.mark.parametrize("content", [b'{"layers": "\xff"}', b"[" * 100_000])
-def test_damage_in_ollamas_folder_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
-    file = tmp_path / "manifests" / "registry.ollama.ai" / "library" / "gpt-oss" / "20b"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(content)
-    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
-    assert find_elsewhere() == []
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "long", [1]])
-def test_a_size_that_is_no_number_is_unknown(tmp_path: Path, value: object) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "odd.gguf", "gpt-oss")
-    for name in ("gpt-oss.context_length", "gpt-oss.embedding_length"):
-        match value:
-            case float():
-                writer.add_float64(name, value)
-            case str():
-                writer.add_string(name, value)
-            case list():
-                writer.add_array(name, value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    info = read_info(tmp_path / "odd.gguf")
-    assert (info.n_ctx_train, info.n_embd) == (0, 0)
 
 
 def test_a_copy_is_on_the_disk_before_the_model_is_there(

@@ -18,9 +18,7 @@ from gptoss_local.harmony.message import JsonFormat
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import Penalties, SamplingParams
-from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import probe
-from gptoss_local.upstream.wire import AnswerChunk
 from tests.engine.run import GREEDY
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, stream, tokens_event
@@ -261,16 +259,3 @@ async def test_characters_of_several_tokens(
                 there, _ = await collect(up, prompt, max_tokens=n)
                 cut, whole = (vocabulary.encoding.decode(ids(each)) for each in (there, here))
                 assert whole.startswith(cut.rstrip("\N{REPLACEMENT CHARACTER}"))
-
-
-async def test_pieces_of_characters_that_are_not_the_usual_ones(vocabulary: Vocabulary) -> None:
-    """They fit in bytes and number, or else what the text says remains."""
-    flag = [4103, 99, 250]
-    assert vocabulary.encode("🦜") == flag
-    raw = "🦜".encode()
-    pieces = [vocabulary.token_bytes.index(raw[i : i + 1]) for i in range(4)]
-    filled = Gaps(vocabulary).fill(AnswerChunk(tokens=pieces[-1:], n_total=4, text="🦜"))
-    assert filled.tokens == pieces
-    broken = "\N{REPLACEMENT CHARACTER} x"
-    filled = Gaps(vocabulary).fill(AnswerChunk(tokens=[1215], n_total=5, text=broken))
-    assert vocabulary.encoding.decode(filled.tokens) == broken

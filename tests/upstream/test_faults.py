@@ -131,16 +131,6 @@ async def test_one_that_stays_busy_is_said_to_be_busy(
     assert len(stand_in.bodies) == 3
 
 
-async def test_one_that_is_busy_for_long_is_not_asked_again(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    stand_in.faults = [status(503, retry_after="60")]
-    async with upstream_to(stand_in) as upstream:
-        with pytest.raises(ServerBusyError):
-            await collect(upstream, PROMPT)
-    assert len(stand_in.bodies) == 1
-
-
 async def test_a_refused_request_is_not_tried_again(
     stand_in: StandIn, upstream_to: Connect
 ) -> None:
@@ -247,16 +237,6 @@ async def test_a_cancelled_answer_finishes_at_once(stand_in: StandIn, upstream_t
     assert events[-1].usage.n_generated == 1
 
 
-async def test_what_follows_a_stop_token_is_dropped(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    stand_in.faults = [stream(tokens_event(*ANSWER, 1, 2), tokens_event(3), stalls=True)]
-    async with upstream_to(stand_in) as upstream:
-        events, finished = await collect(upstream, PROMPT)
-    assert ids(events) == ANSWER
-    assert finished.reason == "stop"
-
-
 async def test_a_prompt_that_does_not_fit_is_not_sent(
     stand_in: StandIn, upstream_to: Connect
 ) -> None:
@@ -275,15 +255,3 @@ async def test_a_prompt_that_an_upstream_finds_too_long(
         with pytest.raises(ContextOverflowError, match=r"refuses the prompt: .*10 tokens"):
             await collect(upstream, [1] * 10)
     assert len(short.bodies) == 1
-
-
-async def test_lines_end_only_where_the_format_says(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    """The text beside the ids may hold U+2028, which is a line's end elsewhere."""
-    text = '"text": "a\u2028b\x85c", "finish_reason": "stop"'
-    event = f'data: {{"choices": [{{"token_ids": [5, {STOP_TOKENS[0]}], {text}}}]}}\n\n'
-    stand_in.faults = [stream(": comment\n\n", event[:30], event[30:], "data: [DONE]\n\n")]
-    async with upstream_to(stand_in) as upstream:
-        events, _ = await collect(upstream, PROMPT)
-    assert ids(events) == [5, STOP_TOKENS[0]]

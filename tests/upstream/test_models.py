@@ -13,7 +13,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from bench.nano.make_golden import AGENT, SHELL
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.models.catalog import catalog
 from gptoss_local.settings import environment_without_secrets
@@ -101,56 +100,6 @@ def _said(answer: dict[str, Any]) -> str:
     output = [item.get("content") for item in answer.get("output", [])]
     assert found or output
     return json.dumps([found, output])
-
-
-async def test_a_call_of_a_tool(here: RunningServer) -> None:
-    body = {
-        "messages": [
-            {"role": "system", "content": AGENT},
-            {"role": "user", "content": "Run the command `git status` with your shell tool."},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": SHELL.name,
-                    "description": SHELL.description,
-                    "parameters": SHELL.parameters,
-                },
-            }
-        ],
-        "options": {"temperature": 0},
-        "stream": False,
-        "think": "low",
-    }
-    there = (await post(here, "/api/chat", model="far", **body)).json()["message"]
-    local = (await post(here, "/api/chat", model="nano", **body)).json()["message"]
-    for message in (there, local):
-        for call in message["tool_calls"]:
-            call.pop("id", None)
-    assert there == local
-    assert there["tool_calls"][0]["function"]["name"] == "run_command"
-
-
-async def test_a_format_and_a_forced_call_are_held(here: RunningServer) -> None:
-    properties = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    named = {"name": "city", "schema": schema}
-    function = {"name": "note", "parameters": schema, "strict": True}
-    for body in (
-        {"response_format": {"type": "json_schema", "json_schema": named}},
-        {"tools": [{"type": "function", "function": function}], "tool_choice": "required"},
-    ):
-        body |= {"messages": [QUESTION], "temperature": 0, "max_tokens": 400}
-        said = []
-        for model in ("far", "nano"):
-            answer = await post(here, "/v1/chat/completions", model=model, **body)
-            message = answer.json()["choices"][0]["message"]
-            calls = message.get("tool_calls") or []
-            text = calls[0]["function"]["arguments"] if calls else message["content"]
-            said.append(json.loads(text))
-        assert said[0] == said[1]
-        assert set(said[0]) == set(properties)
 
 
 async def test_it_is_shown_as_what_it_is(here: RunningServer, far: StandIn) -> None:
