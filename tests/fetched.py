@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from platformdirs import user_cache_path
 
 from tests.convert.llama_cpp_source import UNREACHABLE
@@ -15,11 +16,12 @@ from tests.convert.llama_cpp_source import UNREACHABLE
 def fetched(kind: str, *packages: str, options: tuple[str, ...] = ()) -> Path:
     """A folder for PYTHONPATH; skips the test if no package index has them for this machine."""
     target = user_cache_path("gptoss") / kind / f"{packages[0]}-{sys.version_info.minor}"
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as partial:
-            _install(Path(partial) / "packages", packages, options)
-            os.replace(Path(partial) / "packages", target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_name(f"{target.name}.lock")):  # other workers want it as well
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=target.parent) as partial:
+                _install(Path(partial) / "packages", packages, options)
+                os.replace(Path(partial) / "packages", target)
     return target
 
 

@@ -1,5 +1,6 @@
 """Runs the real `gptoss` command, in this process or in one of its own."""
 
+import gc
 import os
 import pty
 import select
@@ -23,7 +24,7 @@ import pytest
 
 from gptoss_local.__main__ import main
 from gptoss_local.harmony import Vocabulary
-from tests.conftest import RunningServer, free_port, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, free_port, wait_until
 
 WORD = "Xyzzyplugh"
 """A word that no file has by itself."""
@@ -48,31 +49,33 @@ def run_cli(
             text=True,
             timeout=120,
         )
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with tempfile.TemporaryFile() as given, _as_process(environment, given, out, err):
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
+        with tempfile.TemporaryFile() as err:
             given.write(stdin.encode())
             given.seek(0)
-            code = _call(arguments)
-        printed = []
-        for file in (out, err):
-            file.seek(0)
-            printed.append(file.read().decode().replace("\r\n", "\n"))
-    return subprocess.CompletedProcess(list(arguments), code, *printed)
+            code = call_main(environment, arguments, given, out, err)
+            err.seek(0)
+            said = err.read().decode()
+        out.seek(0)
+        printed = out.read().decode()
+    texts = (text.replace("\r\n", "\n") for text in (printed, said))
+    return subprocess.CompletedProcess(list(arguments), code, *texts)
 
 
-def _call(arguments: tuple[str, ...]) -> int:
-    """Call the program's `main` as `python -m` does; return its exit code."""
-    sys.argv = ["gptoss", *arguments]
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code is not None and not isinstance(ended.code, int):
-            print(ended.code, file=sys.stderr)
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except Exception:
-        traceback.print_exc()
-        return 1
-    return 0
+def call_main(environment: dict[str, str], arguments: tuple[str, ...], *streams: IO[bytes]) -> int:
+    """Call the program's `main` as `python -m` does, with three streams; return its exit code."""
+    with _as_process(environment, *streams):
+        sys.argv = ["gptoss", *arguments]
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code is not None and not isinstance(ended.code, int):
+                print(ended.code, file=sys.stderr)
+            return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except Exception:
+            traceback.print_exc()
+            return 1
+        return 0
 
 
 def _run_and_exit(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
@@ -101,10 +104,13 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
             changes.enter_context(patch.dict(os.environ, environment, clear=True))
             changes.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", ResourceWarning)  # the end of a process closes all
+            gc.freeze()  # so that no more than what this call makes is looked through
             yield
             sys.stdout.flush()
             sys.stderr.flush()
+            gc.collect()
     finally:
+        gc.unfreeze()
         for fd, old in enumerate(kept):
             os.dup2(old, fd)
             os.close(old)
@@ -178,7 +184,7 @@ class PseudoTerminal:
         self.screen = ""
 
     def read_until(self, text: str) -> None:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + PATIENCE_S
         while text not in self.screen:
             left_s = max(0.0, deadline_s - time.monotonic())
             assert select.select([self._fd], [], [], left_s)[0], self.screen

@@ -5,14 +5,15 @@ import os
 import re
 import select
 import struct
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Thread
 
+from prompt_toolkit.application import create_app_session
+
+from tests.cli.conftest import call_main
 from tests.threaded_server import served_by
 
 EVIL = (
@@ -26,43 +27,33 @@ _OURS = re.compile(  # styles, the cursor of a bar, of the line that is edited, 
 _DRIVES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def in_terminal(
-    environment: dict[str, str],
-    *arguments: str,
-    typed: str = "",
-    at: str = "",
-    timeout_s: float = 60,
-) -> str:
+def in_terminal(environment: dict[str, str], *arguments: str, typed: str = "", at: str = "") -> str:
     """Return all that a command writes to the terminal of its three streams.
 
     Types `typed` as long as it writes nothing more after `at`.
     """
     terminal, end = os.openpty()
-    command = [sys.executable, "-m", "gptoss_local", *arguments]
     environment = environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(
-        command, env=environment, stdin=end, stdout=end, stderr=end, start_new_session=True
-    )
-    os.close(end)
-    written, deadline_s = b"", time.monotonic() + timeout_s
-    try:
-        while time.monotonic() < deadline_s:
+    written = bytearray()
+
+    def talk() -> None:
+        while True:
             if not select.select([terminal], [], [], 0.2)[0]:
                 if typed and at.encode() in written:
                     os.write(terminal, typed.encode())
                 continue
             try:
-                piece = os.read(terminal, 65_536)
-            except OSError:  # its last process has ended
-                break
-            if not piece:
-                break
-            written += piece
-        else:
-            raise AssertionError(f"it does not end: {written[-2000:]!r}")
+                written.extend(os.read(terminal, 65_536))
+            except OSError:  # the other end is closed
+                return
+
+    talking = Thread(target=talk)
+    talking.start()
+    try:
+        with open(end, "r+b", buffering=0) as screen, create_app_session():
+            call_main(environment, arguments, screen, screen, screen)
     finally:
-        process.kill()
-        process.wait()
+        talking.join()
         os.close(terminal)
     return written.decode()
 

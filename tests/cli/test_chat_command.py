@@ -21,7 +21,7 @@ import pytest
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server
 
 READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
@@ -45,7 +45,7 @@ class ChatTerminal:
         self.output = ""
 
     def read_until(self, text: str) -> None:
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + PATIENCE_S
         while text not in self.output:
             left_s = max(0.0, deadline_s - time.monotonic())
             assert select.select([self._fd], [], [], left_s)[0], self.output[-3000:]
@@ -89,7 +89,7 @@ def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTer
         history.close()
         return "20, 21" in turns[-1].content
 
-    wait_until(is_saved, timeout_s=5)
+    wait_until(is_saved)
     terminals[0].process.send_signal(signal.SIGKILL)
     terminals[0].process.wait()
     terminals.append(ChatTerminal(fresh, "--resume"))
@@ -99,7 +99,7 @@ def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTer
     terminals[1].read_until("Paris")
     terminals[1].type("/bye\r")
     terminals[1].read_until("gptoss chat --chat 1")
-    assert terminals[1].process.wait(timeout=10) == 0
+    assert terminals[1].process.wait() == 0
 
 
 def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
@@ -110,7 +110,7 @@ def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[Chat
     terminals[0].read_until("20, 21,")
     terminals[0].process.send_signal(signal.SIGTERM)
     terminals[0].read_until("gptoss chat --chat 1")
-    assert terminals[0].process.wait(timeout=10) == 0
+    assert terminals[0].process.wait() == 0
     assert terminals[0].output.count("\x1b[?1049l") == 1
     history = History(Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3")
     last = history.branch(history.chats()[0].leaf_id)[-1]
@@ -140,10 +140,10 @@ def test_a_tool_that_runs_ends_with_the_chat(
         for key in ("\x1b[B", "\x1b[B", "\r"):  # from No to Allow once
             chat.type(key)
             time.sleep(0.2)
-        wait_until(lambda: _pid_in(tmp_path / "pid", chat), timeout_s=30)
+        wait_until(lambda: _pid_in(tmp_path / "pid", chat))
         chat.type("/quit\r")
         chat.read_until("gptoss chat --chat 1")
-        assert chat.process.wait(timeout=10) == 0
+        assert chat.process.wait() == 0
         assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
@@ -224,7 +224,7 @@ def test_a_terminal_that_cannot_be_drawn_on(
         terminal.read_until("2 + 3 = 5")
         terminal.type("/bye\n")
         terminal.read_until("gptoss chat --chat ")
-        assert terminal.process.wait(timeout=20) == 0
+        assert terminal.process.wait() == 0
     finally:
         terminal.close()
     assert "\x1b" not in written + terminal.screen

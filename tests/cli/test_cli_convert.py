@@ -126,7 +126,7 @@ def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: P
                 shown += os.read(ours, 65536)
             except OSError:  # Linux says so when the other end has closed
                 break
-    process.wait(timeout=60)
+    process.wait()
     os.close(ours)
     text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.decode())
     assert process.returncode == 0

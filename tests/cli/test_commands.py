@@ -70,7 +70,7 @@ def test_closed_pipe_is_quiet(nano_home: Path) -> None:
     )
     assert show.stdout is not None
     show.stdout.close()
-    _, errors = show.communicate(timeout=60)
+    _, errors = show.communicate()
     assert errors == b""
 
 

@@ -130,7 +130,7 @@ def test_ctrl_c_is_the_programs(here: dict[str, str], server: RunningServer) -> 
     try:
         terminal.read_until("interrupt me")
         os.killpg(terminal.process.pid, signal.SIGINT)  # as the terminal does
-        assert terminal.process.wait(timeout=10) == 42
+        assert terminal.process.wait() == 42
     finally:
         terminal.close()
     assert httpx.get(server.url, trust_env=False).is_success
@@ -287,7 +287,7 @@ def test_asked_on_a_terminal(here: dict[str, str], file: Path, key: str, code: i
         assert '+    "gptoss": {' in terminal.screen
         terminal.type(f"{key}\r")
         terminal.read_until("nothing was changed" if code == 1 else '"arguments"')
-        assert terminal.process.wait(timeout=10) == code
+        assert terminal.process.wait() == code
     finally:
         terminal.close()
     assert (file.read_text() == MINE) == (code == 1)

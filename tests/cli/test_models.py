@@ -81,7 +81,7 @@ def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningS
     while "pull: " not in pull.stderr.readline():
         pass
     pull.send_signal(signal.SIGINT)
-    _, said = pull.communicate(timeout=10)
+    _, said = pull.communicate()
     assert pull.returncode == 130
     assert said.endswith("Run the same command again to resume.\n")
     hub.heal()
@@ -89,7 +89,7 @@ def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningS
     again = Terminal(home_server, "20b", command="pull")
     try:
         again.read_until("is ready: gptoss run 20b")
-        assert again.process.wait(timeout=10) == 0
+        assert again.process.wait() == 0
     finally:
         again.close()
     shards = [f"model-{i:05d}-of-{N_SHARDS:05d}.safetensors" for i in range(1, N_SHARDS + 1)]
@@ -168,7 +168,7 @@ def test_rm_asks_on_a_terminal(home_cli: Cli, home_server: RunningServer) -> Non
         try:
             terminal.read_until("Delete a?")
             terminal.type(f"{answer}\n")
-            assert terminal.process.wait(timeout=20) == code
+            assert terminal.process.wait() == code
         finally:
             terminal.close()
         assert listed(home_cli) == left

@@ -48,7 +48,7 @@ def test_no_file_has_a_word_while_one_is_set(
         drafting = ChatTerminal(environment, "nano")
         drafting.read_until(READY)
         drafting.type(f"A draft about {WORD}")
-        wait_until(lambda: found() >= {"drafts.json", "prefix", "run_history"}, timeout_s=30)
+        wait_until(lambda: found() >= {"drafts.json", "prefix", "run_history"})
         set_passphrase(environment)
         assert found() == set()
         drafting.type(f" and {WORD}")
@@ -56,14 +56,14 @@ def test_no_file_has_a_word_while_one_is_set(
         chatting.read_until("And the capital")
         for terminal in (drafting, chatting):
             terminal.process.send_signal(signal.SIGTERM)
-            terminal.process.wait(timeout=60)
+            terminal.process.wait()
             terminal.close()
         page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
         leaf = page.tree(chat_id)[-1]
         page.answered(page.ask(chat_id, f"And now? {FILE}", leaf["id"]))
         assert page.call("GET", f"chats?q={WORD.lower()}")["hits"]
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(timeout=30)
+    server.process.wait()
     assert found() == set()
     exported = run_cli(environment | OPEN, "chats", str(chat_id), "--json").stdout
     assert exported.count(WORD) >= 120
@@ -140,7 +140,7 @@ def test_it_is_asked_for_in_a_terminal(fresh: dict[str, str], tmp_path: Path) ->
                 terminal.read_until(prompt)
                 terminal.await_input()
                 terminal.type(words + "\n")
-            code = terminal.process.wait(timeout=60)
+            code = terminal.process.wait()
             assert not any(words in terminal.screen for _, words in types)
             return code, terminal.screen
         finally:

@@ -148,7 +148,7 @@ def test_no_control_sequence_where_none_is_wanted(
         terminal.type("What is 17 + 25?\n")
         terminal.read_until(SUM)
         terminal.type("/bye\n")
-        assert terminal.process.wait(timeout=10) == 0
+        assert terminal.process.wait() == 0
         assert "\x1b" not in terminal.screen
         assert ("Reasoning:\r\n" in terminal.screen) == ("ACCESSIBLE" in variables)
         assert ("Answer:\r\n" in terminal.screen) == ("ACCESSIBLE" in variables)
@@ -174,7 +174,7 @@ def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> 
         terminal.screen = terminal.screen.partition(SUM)[2]  # the prompt may be there already
         terminal.read_until(">>> ")
         terminal.type("\x04")
-        assert terminal.process.wait(timeout=10) == 0
+        assert terminal.process.wait() == 0
     finally:
         terminal.close()
 
@@ -192,7 +192,7 @@ def test_a_paste_is_one_message(server: RunningServer, begins: str) -> None:
         terminal.type("\r")
         terminal.read_until('"event":"done"')
         terminal.type("/bye\r")
-        assert terminal.process.wait(timeout=20) == 0
+        assert terminal.process.wait() == 0
         assert "quiet-river-42" in "".join(
             json.loads(line)["text"]
             for line in terminal.screen.splitlines()
@@ -246,7 +246,7 @@ def test_what_is_typed_is_remembered_for_its_user_alone(home_server: RunningServ
             terminal.read_until(text)
         terminal.read_until("Send a message")
         terminal.type("/bye\r")
-        assert terminal.process.wait(timeout=20) == 0
+        assert terminal.process.wait() == 0
     finally:
         terminal.close()
     kept = [path for path in home.rglob("*") if path.is_file() and "history" in path.name]
@@ -262,7 +262,7 @@ def test_json_of_an_interrupted_answer_ends_in_done(server: RunningServer) -> No
         terminal.read_until('"text":"21"')
         terminal.process.send_signal(signal.SIGINT)
         terminal.read_until('"done_reason":"interrupted"')
-        assert terminal.process.wait(timeout=10) == 130
+        assert terminal.process.wait() == 130
     finally:
         terminal.close()
 

@@ -76,7 +76,7 @@ def test_the_first_model_is_asked_for(environment: dict[str, str], hub: HubServe
         asked.type("3\r")
         asked.read_until(">>> ")
         asked.type("/bye\r")
-        assert asked.process.wait(30) == 0
+        assert asked.process.wait() == 0
     finally:
         asked.close()
     assert not hub.sent
@@ -102,7 +102,7 @@ def test_a_model_that_is_named_is_offered(
     try:
         asked.read_until("Download it (13.8 GB)? [Y/n]")
         asked.type("n\r")
-        assert asked.process.wait(30) == 3
+        assert asked.process.wait() == 3
     finally:
         asked.close()
     assert hub.requests == []
@@ -119,7 +119,7 @@ def test_what_ollama_has_is_offered(
         asked.read_until("Ollama has gpt-oss:20b on this disk")
         asked.type("y\r")
         asked.read_until("is on this machine already")
-        assert asked.process.wait(30) == 0
+        assert asked.process.wait() == 0
     finally:
         asked.close()
     assert hub.requests == []

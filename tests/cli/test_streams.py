@@ -81,6 +81,6 @@ def test_ctrl_c_while_it_starts(server: RunningServer, after_s: float) -> None:
     )
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=30)[1].decode()
+    said = process.communicate()[1].decode()
     # Python itself has no handler in its first moments.
     assert process.returncode == 130 or "gptoss_local" not in said, said

@@ -31,7 +31,7 @@ def server(place: Path) -> Iterator[RunningServer]:
 
 def stop(server: RunningServer) -> None:
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(timeout=30)
+    server.process.wait()
 
 
 @is_temporary
@@ -94,7 +94,7 @@ parameters = {{ type = "object", properties = {{ text = {{ type = "string" }} }}
                     page.call("POST", f"chats/{chat_id}/allow", body)
             return turns[-1]["content"] == f"{WORD} is noted."
 
-        wait_until(is_over, timeout_s=60)
+        wait_until(is_over)
         results = [turn["content"] for turn in page.tree(chat_id) if turn["role"] == "tool"]
         assert f"noted {WORD}" in results[0]
         assert WORD.upper() in results[1]
@@ -118,7 +118,7 @@ def test_a_chat_in_the_terminal(
         else:
             terminal.read_until("temporary │ nano")
         terminal.process.send_signal(signal.SIGTERM)
-        terminal.process.wait(timeout=20)
+        terminal.process.wait()
         terminal.drain()
     finally:
         terminal.close()
@@ -142,7 +142,7 @@ def test_gptoss_run(
         terminal.read_until("\n")
         terminal.read_until(">>> ")
         terminal.type("/bye\r")
-        terminal.process.wait(timeout=20)
+        terminal.process.wait()
     finally:
         terminal.close()
     stop(server)

@@ -52,7 +52,7 @@ def answered(cluster: Cluster, prompt: list[int]) -> Answer:
         answers.append(cluster.stream(prompt, 2))
         return not failed(answers[-1])
 
-    wait_until(is_answered, timeout_s=60)
+    wait_until(is_answered)
     return answers[-1]
 
 
@@ -105,7 +105,7 @@ def test_a_prompt_goes_where_its_prefix_is(cluster: Cluster) -> None:
         answer = finish(cluster.stream(prompt, 2, worker=worker))
         assert (answer.worker, answer.n_cached) == (worker, 0)
     for _ in range(3):  # events arrive after the answers
-        wait_until(lambda: [cluster.selects(prompt) for prompt in asked] == wanted, timeout_s=30)
+        wait_until(lambda: [cluster.selects(prompt) for prompt in asked] == wanted)
     for prompt, worker in zip(asked, wanted, strict=True):
         answer = finish(cluster.stream([*prompt, 5], 2))
         assert (answer.worker, answer.n_cached) == (worker, 200)
@@ -209,10 +209,10 @@ def test_a_worker_that_is_told_to_end_finishes_its_streams(cluster: Cluster) -> 
     next(stream)
     process = cluster.workers.pop(leaving)
     process.send_signal(signal.SIGTERM)
-    wait_until(lambda: leaving not in cluster.known(), timeout_s=30)
+    wait_until(lambda: leaving not in cluster.known())
     for prompt in prompts(7, 4):
         assert answered(cluster, prompt).worker == other
     assert process.poll() is None, "the stream was too short for this test"
     list(stream)
     assert (len(answer.tokens), answer.end, answer.error) == (600, "length", "")
-    assert process.wait(timeout=60) == 0
+    assert process.wait() == 0

@@ -156,7 +156,7 @@ def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) 
         hub.strike(shard, Fault(delay_s=0.02))
     command = [sys.executable, "-c", DOWNLOAD, REPO, str(tmp_path), hub.endpoint]
     process = subprocess.Popen(command)
-    wait_until(lambda: min(hub.sent[shard] for shard in SHARDS) > 8 * PIECE_BYTES, timeout_s=30)
+    wait_until(lambda: min(hub.sent[shard] for shard in SHARDS) > 8 * PIECE_BYTES)
     process.kill()
     process.wait()
     wait_until(lambda: not hub.n_sending)

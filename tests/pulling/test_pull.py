@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from convert import convert_checkpoint
 from gptoss_local.models.pulling.pull import pull_checkpoint
+from tests.conftest import wait_until
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
@@ -83,9 +83,7 @@ def test_killed_and_continued(hub: HubServer, expected: bytes, tmp_path: Path) -
     hub.strike(last, Fault(stall_after=100))
     process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
     journal = tmp_path / "m.gguf.journal"
-    end_s = time.monotonic() + 30
-    while not (journal.exists() and hub.sent[last]) and time.monotonic() < end_s:
-        time.sleep(0.02)
+    wait_until(lambda: journal.exists() and hub.sent[last])
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     hub.heal()

@@ -246,7 +246,7 @@ def test_killed_again_and_again_it_comes_to_its_end(
             process.stdout.readline()  # it has begun
             time.sleep(chance.uniform(0, 0.3))
             process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
         if process.returncode == 0:
             break
         assert process.returncode == -signal.SIGKILL, errors
@@ -282,7 +282,7 @@ def test_a_pull_that_waits_for_the_hub_is_not_garbage(
         pull_command(model, settings, what), stdout=subprocess.PIPE, text=True
     )
     try:
-        wait_until(lambda: hub.sent[name], timeout_s=30)
+        wait_until(lambda: hub.sent[name])
         for path in settings.models_dir.rglob("*"):
             with contextlib.suppress(FileNotFoundError):  # it writes others meanwhile
                 os.utime(path, (0, 0))

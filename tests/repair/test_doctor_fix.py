@@ -141,7 +141,7 @@ def test_each_repair_is_asked_for(user: dict[str, str], tmp_path: Path) -> None:
             if code != 130:
                 terminal.read_until("bash-completion")  # the next question
                 terminal.type("n\r")
-            assert terminal.process.wait(30) == code
+            assert terminal.process.wait() == code
         finally:
             terminal.close()
     assert not path.exists()

@@ -93,7 +93,7 @@ def test_weights_that_are_copied_for_hours(tmp_path: Path, settings: Settings) -
         with names_locked(settings):
             command = [sys.executable, "-c", MAKE, str(settings.home), str(parts[0])]
             process = subprocess.Popen(command)
-            wait_until(lambda: list(settings.models_dir.glob("*.part")), timeout_s=30)
+            wait_until(lambda: list(settings.models_dir.glob("*.part")))
             found = find_garbage(settings, quiet_s=-1)
             assert [each for each in found if each.kind == "weights"] == []
             process.kill()

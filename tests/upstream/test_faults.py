@@ -11,7 +11,7 @@ from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import ContextOverflowError, ServerBusyError, UpstreamError, UsageError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.upstream.calls import following
-from tests.conftest import free_port
+from tests.conftest import PATIENCE_S, free_port
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event
 from tests.upstream.test_conversations import CONVERSATIONS, GREEDY, STOP_TOKENS, collect, ids
@@ -23,7 +23,7 @@ USAGE_ONLY = 'data: {"choices": [], "usage": {}}\n\n'
 
 
 async def until(condition: object) -> None:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline_s, "timed out"
         await asyncio.sleep(0.01)

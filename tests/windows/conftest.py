@@ -79,7 +79,7 @@ class Pc:
     def serving(self) -> Iterator[None]:
         running = self.start("-m", "gptoss_local", "serve")
         try:
-            wait_until(self._answers, timeout_s=120)
+            wait_until(self._answers)
             yield
         finally:
             self.gptoss("stop")

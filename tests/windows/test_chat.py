@@ -33,7 +33,7 @@ def console(pc: Pc) -> Iterator[Tmux]:
 def wait_for(console: Tmux, text: str) -> None:
     wanted = _squeezed(text)
     try:
-        wait_until(lambda: wanted in _squeezed(console.screen()), timeout_s=120)
+        wait_until(lambda: wanted in _squeezed(console.screen()))
     except AssertionError as error:
         raise AssertionError(console.screen()) from error
 
@@ -46,7 +46,7 @@ def test_a_question_and_its_answer(console: Tmux, pc: Pc) -> None:
     wait_for(console, "Enter sends")
     console.enter(FRANCE)
     wait_for(console, PARIS.removesuffix(" Paris."))  # its last word may be drawn over
-    wait_until(lambda: FRANCE in pc.gptoss("chats", "-q", "Paris"), timeout_s=60)
+    wait_until(lambda: FRANCE in pc.gptoss("chats", "-q", "Paris"))
     console.enter("/quit")
     wait_for(console, "Continue with: gptoss chat --chat")
     wait_for(console, "ended with 0")

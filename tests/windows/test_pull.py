@@ -28,7 +28,7 @@ def test_killed_and_continued(hub: HubServer, pc: Pc) -> None:
     hub.strike("model.safetensors", Fault(delay_s=0.05))
     running = pc.start("-m", "gptoss_local", "pull", NAME)
     folder = pc.home / "models"
-    wait_until(lambda: sum(_sizes(folder)) > 10_000_000, timeout_s=120)
+    wait_until(lambda: sum(_sizes(folder)) > 10_000_000)
     for process in psutil.process_iter(["cmdline"]):  # the command and the process of its download
         words = " ".join(process.info["cmdline"] or [])
         if "python.exe" in words and "pull" in words:
