@@ -78,7 +78,7 @@ def built_nano() -> Path:
 
 @pytest.fixture(scope="session")
 def nano_home(tmp_path_factory: pytest.TempPathFactory, built_nano: Path) -> Path:
-    """A GPTOSS_HOME whose nano model is built; do not write models into it."""
+    """A GPTOSS_HOME with nano; do not write models into it."""
     home = tmp_path_factory.mktemp("home")
     shutil.copytree(built_nano / "cache", home / "cache")
     return home
@@ -91,7 +91,7 @@ def nano_gguf(nano_home: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def nano_checkpoint(built_nano: Path) -> Path:
-    """What nano is converted from; do not write into it."""
+    """The source of nano's conversion; do not write into it."""
     return built_nano / MODEL_NAME
 
 
@@ -134,7 +134,7 @@ class RunningServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a command line needs to reach this server."""
+        """The variables with which a command line reaches this server."""
         port = self.url.rpartition(":")[2]
         return os.environ | {"GPTOSS_HOME": str(self.home), "GPTOSS_PORT": port}
 
@@ -146,7 +146,7 @@ class RunningServer:
         return {"authorization": f"Bearer {secret}"}
 
     def link(self) -> str:
-        """What `gptoss web` opens, without the address of the server."""
+        """The link that `gptoss web` opens, without the address of the server."""
         url = f"{self.url}/api/gptoss/links"
         made = httpx.post(url, headers=self.owner, trust_env=False)
         return str(made.raise_for_status().json()["path"])
@@ -175,8 +175,8 @@ class RunningServer:
 def engines_of(server: psutil.Process) -> list[psutil.Process]:
     """Children that run a program of their own.
 
-    One that has not begun it is a copy of the server, which waits for it (vfork): whoever suspends
-    that one suspends the server.
+    One that has not begun it is a copy of the server, which waits for it (vfork): to suspend it
+    would suspend the server.
     """
     command = server.cmdline()
     return [child for child in server.children() if _command(child) != command]
@@ -242,7 +242,7 @@ def empty_home(tmp_path: Path, nano_home: Path) -> Path:
 
 @pytest.fixture
 def home_server(empty_home: Path) -> Iterator[RunningServer]:
-    """A server for a test that changes what models there are."""
+    """A server for a test that adds or removes models."""
     with run_server(empty_home) as running:
         yield running
 
@@ -268,7 +268,7 @@ def _answers(url: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run whole what is named on the command line; `addopts` choose from the rest."""
+    """Run all tests of files and folders that the command line names."""
     arguments = config.invocation_params.args
     is_named = config.args_source is pytest.Config.ArgsSource.ARGS
     is_chosen = any(str(argument).startswith("-m") for argument in arguments)
@@ -283,7 +283,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say why a test was run once more, as what passes then would be forgotten."""
+    """Report why a test was run once more, as its second run may pass."""
     for report in terminalreporter.stats.get("rerun", ()):
         terminalreporter.section(f"run again: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)

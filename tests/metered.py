@@ -1,4 +1,4 @@
-"""`gptoss` on a machine with a card of 100 W, which is said to compute whatever is computed."""
+"""`gptoss` on a machine with a card of 100 W, which is said to compute all answers."""
 
 import time
 

@@ -21,6 +21,8 @@ from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault
 from gptoss_local.upstream.connection import UpstreamConnection, silent_urls
 from gptoss_local.upstream.replicas import Replica
 
+pytestmark = pytest.mark.quick
+
 MB = 10**6
 N_MB = 100
 
@@ -60,6 +62,7 @@ class Hostile(BaseHTTPRequestHandler):
 @pytest.fixture(params=["packed", "endless"])
 def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    bomb()  # before memory is counted
     with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as http:
         http.daemon_threads, http.block_on_close = True, False
         http.server_name = request.param

@@ -1,4 +1,4 @@
-"""`models.toml`: what ours says, and what a user's own adds, changes and gets refused for."""
+"""`models.toml`: ours, and additions, changes and mistakes in a user's own."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_ours_is_whole() -> None:
-    """Sizes are those of the tensors, so they follow from the shapes."""
+    """Sizes follow from the shapes of the tensors."""
     assert [model.name for model in catalog()] == [
         *("nano", "gpt-oss:20b", "gpt-oss:120b"),
         *("gpt-oss-safeguard:20b", "gpt-oss-safeguard:120b"),

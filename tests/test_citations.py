@@ -160,7 +160,7 @@ PIECES = st.one_of(
 
 @given(st.lists(PIECES, max_size=25).map("".join), st.integers(0, 200))
 def test_no_character_is_lost_wherever_a_stream_is_cut(text: str, cut: int) -> None:
-    """Take the links out of what is made, and the citations out of the text: the same is left."""
+    """Without its links, the result equals the text without its citations."""
     text = text[:cut]
     made = linked(text, PAGES)
     citations = [each for each in find_citations(text) if each.cursor in (1, 2)]

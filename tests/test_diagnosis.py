@@ -11,6 +11,8 @@ from gptoss_local.machine.nvidia import Driver
 from gptoss_local.runner.losses import Loss
 from tests.plan.machines import gpu, machine
 
+pytestmark = pytest.mark.quick
+
 AROUND = Surroundings(
     models_dir="/models", disk_free_bytes=10**12, address="http://127.0.0.1:11434", answers="nobody"
 )

@@ -1,4 +1,4 @@
-"""What is kept of several owners when there is no room for all of it."""
+"""The values that stay if several owners have too many."""
 
 import pytest
 

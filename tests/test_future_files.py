@@ -1,7 +1,7 @@
 """Files that a later version of gptoss wrote: each is named, with its version, and stays as it is.
 
 Settings, presets, keys and models.toml have no version, as people write them: a name that is not
-known is refused there. What is only a cache has a place for each version.
+known is refused there. A cache has a place for each version.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_an_exported_chat(history: History) -> None:
 
 @pytest.fixture
 def from_the_future(tmp_path: Path, nano_gguf: Path) -> tuple[Settings, Path]:
-    """A model whose manifest has weights in a field that nobody knows yet."""
+    """A model with its weights in a field of the manifest that this version does not know."""
     settings = Settings(home=tmp_path / "home")
     add_model("mine", nano_gguf, settings, BRIEF)
     path = settings.models_dir / "mine.json"

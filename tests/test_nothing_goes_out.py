@@ -74,7 +74,7 @@ def attempts(log: str) -> list[str]:
 
 
 def traced(script: str, home: Path, folder: Path) -> tuple[str, list[str]]:
-    """Run a script; what it printed, and what it or its children attempted."""
+    """Run a script; return its output, and the attempts of it and its children."""
     log = folder / "strace"
     outer = os.readlink("/proc/self/ns/net")
     environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower()}

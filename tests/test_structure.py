@@ -1,6 +1,6 @@
 """The shape of the code: packages on the map, no circles, and limits that keep it readable.
 
-A limit may be exceeded by what is listed below with a reason. Raise none of them to please a test.
+The names below may exceed a limit, each with a reason. Raise none of them to please a test.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """The English: spelling, words that a native writer would not use, and how docstrings begin.
 
 Comments, docstrings and strings of the code are checked, and the prose of the docs. A rule is only
-here if it is nearly always right; what it is wrong about is listed below with a reason.
+here if it is nearly always right; its mistakes are listed below with a reason.
 """
 
 import ast
@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,12 +28,19 @@ CODE = [path for path in CODE if not path.is_relative_to(TRAINING)]
 PAGES = [path for place in PLACES for path in sorted(ROOT.glob(f"{place}/**/*.md"))]
 PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
 
+TEST_ROOMS = (
+    *("*.py", "capacity/*.py", "cli/*.py", "clients/*.py", "docs/*.py", "dynamo/*.py"),
+    *("evals/*.py", "hub/*.py", "installers/*.py", "machine/*.py", "plan/*.py", "pulling/*.py"),
+    *("repair/*.py", "runner/*.py", "store/*.py", "upstream/**/*.py", "windows/**/*.py"),
+)
+"""Tests with the same English; add each room that has it."""
+
 SPELLED_SO = {
     "nothink": "Ollama's `/set nothink`",
     "requird": "a mistake that the API documents its answer to",
     "sme": "matrix instructions of Arm",
 }
-"""Words that codespell takes for mistakes, and what they are."""
+"""Words that codespell takes for mistakes, and their meaning."""
 
 _PLACE = r"(?! (?:the|a|an|one|any|each|every|its|their|GPUs?|CPUs?|disks?|top|to)\b)"
 _PROXY = r"(?! (?:a|an|the|your) (?:\w+ )?(?:proxy|firewall|router|gateway|VPN)\b)"
@@ -150,21 +157,32 @@ def headless(texts: list[Text]) -> float:
     return 1000 * sum(len(HEADLESS.findall(text.words)) for text in texts) / words
 
 
-def explanations(place: str) -> list[Text]:
-    """Return the docstrings and comments of a place."""
-    found = [text for path in CODE if path.is_relative_to(ROOT / place) for text in texts(path)]
+def explanations(paths: Iterable[Path]) -> list[Text]:
+    """Return the docstrings and comments of modules."""
+    found = [text for path in paths for text in texts(path)]
     return [text for text in found if text.is_docstring or text.words.startswith("#")]
 
 
-def test_docstrings_and_comments_name_their_things() -> None:
+PRODUCT = [path for path in CODE if not path.is_relative_to(ROOT / "bench")]
+TESTS = [path for room in TEST_ROOMS for path in sorted((ROOT / "tests").glob(room))]
+
+
+@pytest.mark.parametrize("paths", [PRODUCT, TESTS], ids=["product", "tests"])
+def test_docstrings_and_comments_name_their_things(paths: list[Path]) -> None:
     """At most 3 clauses in a thousand words have a pronoun as their head.
 
     Counted are "what", "whatever", "whose", "that of", "those of", "which of" and "the one that".
     Not counted are questions, up to their question mark, and the idioms "what to", "what's",
     "what does", "what if" and "what about".
     """
-    places = "gptoss_local", "convert", "tui", "installers"
-    assert headless([text for place in places for text in explanations(place)]) <= 3
+    assert headless(explanations(paths)) <= 3
+
+
+def test_words_of_tests_are_those_of_a_native_writer() -> None:
+    """At most 2 in a thousand are not."""
+    found = explanations(TESTS)
+    n_words = sum(len(re.findall(r"[A-Za-z']+", text.words)) for text in found)
+    assert sum(len(list(wrong_words(text.words))) for text in found) <= 2 * n_words / 1000
 
 
 def test_pages_name_their_things() -> None:

@@ -13,6 +13,8 @@ from gptoss_local.api.models import JobStatus, RunningModels
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.settings import Settings
 
+pytestmark = pytest.mark.quick
+
 OVERFLOW = (
     b'{"error": "too long", "code": "ContextOverflowError", "prompt_tokens": 9,'
     b' "context_length": 4, "max_context_length": 8, "of a later version": true}\n'

@@ -7,6 +7,8 @@ import pytest
 from gptoss_local.cluster.capacity.source import read_arrivals
 from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
 
+pytestmark = pytest.mark.quick
+
 LINE = '{"timestamp": 1500, "input_length": 700, "output_length": 9, "hash_ids": [%s]}'
 
 

@@ -1,10 +1,12 @@
-"""What is predicted of steps: what was measured, and what lies between."""
+"""Predictions for steps: as measured, and in between."""
 
 import msgspec
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
 from gptoss_local.runner.measuring import AtDepth, AtWidth
+
+pytestmark = pytest.mark.quick
 
 N_BATCH = 512
 TRUE = Profile(
@@ -27,7 +29,7 @@ def prompt_s(profile: Profile, n_tokens: int, n_cached: int) -> float:
 
 
 def measured(profile: Profile) -> Profile:
-    """Return what is concluded from a benchmark of a machine that has exactly this profile."""
+    """Return the profile from a benchmark of a machine that has exactly this profile."""
     depths = [
         AtDepth(
             n,

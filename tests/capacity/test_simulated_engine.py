@@ -18,11 +18,11 @@ from gptoss_local.types import SamplingParams
 
 N_CTX, N_BATCH, N_SEQ = 1024, 128, 3
 Decisions = list[list[tuple[int, int]]]
-"""Of each step: whose tokens, and how many."""
+"""Of each step: the sequences, and how many tokens of each."""
 
 
 class Steps:
-    """Stands in for a profile: each step takes what the real engine's took."""
+    """Stands in for a profile: each step takes as long as the real engine's step."""
 
     n_ctx, n_batch, n_seq = N_CTX, N_BATCH, N_SEQ
     decode = ((1, 0.001), (N_SEQ, 0.002))
@@ -58,7 +58,7 @@ def test_decides_as_the_real_engine(model: Model, monkeypatch: pytest.MonkeyPatc
 def run_real(
     model: Model, arrivals: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Decisions, list[float]]:
-    """Return what it decided, and the seconds of each step with a part of a prompt."""
+    """Return its decisions, and the seconds of each step with a part of a prompt."""
     shape = Shape(n_ctx=N_CTX, n_batch=N_BATCH, n_seq=N_SEQ, n_outputs=N_SEQ)
     context = Context(model, shape.context_params(n_threads_prefill=1, n_threads_decode=1))
     engine = Engine(context)

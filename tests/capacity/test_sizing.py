@@ -1,4 +1,4 @@
-"""How many machines, from figures whose answer is known."""
+"""How many machines, from figures with a known answer."""
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def test_a_prompt_that_never_fits_is_refused() -> None:
 
 
 def test_prefix_aware_routing_weighs_what_is_to_read_and_what_is_held() -> None:
-    """Tokens that prompts share are held once; what is read already is not to be read again."""
+    """Shared tokens of prompts are held once; cached ones are not read again."""
     busy, idle = SimulatedEngine(FLAT), SimulatedEngine(FLAT)
     prompt = Arrival(at_s=0, prompt=((1, 300), (9, 40)), n_answer=2).tokens
     for number in range(2):

@@ -27,7 +27,7 @@ def capacity_check(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 class Recorded:
-    """Stands in for a profile: says what a step took, if it is the step that was recorded."""
+    """Stands in for a profile: gives a step's recorded time, if it is the recorded step."""
 
     n_ctx, n_batch, n_seq = N_CTX, N_BATCH, N_SEQ
     decode = ((1, 0.001), (N_SEQ, 0.002))

@@ -85,7 +85,7 @@ def test_of_a_key_with_many_connections_one_answer(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_short_answers_as_many_as_cost_one(seed: int) -> None:
-    """Every third client asks for a tenth; nobody waits for more of them than a usual answer."""
+    """Every third client asks for a tenth; a client waits for as many as cost one answer."""
     most = most_waited_for(
         seed, lambda n: 60 if n % 3 else 6, lambda n, each, _: ("", f"{n} {each}")
     )

@@ -79,7 +79,7 @@ def call_main(environment: dict[str, str], arguments: tuple[str, ...], *streams:
 
 
 def _run_and_exit(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
-    """Do what `os.execve` does, but leave this process alive."""
+    """Stand in for `os.execve`, but leave this process alive."""
     sys.exit(subprocess.run(command, executable=program, env=environment).returncode)
 
 
@@ -104,7 +104,7 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
             changes.enter_context(patch.dict(os.environ, environment, clear=True))
             changes.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", ResourceWarning)  # the end of a process closes all
-            gc.freeze()  # so that no more than what this call makes is looked through
+            gc.freeze()  # so that only objects of this call are collected
             yield
             sys.stdout.flush()
             sys.stderr.flush()
@@ -129,13 +129,13 @@ def cli(server: RunningServer) -> Cli:
 
 @pytest.fixture
 def home_cli(home_server: RunningServer) -> Cli:
-    """A command line that reaches a server whose models may be changed."""
+    """A command line for a server with models to change."""
     return lambda *arguments, **kwargs: run_cli(home_server.environment, *arguments, **kwargs)
 
 
 @pytest.fixture
 def fresh(empty_home: Path) -> Iterator[dict[str, str]]:
-    """Environment of a user whose server does not run; stops the one a test started."""
+    """Environment of a user without a running server; stops any server that a test started."""
     environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
     yield environment
     run_cli(environment, "stop")
@@ -167,7 +167,7 @@ def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
 
 
 class PseudoTerminal:
-    """A process whose three streams are one pseudo terminal."""
+    """A process with one pseudo terminal as its three streams."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
         self._fd, child_fd = pty.openpty()

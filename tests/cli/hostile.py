@@ -59,7 +59,7 @@ def in_terminal(environment: dict[str, str], *arguments: str, typed: str = "", a
 
 
 def driven_by(written: str) -> list[str]:
-    """Return the characters with which others drive the terminal, with what follows them."""
+    """Return the characters with which others drive the terminal, and the text after them."""
     text = _OURS.sub("", written.replace("\r\n", "\n").replace("\r", ""))
     return [text[found.start() : found.start() + 20] for found in _DRIVES.finditer(text)]
 

@@ -1,4 +1,4 @@
-"""`gptoss serve` on a machine whose memory has room for a small context only."""
+"""`gptoss serve` on a machine with memory for a small context only."""
 
 from gptoss_local.__main__ import main
 from gptoss_local.runner import planning

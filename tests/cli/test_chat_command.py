@@ -172,13 +172,13 @@ def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
 
 @pytest.mark.timing
 def test_cold_start(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
-    """CPU time to the first prompt, as wall time would tell what else the machine does.
+    """CPU time to the first prompt, as wall time would measure other programs, too.
 
     0.6 s is the aim; 0.47 s passed, nearly all of it CPU time, on an idle machine with 2 cores.
     Processes that share the caches make it more.
     """
     seconds = []
-    for _ in range(4):  # the first one starts the server, which compiles what it imports
+    for _ in range(4):  # the first one starts the server, which compiles its imports
         terminals.append(ChatTerminal(fresh, "nano"))
         terminals[-1].read_until(READY)
         used = psutil.Process(terminals[-1].process.pid).cpu_times()

@@ -12,6 +12,8 @@ from rich.cells import cell_len
 from gptoss_local.talk.history import History
 from tests.cli.conftest import run_cli
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:

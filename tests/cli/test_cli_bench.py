@@ -1,4 +1,4 @@
-"""`gptoss bench`, on nano: what it prints, and that the numbers are of what it says."""
+"""`gptoss bench`, on nano: its output, and that its numbers mean what it claims."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.cli.conftest import Cli, run_cli
 
 
 def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
-    """The picture has every number of the tables, and says what it was measured on."""
+    """The picture has every number of the tables, and names the machine."""
     picture = tmp_path / "bench.svg"
     ran = cli("bench", "nano", "--ctx", "1024", "--parallel", "2", "--json", "--plot", str(picture))
     found = json.loads(ran.stdout)["benchmark"]
@@ -52,7 +52,7 @@ def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_pictures_of_either_kind(tmp_path: Path, is_dark: bool) -> None:
-    """A name is no formula, and rates of thousands have separators."""
+    """`$x$` in a name is not a formula, and rates of thousands have separators."""
     machine, _ = imagine(read_machine(tmp_path), [16 * 2**30], 64 * 2**30)
     plan = make_plan(published_facts(24, 32), machine, plan_options(load_settings(), N_DRAFT_MAX))
     depths = [AtDepth(n, 20_000_000 / (n + 2000), 150) for n in (128, 2048, 32_768)]
@@ -168,7 +168,7 @@ def test_what_has_no_room_in_the_context_is_left_out(cli: Cli) -> None:
 
 
 def test_a_server_gives_the_model_back_first(fresh: dict[str, str]) -> None:
-    """Beside its copy in VRAM, another one would be planned and measured in what is left."""
+    """Next to its copy in VRAM, a second one would be measured in the rest of the memory."""
     run_cli(fresh, "load", "nano")
     assert run_cli(fresh, "ps", "--quiet").stdout == "nano\n"
     assert run_cli(fresh, "bench", "nano", "--ctx", "256").returncode == 0

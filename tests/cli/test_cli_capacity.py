@@ -1,4 +1,4 @@
-"""`gptoss capacity`: from what was measured here or elsewhere to a number of machines."""
+"""`gptoss capacity`: from measurements to a number of machines."""
 
 import json
 from pathlib import Path
@@ -53,6 +53,7 @@ def test_recorded_arrivals(cli: Cli, tmp_path: Path) -> None:
     assert "prefix-aware" in ran.stdout
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

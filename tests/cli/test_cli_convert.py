@@ -1,4 +1,4 @@
-"""`gptoss convert`: its options, its progress, and what it prints."""
+"""`gptoss convert`: its options, progress and output."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_sizes(text: str, n_bytes: int) -> None:
 
 
 def test_tenths_of_a_resumed_run() -> None:
-    """What was done before is no speed; nothing is said twice, and nothing twice at once."""
+    """Earlier work does not count as speed, and no tenth is reported twice."""
     lines: list[str] = []
     report = each_tenth(lines.append)
     for done in (45, 45, 46, 72, 71, 100, 100):

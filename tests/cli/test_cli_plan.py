@@ -37,7 +37,7 @@ def test_plan_of_an_imagined_machine(cli: Cli) -> None:
 
 
 def test_an_imagined_machine_does_not_take_the_cores_of_this_one(cli: Cli) -> None:
-    """Not in silence: with cards and RAM it is another PC, and what is assumed of it is said."""
+    """With cards and RAM given it is another PC, and the command lists its assumptions."""
     other = ("plan", "gpt-oss:120b", "--vram", "16GiB", "--ram", "64GiB")
 
     def speed(*flags: str) -> dict[str, object]:
@@ -87,7 +87,7 @@ def test_a_preset_says_what_it_changes(cli: Cli) -> None:
 
 
 def test_bars_show_where_memory_ends(cli: Cli) -> None:
-    """120b takes more RAM than there is: the bar goes on behind its end."""
+    """120b takes more RAM than there is: the bar continues past its end."""
     lines = cli("plan", "120b", "--vram", "12GiB", "--ram", "32GiB").stdout.splitlines()
     row = next(i for i, line in enumerate(lines) if line.startswith("RAM"))
     bar = lines[row][8:].split()[0]

@@ -6,7 +6,7 @@ from tests.cli.conftest import run_cli
 
 
 def test_tune(fresh: dict[str, str]) -> None:
-    """It takes the model out of the server, keeps what it finds, and plans use it."""
+    """It unloads the model from the server and keeps its findings, which plans use."""
     run_cli(fresh, "load", "nano")
     done = run_cli(fresh, "tune", "nano", "--json")
     assert done.returncode == 0, done.stderr

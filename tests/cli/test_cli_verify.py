@@ -1,4 +1,4 @@
-"""`gptoss verify`: what it prints, its exit codes, and checkpoints from a hub."""
+"""`gptoss verify`: its output, exit codes, and checkpoints from a hub."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The other commands, and what all of them keep: quick start, light imports, exit codes."""
+"""The other commands; for all of them, a quick start, light imports, exit codes."""
 
 import json
 import os

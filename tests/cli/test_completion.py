@@ -54,7 +54,7 @@ def environment(home_server: RunningServer, tmp_path: Path) -> dict[str, str]:
 
 
 def in_bash(environment: dict[str, str], folder: Path) -> Complete:
-    """What readline would put on the line, with the part before a colon that stays there."""
+    """The line as readline would complete it, with the part before a colon."""
 
     def complete(line: str) -> list[str]:
         script = (

@@ -5,7 +5,11 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import run_cli
+
+pytestmark = pytest.mark.quick
 
 
 def test_values_and_sources() -> None:

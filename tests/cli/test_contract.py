@@ -1,4 +1,4 @@
-"""What all commands keep: help, JSON with a version, exit codes, suggestions, a quick start."""
+"""Rules for all commands: help, versioned JSON, exit codes, suggestions, a quick start."""
 
 import json
 import math
@@ -38,6 +38,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_page(command: str) -> None:
     done = CliRunner().invoke(make_app(), [command, "--help"])
@@ -47,6 +48,7 @@ def test_help_and_page(command: str) -> None:
     assert re.search(rf"`(gptoss )?{command}\b", PAGE), f"docs/cli.md does not name {command}"
 
 
+@pytest.mark.quick
 def test_the_quick_help_is_that_of_the_commands() -> None:
     quick, whole = (CliRunner().invoke(app, ["--help"]) for app in (make_help_app(), make_app()))
     assert quick.output == whole.output
@@ -75,6 +77,7 @@ def test_json(cli: Cli, arguments: list[str]) -> None:
     assert {json.loads(line)["version"] for line in lines} <= {1}
 
 
+@pytest.mark.quick
 def test_exit_codes_are_those_of_the_page() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w*) ?\|", PAGE, re.MULTILINE)
     classes = [c for c in vars(errors).values() if isinstance(c, type) and hasattr(c, "exit_code")]
@@ -117,7 +120,7 @@ def test_misspelt_model(cli: Cli, arguments: list[str], meant: str) -> None:
 def test_quick_start(
     server: RunningServer, tmp_path: Path, arguments: list[str], most: float
 ) -> None:
-    """Processor time by that of a few imports, which a slow or busy machine slows as much.
+    """Processor time, divided by the time of a few imports on the same machine.
 
     Quiet, it is 1.3 times as much for help, 1.1 to complete a name, 2.1 for `ls`.
     """

@@ -1,4 +1,4 @@
-"""Which model `gptoss run` takes if none is named, and what it says of those to fetch."""
+"""The model that `gptoss run` takes if none is named, and its words about others."""
 
 import os
 import re
@@ -16,6 +16,8 @@ from gptoss_local.runner.fits import as_fit
 from gptoss_local.settings import Settings
 from tests.plan.machines import LARGE, SMALL, gpu, machine
 from tests.store.gguf_parts import as_ollama_wrote_it
+
+pytestmark = pytest.mark.quick
 
 TWO_CARDS = machine(gpu(12), gpu(12, index=1))
 NOT_PINNED = machine(gpu(12), pinnable_bytes=0)

@@ -1,4 +1,4 @@
-"""`gptoss` alone, as somebody who has nothing meets it: in a terminal, with the cells on it."""
+"""`gptoss` alone, for a new user: in a terminal, with the cells on it."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def hub(nano_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubS
 
 @pytest.fixture
 def environment(hub: HubServer, empty_home: Path) -> Iterator[dict[str, str]]:
-    """A user without a model, whose server does not run; stops the one a test started."""
+    """A user without a model and without a running server; stops any that a test started."""
     environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
     environment |= {"LC_ALL": "C.UTF-8", "GPTOSS_CONTEXT_LENGTH": "8192"}
     yield environment
@@ -68,7 +68,7 @@ def leave(terminal: Tmux) -> None:
 def test_a_hub_that_fails_and_nano(
     terminal: Tmux, environment: dict[str, str], hub: HubServer
 ) -> None:
-    """Nobody is lost where nothing can be fetched: Enter takes the model that is here."""
+    """Where nothing can be fetched, Enter takes the model that is here."""
     hub.strike("", Fault(status=404))
     start(terminal, environment)
     terminal.wait_for(r"Which one\? \[\d\]:\s*$")
@@ -145,6 +145,7 @@ def test_the_help_without_a_terminal(environment: dict[str, str], hub: HubServer
     assert hub.requests == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("here", "free", "number", "texts"),
     [
@@ -181,6 +182,7 @@ def test_the_suggestion(
     assert max(map(len, printed.replace(str(tmp_path), "").splitlines())) <= 80
 
 
+@pytest.mark.quick
 def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     cards = machine_facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()

@@ -1,4 +1,4 @@
-"""Nothing in a file, a name or an answer drives the terminal, whatever command prints it."""
+"""No file, name or answer drives the terminal, in any command's output."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_errors_of_a_server(home: dict[str, str], speaks_json: bool) -> None:
 
 
 def test_names_of_files(home: dict[str, str], nano_gguf: Path) -> None:
-    """What `ls` shows, what is meant instead of a name that is not there, what `gc` removes."""
+    """In lists, in suggestions for a misspelt name, and among the files that `gc` removes."""
     models = Path(home["GPTOSS_HOME"]) / "models"
     models.mkdir()
     name = f"nano-{EVIL}"
@@ -129,7 +129,7 @@ def test_what_a_model_carries(home_server: RunningServer) -> None:
         written = in_terminal(home_server.environment, "show", "evil", *flag)
         assert not driven_by(written), flag
         assert "pwned" in written, flag
-        if flag == ("--json",):  # what is escaped is the same text to a program
+        if flag == ("--json",):  # an escape is the same text to a program
             assert json.loads(written)["defaults"]["system"] == EVIL
     piped = run_cli(home_server.environment, "show", "evil", "--modelfile").stdout
     assert EVIL in piped  # to `create -f`
@@ -187,7 +187,7 @@ def test_chats(home: dict[str, str]) -> None:
 
 
 def test_answers(home: dict[str, str]) -> None:
-    """On a terminal they are shown, in a pipe they are what the model wrote."""
+    """A terminal shows control characters; a pipe gets the model's own text."""
     with hostile_server() as port:
         environment = home | {"GPTOSS_PORT": str(port)}
         written = in_terminal(environment, "run", "nano", "hi")

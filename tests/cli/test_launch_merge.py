@@ -1,4 +1,4 @@
-"""Settings put into existing files: nothing else in them changes, whatever they hold."""
+"""Settings put into existing files: nothing else in those files changes."""
 
 import io
 import json
@@ -38,7 +38,7 @@ WANTED: dict[str, Any] = {
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """A user's settings, some with parts of what is wanted, none with the wrong kind of value."""
+    """A user's settings, some with a part of ours, none with a value of the wrong type."""
     data = draw(st.dictionaries(NAMES, VALUES, max_size=4))
     if draw(st.booleans()):
         other = draw(st.dictionaries(NAMES, VALUES, max_size=2))
@@ -83,7 +83,7 @@ def test_json(data: dict[str, Any], indent: int | str | None, bits: list[bool]) 
     assert re.findall(r"// note \d+$", merged, re.M) == re.findall(r"// note \d+$", text, re.M)
     assert merge(merged, WANTED, "json") == merged
     if "//" not in text:
-        json.loads(merged)  # what was strict JSON stays so
+        json.loads(merged)  # strict JSON stays strict
 
 
 @given(documents())

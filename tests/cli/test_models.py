@@ -47,7 +47,7 @@ def test_pull(hub: HubServer, home_cli: Cli) -> None:
 
 
 def test_pull_with_another_type(hub: HubServer, home_cli: Cli) -> None:
-    """By the address of its repository; what is here is not taken for another type."""
+    """By the address of its repository; a local model of another type does not count."""
     done = home_cli("pull", "https://huggingface.co/openai/gpt-oss-20b", "--dense", "q5_1")
     assert done.returncode == 0, done.stderr
     assert "gpt-oss:20b is ready" in done.stderr
@@ -191,6 +191,7 @@ def test_load_and_stop_all(nano_home: Path) -> None:
         assert json.loads(cli("status", "--json").stdout)["models"] == []
 
 
+@pytest.mark.quick
 def test_modelfile() -> None:
     text = '''
 # comment
@@ -220,6 +221,7 @@ LICENSE "MIT"
     }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("text", "message"),
     [

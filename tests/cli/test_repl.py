@@ -13,7 +13,7 @@ SUM = "17 + 25 = 42"
 
 
 def talk(cli: Cli, *lines: str, options: tuple[str, ...] = ()) -> tuple[list[str], str]:
-    """Lines of the answers, and all that was said beside them."""
+    """Lines of the answers, and the text on stderr."""
     done = cli("run", "nano", "-i", *options, stdin="".join(f"{line}\n" for line in lines))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
@@ -52,7 +52,7 @@ def test_commands(cli: Cli) -> None:
 
 
 def test_commands_of_ollama(cli: Cli, tmp_path: Path) -> None:
-    """Each says what it did, in Ollama's words where it has any."""
+    """Each confirms its effect, in Ollama's words where Ollama has the command."""
     schema = tmp_path / "schema.json"
     schema.write_text('{"type": "object", "properties": {"sum": {"type": "integer"}}, '
                       '"required": ["sum"], "additionalProperties": false}')  # fmt: skip

@@ -79,7 +79,7 @@ def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Pa
 
 
 def test_a_path_in_the_place_of_the_model(cli: Cli) -> None:
-    """It is no text to ask, whatever its case."""
+    """It is never a prompt, in upper or lower case."""
     done = cli("run", "My Model.GGUF", FRANCE)
     assert (done.returncode, done.stdout) == (3, "")
     assert "there is no file My Model.GGUF" in done.stderr
@@ -214,7 +214,7 @@ def test_conversation_survives_a_dead_engine(own_server: RunningServer) -> None:
 
 
 def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> None:
-    """Each is seen in what comes back, or in what `ps` says."""
+    """Each changes the answer or the output of `ps`."""
 
     def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = run_cli(home_server.environment, "run", "nano", *arguments)
@@ -249,6 +249,7 @@ def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> Non
     assert counts[0]["prompt_eval_count"] < counts[1]["prompt_eval_count"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -87,7 +87,7 @@ command = {json.dumps([sys.executable, "-c", SLEEPS, str(tmp_path / "pid")])}
 
 @pytest.fixture
 def terminal(served: RunningServer, variables: dict[str, str]) -> Iterator[list[Terminal]]:
-    """Closes what is appended to it."""
+    """A list of terminals to close at the end."""
     opened: list[Terminal] = []
     yield opened
     for each in opened:

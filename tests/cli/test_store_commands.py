@@ -33,7 +33,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
 
 @pytest.fixture
 def environment(hub: HubServer, empty_home: Path) -> Iterator[dict[str, str]]:
-    """A user without a model, whose server does not run; stops the one a test started."""
+    """A user without a model and without a running server; stops any that a test started."""
     port = str(free_port())
     environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": port}
     yield environment

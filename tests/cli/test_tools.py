@@ -126,6 +126,7 @@ def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
     assert tools("rm", "good").code == 2
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -180,6 +181,7 @@ def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
     assert json.loads(died.stdout)["is_error"] is True
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

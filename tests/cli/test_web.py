@@ -22,7 +22,7 @@ from tests.conftest import wait_until
 
 @pytest.fixture
 def opened(fresh: dict[str, str], tmp_path: Path) -> Path:
-    """Where the user's browser notes what it opens."""
+    """The file in which the user's browser notes its pages."""
     noted, browser = tmp_path / "opened", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" >> {noted}\n')
     browser.chmod(0o755)
@@ -39,7 +39,7 @@ def test_it_opens_the_page(fresh: dict[str, str], opened: Path, command: list[st
     wait_until(opened.exists)
     assert opened.read_text() == done.stdout
     page = httpx.get(url, headers={"accept": "text/html"}, trust_env=False)
-    assert "gptoss-key" in page.text  # the server goes on when the command has ended
+    assert "gptoss-key" in page.text  # the server still runs when the command has ended
     again = run_cli(fresh, *command).stdout
     assert again != done.stdout
     wait_until(lambda: opened.read_text() == done.stdout + again)

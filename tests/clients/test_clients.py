@@ -46,7 +46,7 @@ LIMIT_S = 800
 def models_server(
     nano_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningServer]:
-    """A server whose gpt-oss:20b is nano."""
+    """A server with nano as gpt-oss:20b."""
     home = tmp_path_factory.mktemp("models")
     shutil.copytree(nano_home / "cache", home / "cache")
     (gguf,) = (home / "cache").glob("*.gguf")
@@ -58,7 +58,7 @@ def models_server(
 
 @pytest.fixture
 def user(models_server: RunningServer, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a user with the files of the page; ends what the programs leave behind."""
+    """Environment of a user with the files of the page; ends the programs' leftover processes."""
     for block in WRITTEN:
         file = tmp_path / block.notes["file"].removeprefix("~/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ LIMIT_S = 180
 
 
 class Run(NamedTuple):
-    """Arguments of the program, and what the model replies to the question and to the result."""
+    """Arguments of the program, and the model's replies to the question and to the result."""
 
     arguments: list[str]
     reply: Reply
@@ -124,7 +124,7 @@ def edits(path: str) -> dict[str, list[Reply]]:
 
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a user without any settings; ends what the programs leave running."""
+    """Environment of a user without any settings; ends the programs' leftover processes."""
     (tmp_path / "work").mkdir()
     kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"

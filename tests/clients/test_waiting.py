@@ -61,7 +61,7 @@ RUNS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     "qwen": (["qwen", "--auth-type", "openai", "-p", "Say hi"], "glob", {"pattern": FILE}),
     "ollama-js": (["node", "--input-type=module", "--eval", OLLAMA_JS], "write", {"text": FILE}),
 }
-"""By client: what runs it, a tool that it offers, and arguments of that."""
+"""By client: its command, a tool that it offers, and arguments of the tool."""
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from convert.tensor_types.mxfp4 import MAX_SCALE, dequantize, repack_blocks
 from tests.convert.gguf_file import GgufFile
 from tests.convert.reader import CheckpointReader
 
+pytestmark = pytest.mark.quick
+
 
 def random_blocks(*shape: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(7)

@@ -5,10 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
-from peft import LoraConfig, get_peft_model
-from transformers import GptOssForCausalLM
 
 from convert import convert_checkpoint
 from tests.convert.gguf_file import read_gguf
@@ -53,7 +50,7 @@ NAMES = {
 }
 
 
-def as_llama_cpp_names(weights: dict[str, torch.Tensor]) -> dict[str, NDArray[np.float32]]:
+def as_llama_cpp_names(weights: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
     found = {}
     for name, tensor in weights.items():
         values, (*layer, rest) = tensor.numpy(), name.removeprefix("model.layers.").split(".", 1)
@@ -70,6 +67,10 @@ def as_llama_cpp_names(weights: dict[str, torch.Tensor]) -> dict[str, NDArray[np
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_as_peft_merges_it(tmp_path: Path, name: str) -> None:
+    import torch  # here, as they take seconds, also where these tests do not run
+    from peft import LoraConfig, get_peft_model
+    from transformers import GptOssForCausalLM
+
     torch.manual_seed(1)
     tensors = tiny_tensors(CONFIG, experts="bf16")
     base = write_tiny(tmp_path / "base", config=CONFIG, tensors=tensors)

@@ -32,7 +32,7 @@ _LINK = re.compile(r"!?\[[^]]*\]\(([^()\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; `line` is that of its fence."""
+    """One fenced block; `line` is the line of its fence."""
 
     page: Path
     line: int
@@ -71,7 +71,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What `#…` can point to on a page, as GitHub makes it of the headings."""
+    """The targets of `#…` on a page, as GitHub makes them from headings."""
     return set(_slugs(page))
 
 

@@ -1,4 +1,4 @@
-"""Somebody at a terminal, for the commands of a page that need one: asks, sees the answer, leaves.
+"""A user at a terminal, for the commands of a page that need one: asks, sees the answer, leaves.
 
 python -m tests.docs.terminal chat nano
 """
@@ -21,7 +21,7 @@ LIMIT_S = 200
 
 
 def main(arguments: list[str]) -> int:
-    has_answer = bool({"--resume", "--chat"} & set(arguments))  # that of the last time
+    has_answer = bool({"--resume", "--chat"} & set(arguments))  # from the last time
     if not has_answer:
         arguments = [*arguments, "--effort", "low"]  # nano does not reason, which would say it, too
     pid, fd = pty.fork()

@@ -1,7 +1,7 @@
-"""Every command of the documentation, run as it is written: on a PC of its own, with a real server.
+"""Every command of the documentation, run as written: on a PC of its own, with a real server.
 
-On that PC the hub of Hugging Face is a local one, and what it has under the names of the real
-models is nano's checkpoint. The port of the pages is replaced by a free one.
+On that PC the hub of Hugging Face is a local one, which has nano's checkpoint under the names of
+the real models. The port of the pages is replaced by a free one.
 """
 
 import os
@@ -19,7 +19,7 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks
 from tests.hub.server import run_hub
 from tests.lora import ATTENTION, random_factors, write_lora
 
-# Somebody types for a command that wants a terminal. What doctor finds is this machine's affair.
+# Commands that need a terminal get a user who types. Findings of doctor depend on the machine.
 GPTOSS = f"""#!/bin/sh
 case "$1$#" in
     chat[1-9]|run1|run2) [ -c /dev/stdin ] && exec "{sys.executable}" -m tests.docs.terminal "$@" ;;
@@ -46,7 +46,7 @@ class Pc:
         subprocess.run(["sh", "-c", "gptoss load nano"], env=self.environment, check=True)
 
     def run(self, block: Block, folder: Path) -> str:
-        """Run a block; what it printed. Fails unless its exit code is 0."""
+        """Run a block and return its output. Fails unless its exit code is 0."""
         text = block.text
         for written, port in self.ports.items():
             text = text.replace(written, port)
@@ -81,7 +81,7 @@ def pc(
         for name in ("openai/gpt-oss-20b", "openai/gpt-oss-120b"):
             hub.add(name, files)
         environment = _environment(home) | {"HF_ENDPOINT": hub.endpoint}
-        # Whoever samples nano may get an answer that has no end.
+        # A sampled answer of nano may have no end.
         limits = {"GPTOSS_PORT": ports["11434"], "GPTOSS_CONTEXT_LENGTH": "8192"}
         (nano,) = (home / ".cache" / "gptoss").glob("*.gguf")
         machine = Pc(environment | limits, ports, nano)
@@ -92,7 +92,7 @@ def pc(
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """That of a user who has just logged in."""
+    """Environment of a user who has just logged in."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_"))}
     path = f"{home / 'bin'}:{Path(sys.executable).parent}:{kept['PATH']}"
     return kept | {
@@ -124,7 +124,7 @@ def test_commands_of_a_page(pc: Pc, page: Path, tmp_path: Path) -> None:
 
 
 def test_first_command(server: RunningServer) -> None:
-    """That of the README, in the environment that it makes: where these tests run in it, too."""
+    """The README's first command, if these tests run in the environment that it makes."""
     made = ROOT / ".venv" / "gptoss-setup"
     sources = [ROOT / "pyproject.toml", *(ROOT / "installers").iterdir()]
     if Path(sys.prefix) != ROOT / ".venv" or not made.is_file():

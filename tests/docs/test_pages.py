@@ -1,4 +1,4 @@
-"""What can be said of the documentation without running it: links, fences, options, variables."""
+"""Checks of the documentation without running it: links, fences, options, variables."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_every_bench_is_in_its_table() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_are_there(page: Path) -> None:
-    """Also in what no test runs."""
+    """Also in blocks that no test runs."""
     code = re.findall(r"`([^`]+)`", prose(page)) + [block.text for block in blocks(page)]
     for command, rest in re.findall(r"\bgptoss (?!gptoss )([a-z]+)\b([^|;&#\n]*)", "\n".join(code)):
         done = CliRunner().invoke(make_app(), [command, "--help"])

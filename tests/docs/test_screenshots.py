@@ -1,4 +1,4 @@
-"""The pictures of the chat and of commands can be made again, and show what is in them."""
+"""The pictures of the chat and of commands can be made again, and are up to date."""
 
 import html
 import os

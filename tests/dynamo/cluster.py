@@ -19,7 +19,7 @@ N_PARALLEL = 6
 
 
 class Processes:
-    """Processes that write what they say into a folder.
+    """Processes that write their output into a folder.
 
     Args:
         folder: An empty one.
@@ -75,7 +75,7 @@ class Cluster:
         self.url = f"http://127.0.0.1:{free_port()}"
         self._environment = os.environ | {
             "PYTHONPATH": str(packages),
-            "HOME": str(folder),  # where the frontend copies what it reads of a model
+            "HOME": str(folder),  # where the frontend copies a model's files
             "HF_HUB_OFFLINE": "1",
             "NO_PROXY": "127.0.0.1",
             "DYN_DISCOVERY_BACKEND": "file",
@@ -117,7 +117,7 @@ class Cluster:
         return Answer(self.url, prompt, n, **options)
 
     def selects(self, prompt: list[int]) -> int | None:
-        """The worker that the router would choose; nobody computes anything."""
+        """The worker that the router would choose, without computing anything."""
         answer = self.stream(prompt, 1, nvext={"annotations": ["query_instance_id:"]})
         list(answer)
         return answer.worker
@@ -145,7 +145,7 @@ class Answer:
     Attributes:
         worker: Who answers.
         end: Why it is over; None: it is not, or has failed.
-        error: What the frontend says of a failure.
+        error: The frontend's message about a failure.
     """
 
     def __init__(

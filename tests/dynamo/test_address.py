@@ -8,6 +8,8 @@ import pytest
 from gptoss_local.cluster.dynamo.address import LOOPBACK, own_address, variables
 from gptoss_local.errors import UsageError
 
+pytestmark = pytest.mark.quick
+
 INTERFACES = {
     interface: [each.address for each in found if each.family == socket.AF_INET]
     for interface, found in psutil.net_if_addrs().items()

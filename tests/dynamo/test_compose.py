@@ -1,6 +1,6 @@
-"""What compose.dynamo.yaml starts, as plain processes: its commands, with its variables.
+"""The processes of compose.dynamo.yaml without containers: its commands, with its variables.
 
-Only what a container has for itself is another one here: ports, folders, the network interface.
+A container's own ports, folders and network interface are replaced.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What our engine is asked for, of a request as Dynamo 1.6.1 sends it."""
+"""A request as Dynamo 1.6.1 sends it becomes a request for our engine."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ import pytest
 from gptoss_local.cluster.dynamo.request import read_request
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Penalties, SamplingParams
+
+pytestmark = pytest.mark.quick
 
 RECORDED: dict[str, Any] = {
     "model": "nano",

@@ -1,4 +1,4 @@
-"""A real frontend of Dynamo with two of our workers: what clients of it get."""
+"""A real frontend of Dynamo with two of our workers, as its clients see it."""
 
 import asyncio
 import random
@@ -98,7 +98,7 @@ def test_golden_conversations(cluster: Cluster, vocabulary: Vocabulary, nano_ggu
 
 
 def test_a_prompt_goes_where_its_prefix_is(cluster: Cluster) -> None:
-    """Though both workers are idle: only what they tell of their caches makes a difference."""
+    """Though both workers are idle: only the events of their caches make a difference."""
     asked = prompts(1, 8)
     wanted = list(cluster.workers) * 4
     for prompt, worker in zip(asked, wanted, strict=True):
@@ -142,7 +142,7 @@ def test_options_reach_the_engine(cluster: Cluster) -> None:
 
 
 def test_clients_that_leave_free_their_places(cluster: Cluster) -> None:
-    """One amid its answer, and one that still waits for a place, which it would have for long."""
+    """One in the middle of its answer, and one that still waits for a place."""
     worker = next(iter(cluster.workers))
     streams = fill(cluster, worker, seed=2)
     waiting = cluster.stream(prompts(3, 1)[0], N_LONG, worker=worker, timeout_s=3, ignore_eos=True)

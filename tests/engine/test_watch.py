@@ -7,6 +7,8 @@ import pytest
 
 from gptoss_local.engine.worker.process import Watch
 
+pytestmark = pytest.mark.quick
+
 
 class Steps:
     """Steps of so many tokens and seconds, at a limit of 0.2 s or 20 times the longest."""

@@ -21,7 +21,7 @@ INDEX = "model.safetensors.index.json"
 
 
 def repo_files(seed: int = 0) -> dict[str, bytes]:
-    """What is in the repository: both layouts, and files that no conversion needs."""
+    """The repository's files: both layouts, and files that no conversion needs."""
     noise = random.Random(seed)
     weight_map = {f"layer.{i}": shard for i, shard in enumerate(SHARDS)}
     return {

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 PIECE_BYTES = 65_536
-MEMBER = "hf_member"  # has accepted every licence, may read what is private
+MEMBER = "hf_member"  # has accepted every licence, may read private repositories
 STRANGER = "hf_stranger"  # a valid token without rights
 
 
 @dataclass
 class Fault:
-    """What goes wrong with the content of a file, in `n_times` answers that carry it."""
+    """A fault in the content of a file, in `n_times` answers that carry it."""
 
     n_times: int = 1_000_000
     status: int = 0
@@ -148,7 +148,7 @@ class _Server(ThreadingHTTPServer):
     hub: HubServer
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is what many tests are about."""
+        """Say nothing: in many tests a client goes away."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A checkpoint comes from a local hub through huggingface_hub: what is fetched, and when."""
+"""A checkpoint comes from a local hub through huggingface_hub: which files, and when."""
 
 import os
 import subprocess
@@ -25,6 +25,7 @@ with open_checkpoint(sys.argv[1], Path(sys.argv[2]), endpoint=sys.argv[3]) as ch
 """
 
 
+@pytest.mark.quick
 def test_a_checkpoint_arrives_whole_and_nothing_else(hub: HubServer, tmp_path: Path) -> None:
     assert sorted(fetch(tmp_path)) == SHARDS
     files = repo_files()
@@ -86,6 +87,7 @@ def test_a_revision_is_fetched_by_its_commit(hub: HubServer, tmp_path: Path) -> 
     assert all(f"/resolve/{commit}/" in path for path in resolved)
 
 
+@pytest.mark.quick
 def test_a_second_run_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
     fetch(tmp_path)
     hub.sent.clear()
@@ -100,6 +102,7 @@ def test_files_from_elsewhere_are_hashed_and_kept(hub: HubServer, tmp_path: Path
     assert [hub.sent[shard] for shard in SHARDS] == [0, SHARD_BYTES, SHARD_BYTES]
 
 
+@pytest.mark.quick
 def test_a_shard_touched_later_is_found(hub: HubServer, tmp_path: Path) -> None:
     fetch(tmp_path)
     damaged = bytearray((tmp_path / SHARDS[0]).read_bytes())
@@ -209,6 +212,7 @@ def test_offline_uses_what_is_complete(
     assert not hub.requests
 
 
+@pytest.mark.quick
 def test_a_token_goes_to_the_endpoint_and_not_to_the_cdn(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

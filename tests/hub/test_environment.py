@@ -1,4 +1,4 @@
-"""Variables of huggingface_hub and of the network, misspelt: each is told as what it is."""
+"""Misspelt variables of huggingface_hub and of the network: each mistake is named."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way: what is resumed, what is refused, and what the user reads."""
+"""Faults on the way: resumed or refused transfers, and the messages for the user."""
 
 import json
 import socket
@@ -23,6 +23,7 @@ def assert_whole(folder: Path) -> None:
         assert (folder / shard).read_bytes() == repo_files()[shard]
 
 
+@pytest.mark.quick
 def test_a_cut_connection_is_resumed_and_not_started_over(hub: HubServer, tmp_path: Path) -> None:
     hub.strike(SHARDS[0], Fault(n_times=5, cut_after=300_000))  # more cuts than retries
     fetch(tmp_path)
@@ -96,6 +97,7 @@ def test_server_errors_that_stay_are_told(
     assert n_asked == 1 + len(client.RETRY_WAITS_S)
 
 
+@pytest.mark.quick
 def test_damage_on_the_way_is_found_and_fetched_once_more(hub: HubServer, tmp_path: Path) -> None:
     hub.strike(SHARDS[0], Fault(n_times=1, flip_at=1_234_567))
     hub.strike("config.json", Fault(n_times=1, flip_at=3))
@@ -145,6 +147,7 @@ def test_no_such_revision(hub: HubServer, tmp_path: Path) -> None:
         fetch(tmp_path, source=f"{REPO}@v9")
 
 
+@pytest.mark.quick
 def test_a_gated_repository(hub: HubServer, tmp_path: Path) -> None:
     hub.repos[REPO].gated = True
     for token in (False, STRANGER):
@@ -185,6 +188,7 @@ def test_what_is_no_hub_is_said_to_be_none(hub: HubServer, tmp_path: Path, answe
         fetch(tmp_path)
 
 
+@pytest.mark.quick
 def test_a_listing_cannot_lead_out_of_the_folder(hub: HubServer, tmp_path: Path) -> None:
     for shard in ("../escaped.safetensors", "/tmp/escaped.safetensors", "..", "absent.safetensors"):
         index = json.dumps({"weight_map": {"layer.0": shard}}).encode()

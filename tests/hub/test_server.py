@@ -9,6 +9,8 @@ from huggingface_hub.errors import GatedRepoError
 from tests.hub.conftest import REPO, SHARD_BYTES, SHARDS
 from tests.hub.server import STRANGER, HubServer
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_real_library_lists_and_downloads(hub: HubServer, tmp_path: Path) -> None:
     info = HfApi(endpoint=hub.endpoint).model_info(REPO, files_metadata=True)

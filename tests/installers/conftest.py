@@ -37,7 +37,7 @@ class FreshUser:
         return kept | {"PIP_RETRIES": "0"} | given | variables
 
     def install(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run install.sh; nobody can answer."""
+        """Run install.sh without a terminal."""
         return self.run("/bin/sh", INSTALLERS / "install.sh", *arguments, **variables)
 
     def run(self, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +52,7 @@ class FreshUser:
         )
 
     def files(self) -> dict[str, bytes]:
-        """All files of the home by their paths, but for what is inside of an environment."""
+        """All files of the home by their paths, except those inside an environment."""
         found = {}
         for path in self.home.rglob("*"):
             name = str(path.relative_to(self.home))
@@ -78,7 +78,7 @@ def kept_llama() -> Path:
 
 
 def without_compiler(folder: Path) -> str:
-    """Return a PATH with what install.sh needs, and no more."""
+    """Return a PATH with the programs that install.sh needs, and no others."""
     folder.mkdir()
     for name in ("dirname", "find", "gzip", "mkdir", "mktemp", "rm", "tar", "ldconfig"):
         if found := shutil.which(name):

@@ -1,7 +1,7 @@
-"""The container's files: that they are valid, agree with each other, and name what exists.
+"""The container's files: that they are valid, agree with each other, and name existing files.
 
-Building and running the image takes a container engine and minutes; docs/containers.md says what
-was run by hand.
+Building and running the image takes a container engine and minutes; docs/containers.md lists the
+steps that were run by hand.
 """
 
 import json
@@ -56,7 +56,7 @@ def test_variables_are_settings(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["compose.yaml", "compose.cuda.yaml", "compose.dynamo.yaml"])
 def test_compose_files_follow_the_specification(name: str) -> None:
-    """The schema is that of the Compose Specification, Apache-2.0, as of 2021."""
+    """The schema is from the Compose Specification, Apache-2.0, as of 2021."""
     schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text(encoding="utf-8"))
     assert [error.message for error in Draft201909Validator(schema).iter_errors(read(name))] == []
 

@@ -1,6 +1,6 @@
 """The container's files for Dynamo: that they agree with each other, and with the page.
 
-tests/dynamo/test_compose.py runs what the compose file starts, without containers.
+tests/dynamo/test_compose.py runs the processes of the compose file, without containers.
 """
 
 import re
@@ -19,6 +19,8 @@ from tests.installers.container_files import (
     last,
     read,
 )
+
+pytestmark = pytest.mark.quick
 
 COMPOSE = read("compose.dynamo.yaml")
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -50,7 +52,7 @@ def selected(labels: dict[str, str]) -> list[str]:
 
 
 def variables(container: Any) -> dict[str, str]:
-    """Those of the map that the container names, and its own."""
+    """The variables of the map that the container names, and its own."""
     found: dict[str, str] = {}
     for source in container.get("envFrom", []):
         found |= of_kind("ConfigMap")[source["configMapRef"]["name"]]["data"]
@@ -58,7 +60,7 @@ def variables(container: Any) -> dict[str, str]:
 
 
 def test_the_page_tells_gptoss_where_the_frontend_is() -> None:
-    """By the same command in both, whose services have the same name and port."""
+    """By the same command in both, as their services have the same name and port."""
     compose, kubernetes = added_on_the_page()
     assert compose == kubernetes
     service = of_kind("Service")["dynamo"]["spec"]

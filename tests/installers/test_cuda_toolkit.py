@@ -11,7 +11,7 @@ from steps import SetupError
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """What pip leaves: libraries with a version."""
+    """The folder as pip leaves it: libraries with a version."""
     site = tmp_path / "site-packages"
     for name in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudadevrt.a"):
         (site / "nvidia/cu13/lib").mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def test_linker_finds_toolkit_and_driver(
     driver.write_text("driver")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{driver.parent}")
     root = site / "nvidia/cu13"
-    for _ in range(2):  # a build that goes on
+    for _ in range(2):  # a build that is resumed
         found = cuda_toolkit.build_environment(site)
         assert found["CUDACXX"] == str(root / "bin/nvcc")
         assert found["CUDAToolkit_ROOT"] == str(root)

@@ -4,6 +4,8 @@ import pytest
 from gpu_choice import Facts, ListedGpu, LlamaOrigin, choose, parse_gpus
 from steps import SetupError
 
+pytestmark = pytest.mark.quick
+
 RTX_2060 = ListedGpu("NVIDIA GeForce RTX 2060", (7, 5))
 RTX_3090 = ListedGpu("NVIDIA GeForce RTX 3090", (8, 6))
 RTX_4090 = ListedGpu("NVIDIA GeForce RTX 4090", (8, 9))

@@ -75,7 +75,7 @@ def test_install_upgrade_uninstall(
     looked = user.install("--uninstall", "--dry-run")
     assert looked.stdout.endswith("Nothing was changed.\n")
     assert second.exists()
-    assert user.install("--uninstall").returncode == 1  # nobody said yes
+    assert user.install("--uninstall").returncode == 1  # without a yes
     assert second.exists()
     done = user.install("--uninstall", "--yes")
     assert done.returncode == 0, done.stderr

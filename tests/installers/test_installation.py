@@ -1,4 +1,4 @@
-"""Parts of an installation whose faults cannot be had from outside."""
+"""Parts of an installation with faults that cannot be caused from outside."""
 
 import os
 import shutil
@@ -176,7 +176,7 @@ def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
 
 
 def test_wheels_of_the_maintainers_index_and_of_a_release(tmp_path: Path) -> None:
-    """The real pip takes the one that suits this machine."""
+    """The real pip takes the wheel that suits this machine."""
     index, release = tmp_path / "cpu/llama-cpp-python", tmp_path / "release"
     for folder in (index, release):
         folder.mkdir(parents=True)
@@ -203,7 +203,7 @@ def write_wheel(path: Path, tag: str) -> None:
 
 
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
-    """As an index would serve it that somebody has got into."""
+    """As a compromised index would serve it."""
     folder = tmp_path / "installers"
     shutil.copytree(INSTALLERS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "requirements.txt").write_text(f"idna==3.20 --hash=sha256:{'0' * 64}\n")

@@ -1,7 +1,7 @@
 """pip, pipx and uv with a release's files, in environments of their own: from nothing to an answer.
 
-Packages come from the registry, llama.cpp's wheel from the cache: the one that release.py made, or
-else the one that from_source.py did.
+Packages come from the registry, llama.cpp's wheel from the cache of release.py
+or from_source.py.
 """
 
 import json
@@ -117,7 +117,7 @@ def package(release: Path, kind: str = "whl") -> Path:
 
 
 def python(version: str) -> str:
-    """Return the interpreter itself: what is on PATH may be a script that needs more of it."""
+    """Return the interpreter itself: PATH may have a script that needs a larger PATH."""
     found = steps.answer_of([f"python{version}", "-c", "import sys; print(sys.executable)"])
     if not found:
         pytest.skip(f"no Python {version} is here")

@@ -1,7 +1,7 @@
-"""llama.cpp for the processors of many machines: what is compiled, and that each part of it works.
+"""llama.cpp for the processors of many machines: its compiled variants, and that each one works.
 
-A processor runs what older ones do, so all variants up to this machine's best are tried here: ggml
-takes the best that it finds.
+A processor runs the code of older ones, so all variants up to this machine's best are tried here:
+ggml takes the best that it finds.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.installers.conftest import LLAMA
 
 FOREIGN = next(a for a in portable_wheel.ARCHITECTURES if a != platform.machine())
 
-# From the oldest processors to the newest, as ggml weighs them: what the kernel must list for each.
+# From the oldest processors to the newest, as ggml weighs them, with the kernel's flags for each.
 _V3 = "sse4_2 avx f16c fma avx2 bmi2"
 _AVX512 = f"{_V3} avx512f avx512cd avx512vl avx512dq avx512bw"
 X86 = {

@@ -10,6 +10,8 @@ import service
 from receipt import Places, Receipt
 from steps import Log
 
+pytestmark = pytest.mark.quick
+
 SYSTEMCTL = '#!/bin/sh\necho "$*" >> "$HOME/called"\n[ ! -e "$HOME/broken" ] || exit 1\n'
 
 

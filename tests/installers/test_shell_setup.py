@@ -1,4 +1,4 @@
-"""The command on PATH and what it leaves in the files of the user."""
+"""The command on PATH and its lines in the user's files."""
 
 import shutil
 import subprocess
@@ -35,6 +35,7 @@ def receipt() -> Receipt:
     return Receipt("1", "env-1", "compiled here")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("shell", "file", "line"),
     [
@@ -110,6 +111,7 @@ def test_command_changes_over_at_once(places: Places) -> None:
     assert (places.bin / "gptoss").resolve() == places.app / "env-2/bin/gptoss"
 
 
+@pytest.mark.quick
 def test_a_link_of_somebody_else_is_refused(places: Places) -> None:
     places.bin.mkdir(parents=True)
     (places.bin / "gptoss").symlink_to("/opt/other/gptoss")

@@ -1,7 +1,9 @@
-"""Whether a llama.cpp suits a machine, from what it says of itself."""
+"""Whether a llama.cpp suits a machine, from its own description."""
 
 import pytest
 from verification import judge
+
+pytestmark = pytest.mark.quick
 
 CPU = "CPU : SSE3 = 1 | AVX = 1 | AVX2 = 1 | F16C = 1 | FMA = 1 | OPENMP = 1 | REPACK = 1 | "
 PLAIN_CPU = "CPU : SSE3 = 1 | AVX = 1 | OPENMP = 1 | "

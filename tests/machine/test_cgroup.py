@@ -6,12 +6,14 @@ import pytest
 
 from gptoss_local.machine import cgroup
 
+pytestmark = pytest.mark.quick
+
 STAT = "anon 900\nfile 700\ninactive_file 500\nactive_file 150\nslab_reclaimable 50\nshmem 9\n"
 V1_STAT = "inactive_file 1\ntotal_inactive_file 500\ntotal_active_file 200\n"
 
 
 def left(root: Path, own: str, files: dict[str, str]) -> tuple[tuple[int, int] | None, int | None]:
-    """Memory (limit and available) and cores for a process whose /proc/self/cgroup is `own`."""
+    """Memory (limit and available) and cores for a process with `own` as its cgroup."""
     for name, text in {"proc/self/cgroup": own, **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +33,7 @@ def v2(folder: str, limit: str, used: int, cpu: str = "max 100000") -> dict[str,
 
 
 def test_a_container(tmp_path: Path) -> None:
-    """What the page cache holds of the weights that were just read is no loss."""
+    """The page cache of weights that were just read counts as free."""
     assert left(tmp_path, "0::/\n", v2(".", "4000", 3000, "150000 100000")) == ((4000, 1700), 2)
 
 

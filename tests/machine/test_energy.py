@@ -6,6 +6,8 @@ import pytest
 from gptoss_local.machine.nvidia import Gpu, Meters
 from tests.machine.test_hardware import fake_driver
 
+pytestmark = pytest.mark.quick
+
 CARD = Gpu(index=0, name="NVIDIA H100", uuid="GPU-1", total_bytes=1, free_bytes=1)
 PART = Gpu(index=0, name="NVIDIA H100", uuid="MIG-1", total_bytes=1, free_bytes=1)
 

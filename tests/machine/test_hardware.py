@@ -14,6 +14,8 @@ from gptoss_local.machine import hardware, nvidia
 from gptoss_local.machine.hardware import Machine, pinnable_bytes, read_machine
 from gptoss_local.machine.nvidia import Gpu, read_gpus, visible
 
+pytestmark = pytest.mark.quick
+
 GIB = 2**30
 
 
@@ -65,7 +67,7 @@ def test_a_container_leaves_a_part_of_the_cores(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux'")
 def test_a_container_has_no_more_memory_than_its_limit(tmp_path: Path, monkeypatch: Any) -> None:
-    """What is pinned is a share of all memory, and the host's would be too much."""
+    """Pinned memory is a share of all memory, and a share of the host's would be too much."""
     names = {"memory.max": str(GIB), "memory.current": str(GIB // 4)}
     write(tmp_path, {f"fs/cgroup/{name}": text for name, text in names.items()})
     monkeypatch.setattr(hardware, "_SYS", tmp_path)
@@ -96,7 +98,7 @@ GB10_FEATURES = (
     ("cores", "known"),
     [
         ([GB10_FEATURES] * 2, ("dotprod", "i8mm", "bf16", "SVE", "SVE2")),
-        (["fp asimd asimddp i8mm", "fp asimd asimddp"], ("dotprod",)),  # what all cores can do
+        (["fp asimd asimddp i8mm", "fp asimd asimddp"], ("dotprod",)),  # common to all cores
         (["fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"], ()),  # Cortex-A72
         ([], None),
     ],
@@ -188,7 +190,7 @@ def test_visible_devices(wanted: str | None, found: str) -> None:
     assert "".join(gpu.name for gpu in visible(gpus, wanted)) == found
 
 
-# What NVML says of an RTX 4090 under Linux; all else is not supported.
+# NVML's answers for an RTX 4090 under Linux; all other calls are not supported.
 ANSWERS = {
     "nvmlInit": None,
     "nvmlShutdown": None,
@@ -300,7 +302,7 @@ def test_a_gpu_without_memory_of_its_own_has_the_systems(
 def test_boards_by_their_answers(
     monkeypatch: pytest.MonkeyPatch, name: str, total: int | None, shares_ram: bool
 ) -> None:
-    """What is not supported on Jetson is nearly all; Grace Hopper's GPU has memory of its own."""
+    """Jetson supports few calls; Grace Hopper's GPU has memory of its own."""
     fake_driver(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", _call(name))
     memory = type("M", (), {"total": total, "free": 0})()

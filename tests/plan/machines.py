@@ -52,7 +52,7 @@ def machine(*gpus: Gpu, ram_gib: float = 64, **more: object) -> Machine:
 
 @st.composite
 def machines(draw: st.DrawFn, min_gpus: int = 0, max_gpus: int = 3) -> Machine:
-    """PCs with none to three cards, whatever each tells of itself."""
+    """PCs with none to three cards, of which any figure may be unknown."""
     gpus = []
     for i in range(draw(st.integers(min_gpus, max_gpus))):
         total = draw(st.integers(2 * 1024, 96 * 1024)) / 1024

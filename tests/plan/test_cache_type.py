@@ -1,4 +1,4 @@
-"""A cache of another type than f16: what it saves, what it adds on a GPU, where it cannot be."""
+"""A cache of another type than f16: its savings, its cost on a GPU, its limits."""
 
 import msgspec
 import pytest

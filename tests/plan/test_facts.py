@@ -1,4 +1,4 @@
-"""Headers that are broken are refused, before a plan divides by what they say."""
+"""Broken headers are refused, before a plan divides by their numbers."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ import pytest
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.machine.plan.facts import model_facts
+
+pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize(

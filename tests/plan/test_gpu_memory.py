@@ -1,6 +1,6 @@
 """Predicted memory of a GPU against what an H200 showed: never less, at most 3 % more.
 
-The figures are those of `bench/plan_memory.py` and `bench/offload.py`, in MiB.
+The figures are from `bench/plan_memory.py` and `bench/offload.py`, in MiB.
 """
 
 import pytest
@@ -13,6 +13,8 @@ from gptoss_local.machine.plan.memory import (
     host_map_bytes,
 )
 from gptoss_local.machine.plan.placement import DeviceMemory, iter_placements
+
+pytestmark = pytest.mark.quick
 
 MIB = 2**20
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
@@ -57,7 +59,7 @@ def test_the_graphs_buffer(
         predicted -= host_map_bytes(facts, is_copy=True)
         assert predicted >= expert_copy_bytes(facts)
     assert actual <= predicted / MIB
-    # 120b's large tensors are on their way beside activations that llama.cpp has freed by then.
+    # 120b's large tensors are copied next to activations that llama.cpp has freed by then.
     assert predicted / MIB - actual <= max(250, 0.03 * memory.total / MIB)
 
 
@@ -80,7 +82,7 @@ def test_the_graphs_buffer(
 def test_all_that_the_driver_lost(
     facts: ModelFacts, n_host: int, n_ctx: int, n_batch: int, n_seq: int, beside: int, used: int
 ) -> None:
-    """`beside`: without weights and cache, which are predicted to the byte."""
+    """`beside` excludes weights and cache, which are predicted to the byte."""
     memory = predict(facts, shape(n_ctx, n_batch, n_seq), n_host)
     predicted = (memory.compute + memory.runtime) / MIB
     assert beside <= predicted <= beside + 0.03 * used
@@ -92,7 +94,7 @@ def test_all_that_the_driver_lost(
 def test_servers_that_the_model_was_not_fitted_to(
     n_ctx: int, n_batch: int, n_host: int, used: int
 ) -> None:
-    """Two loads whose last layer was split; with all of it on the host the GPU has less."""
+    """Two loads with a split last layer; with all of it on the host the GPU has less."""
     memory = predict(SMALL, shape(n_ctx, n_batch, 4), n_host)
     one_more = predict(SMALL, shape(n_ctx, n_batch, 4), n_host - 1)
     assert memory.total / MIB <= 1.03 * used

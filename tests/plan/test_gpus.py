@@ -22,7 +22,7 @@ def test_two_gpus_share_the_layers() -> None:
 
 @pytest.mark.parametrize("sizes_gib", [(16, 16, 2), (2, 16, 16), (16, 2, 16), (24, 24, 2)])
 def test_a_card_that_is_too_small_is_left_out(sizes_gib: tuple[int, int, int]) -> None:
-    """An old card beside two good ones: it does not send 120b to the CPU."""
+    """An old card next to two good ones: it does not send 120b to the CPU."""
     cards = [gpu(size, index=i) for i, size in enumerate(sizes_gib)]
     plan = make_plan(LARGE, machine(*cards, ram_gib=96))
     without = make_plan(LARGE, machine(*(c for c in cards if c.total_bytes > 2**32), ram_gib=96))
@@ -59,7 +59,7 @@ def test_cards_that_gain_nothing_stay_free(n_cards: int) -> None:
 def test_no_card_makes_a_plan_worse(
     facts: ModelFacts, here: Machine, which: int, n_ctx: int | None
 ) -> None:
-    """Whatever it is like: at worst it is left out."""
+    """At worst it is left out."""
     gone = which % len(here.gpus)
     others = tuple(card for i, card in enumerate(here.gpus) if i != gone)
     options = PlanOptions(n_ctx=n_ctx)

@@ -13,6 +13,8 @@ from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan
 from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import FACTS, GIB, LARGE, MIB, SMALL, gpu, machine, try_plan
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_gpu_with_the_systems_ram_has_the_whole_model() -> None:
     """GB10: 120b is in the one memory that there is, once."""
@@ -84,7 +86,7 @@ def test_shared_ram_is_taken_once(facts: ModelFacts, ram_gib: int, share: float)
 
 
 def test_a_card_without_code_is_left_out() -> None:
-    """A GTX 1080 beside an RTX 3060, and CUDA 13."""
+    """A GTX 1080 next to an RTX 3060, and CUDA 13."""
     old, new = gpu(8, index=0, compute_capability=(6, 1)), gpu(12, index=1)
     plan = make_plan(SMALL, machine(old, new, cuda_build=13))
     assert plan.placement.layers_per_gpu[0] == 0

@@ -1,4 +1,4 @@
-"""What was measured on a machine: how it is kept, and what plans make of it."""
+"""Measurements of a machine: their file, and their use in plans."""
 
 import time
 from pathlib import Path

@@ -60,7 +60,7 @@ def test_contexts_take_what_was_predicted(unallocated: tuple[Model, ModelFacts])
         assert all_cache_bytes(facts, shape) == pytest.approx(held, abs=0.02 * MIB)
         predicted = compute_bytes(facts, shape)
         assert predicted >= compute - 0.01 * MIB, shape
-        # 3 % of what stands beside it, and of the buffer itself where that is the larger part
+        # 3 % of weights, cache and buffer, and of the buffer alone where it is the larger part
         whole = facts.weight_bytes + held + compute
         assert predicted - compute <= 0.03 * whole, shape
         if shape.n_batch >= 512 and shape.n_ctx >= 32_768 and shape.n_seq <= 16:

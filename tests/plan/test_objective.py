@@ -1,4 +1,4 @@
-"""Presets: each plan is the best for its requests, and what is set explicitly wins."""
+"""Presets: each plan is the best for its requests, and explicit settings win."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_what_is_set_wins() -> None:
 
 
 def test_one_person_gets_more_experts_in_vram() -> None:
-    """For which context makes way, but not below what agents begin with."""
+    """For which context makes way, but not below the first context of agents."""
     here = machine(gpu(16, 15.5))
     balanced, latency = (plan_for(name, LARGE, here) for name in ("balanced", "latency"))
     assert latency.vram_share > balanced.vram_share

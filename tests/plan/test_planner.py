@@ -1,4 +1,4 @@
-"""Plans for known cards, and what holds for every machine."""
+"""Plans for known cards, and rules for every machine."""
 
 import re
 
@@ -22,6 +22,7 @@ def test_published_facts_are_those_of_the_files(facts: dict[str, ModelFacts]) ->
     assert facts == {"20b": SMALL, "120b": LARGE}
 
 
+@pytest.mark.quick
 def test_20b_on_16_gb_has_all_context() -> None:
     plan = make_plan(SMALL, machine(gpu(16, 15.3)))
     assert plan.shape.n_ctx == 131_072
@@ -44,6 +45,7 @@ def test_20b_on_smaller_cards_keeps_what_every_token_reads(
     assert plan.host.is_pinned
 
 
+@pytest.mark.quick
 def test_120b_on_16_gb_with_64_gb_of_ram() -> None:
     """As measured on an H200 with 15.6 GiB free: 31 layers outside, large batches, pinned."""
     plan = make_plan(LARGE, machine(gpu(16, 15.5)))
@@ -152,6 +154,7 @@ def test_a_cpu_maps_what_it_cannot_copy() -> None:
         make_plan(LARGE, machine(ram_gib=24))
 
 
+@pytest.mark.quick
 def test_wishes_are_kept() -> None:
     here = machine(gpu(16))
     assert make_plan(SMALL, here, PlanOptions(n_ctx=5000)).shape.n_ctx == 5120
@@ -165,6 +168,7 @@ def test_wishes_are_kept() -> None:
     assert make_plan(LARGE, machine(ram_gib=96), PlanOptions(min_ctx=50_000)).shape.n_ctx >= 50_000
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -229,7 +229,7 @@ def pull_command(model: CatalogModel, settings: Settings, what: str) -> list[str
 def test_killed_again_and_again_it_comes_to_its_end(
     hub: HubServer, model: CatalogModel, settings: Settings, what: str
 ) -> None:
-    """What is there at any time is nothing, or the whole model; and nothing is fetched twice."""
+    """At any time there is no model or the whole one; and no byte is fetched twice."""
     chance = random.Random(what)
     command = pull_command(model, settings, what)
     for repo in hub.repos.values():

@@ -49,7 +49,7 @@ def data(user: dict[str, str]) -> Path:
 
 
 def run(user: dict[str, str], *options: str) -> dict[str, Any]:
-    """Return what doctor prints as JSON; `repairs` by the name of what they repair."""
+    """Return doctor's JSON; `repairs` and `findings` by name."""
     done = run_cli(user, "doctor", "--json", *options)
     assert "Traceback" not in done.stderr, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)
@@ -59,7 +59,7 @@ def run(user: dict[str, str], *options: str) -> dict[str, Any]:
 
 
 def put_all_wrong(user: dict[str, str]) -> dict[str, bytes]:
-    """Break what can be broken; returns what must be there afterwards as it was, by its path."""
+    """Break everything that doctor repairs; returns the files that must stay, by path."""
     broken = {
         config(user, "config.toml"): "port = [",
         config(user, "models.toml"): "[[model]]\nno_name = 1\n",
@@ -176,7 +176,7 @@ def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, 
     (local / "gptoss").unlink()
     (local / "gptoss").write_text("#!/bin/sh\n")
     (local / "gptoss").chmod(0o755)
-    assert faults(monkeypatch, user)["command"].repair is None  # somebody else's
+    assert faults(monkeypatch, user)["command"].repair is None  # of another program
 
 
 @pytest.mark.parametrize(("shell", "is_written"), [("fish", True), ("zsh", False), ("sh", None)])

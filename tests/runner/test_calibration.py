@@ -1,4 +1,4 @@
-"""What the first load of a model with experts in RAM measures before it, and what is kept of it."""
+"""The measurement before the first load of a model with experts in RAM, and its file."""
 
 import logging
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_only_where_experts_lie_beside_a_gpu(
 async def test_the_first_load_measures_and_then_loads(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan of a GPU, and processes without one: what a load asks them for is what counts."""
+    """The plan of a GPU, and processes without one: only the requests of a load count."""
     seen: list[tuple[str, int]] = []
     real = load_command
 

@@ -21,12 +21,14 @@ from tests.machine.test_energy import CARD
 from tests.machine.test_hardware import fake_driver
 from tests.plan.machines import SMALL, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 DONE = Done("stop", Usage(1, 1, 1, 1), [])
 
 
 @dataclass
 class Card:
-    """What NVML says of it now."""
+    """NVML's current figures for it."""
 
     joules: float = 1000.0
     watts: float = 30.0

@@ -1,4 +1,4 @@
-"""Plans at load time: what the engine is told, who has to go, what happens when memory is short."""
+"""Plans at load time: commands for the engine, models that must go, too little memory."""
 
 import asyncio
 from collections.abc import Callable
@@ -166,7 +166,7 @@ def test_what_does_not_fit_as_planned_is_planned_smaller(
 def test_vram_that_another_program_takes_meanwhile(
     nano_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next plan is for what is left then, and no smaller: so it keeps the GPU."""
+    """The next plan is for the memory that is left then, and no smaller: so it keeps the GPU."""
     pretend(monkeypatch, machine(gpu(8, 7.5)))
     refuse = Refusing(
         NO_VRAM,
@@ -188,7 +188,7 @@ def test_a_process_that_the_system_killed_for_ram_maps_its_weights(
 
 
 def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it took, what steps cost, and the margin: the next one asks and measures no more."""
+    """Its memory, the cost of steps, and the margin: the next load measures nothing."""
     settings, commands = Settings(home=empty_home), []
     begin = EngineClient.start
 

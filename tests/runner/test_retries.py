@@ -1,4 +1,6 @@
-"""What is planned after a load that failed."""
+"""The plan after a failed load."""
+
+import pytest
 
 from gptoss_local.errors import EngineCrashedError, ModelLoadError
 from gptoss_local.machine.plan.options import PlanOptions
@@ -6,13 +8,15 @@ from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.planning import STEP_BYTES, Attempt, next_attempt
 from tests.plan.machines import GIB, LARGE, gpu, machine
 
+pytestmark = pytest.mark.quick
+
 HERE = machine(gpu(16))
 FREE = [gpu(16).free_bytes]
 KILLED = EngineCrashedError("it died", was_killed=True)
 
 
 def test_a_process_killed_for_ram_takes_no_more_ram_with_the_next_plan() -> None:
-    """Less in VRAM would: so what is pinned is mapped, once, and after that nothing helps."""
+    """Less in VRAM would: so pinned weights are mapped, once, and after that nothing helps."""
     pinned = make_plan(LARGE, HERE)
     assert pinned.host.is_pinned
     second = next_attempt(Attempt(), pinned, KILLED, free_before=FREE, free_now=FREE)

@@ -1,4 +1,4 @@
-"""What follows from the figures of `gptoss tune`."""
+"""Conclusions from the figures of `gptoss tune`."""
 
 import pytest
 
@@ -8,6 +8,8 @@ from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.measuring import judge
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
+
+pytestmark = pytest.mark.quick
 
 LARGE = published_facts(36, 128)
 

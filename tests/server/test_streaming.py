@@ -24,6 +24,8 @@ from gptoss_local.server.streaming import (
 )
 from gptoss_local.types import Usage
 
+pytestmark = pytest.mark.quick
+
 ANSWER: list[ChatEvent] = [
     Started(3),
     ContentDelta("hi"),

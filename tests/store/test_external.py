@@ -1,4 +1,4 @@
-"""What Ollama and Hugging Face's cache have on the disk: found, used, never changed."""
+"""Models of Ollama and of Hugging Face's cache: found, used, never changed."""
 
 import hashlib
 import json

@@ -41,7 +41,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def garbage(settings: Settings) -> list[Leftover]:
-    """What is found in files that seem to be of 1970."""
+    """Find garbage among files that seem to be from 1970."""
     for path in settings.models_dir.rglob("*"):
         os.utime(path, (0, 0))
     return find_garbage(settings)

@@ -13,6 +13,8 @@ from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.tiny import write_tiny
 from tests.convert.write_gguf import write_gguf
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:

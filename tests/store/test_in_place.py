@@ -1,4 +1,4 @@
-"""Models that lie elsewhere or in several files, what is refused, and what gc removes."""
+"""Models that lie elsewhere or in several files, refusals, and the work of gc."""
 
 import hashlib
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_a_model_in_several_files(settings: Settings, parts: list[Path]) -> None
     assert not list(settings.models_dir.rglob("*.gguf"))
     for part in parts:
         (settings.models_dir / part.name).hardlink_to(part)
-    delete_model("tune", settings)  # what was adopted goes first
+    delete_model("tune", settings)  # the adopted model goes first
     assert names(settings) == ["tune"]
     assert find_model("tune", settings).path == settings.models_dir / parts[0].name
     delete_model("tune", settings)
@@ -140,7 +140,7 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     (folder / "m.gguf.download" / "m").mkdir(parents=True)
     (folder / "m.gguf.download" / "m" / "shard").write_bytes(b"1234567")
     (folder / "m.gguf.partial").write_bytes(b"1")
-    # The others may be somebody's work.
+    # The others may be work in progress.
     assert {each.kind for each in find_garbage(settings)} == {"interrupted"}
     found = find_garbage(settings, quiet_s=-1)
     assert sorted((each.kind, each.size_bytes) for each in found) == [

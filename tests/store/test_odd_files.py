@@ -1,4 +1,4 @@
-"""What is no model and lies where models do: nobody waits for it, and it hides no other."""
+"""Odd files among the models: no command hangs on them, and they hide no model."""
 
 import errno
 import hashlib
@@ -29,6 +29,7 @@ def settings(tmp_path: Path) -> Settings:
     return made
 
 
+@pytest.mark.quick
 @POSIX
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 @pytest.mark.parametrize("suffix", [".gguf", ".json"])

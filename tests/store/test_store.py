@@ -29,6 +29,7 @@ from gptoss_local.models.store import (
 from gptoss_local.settings import Settings
 
 
+@pytest.mark.quick
 def test_files_become_models(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     assert [(e.name, e.path) for e in list_models(settings)] == [("nano", None)]
@@ -44,6 +45,7 @@ def test_files_become_models(tmp_path: Path) -> None:
         find_model("x", settings)
 
 
+@pytest.mark.quick
 def test_header_equals_gguf_py(tmp_path: Path) -> None:
     """Every value type, arrays among the scalars, and tensors of one to three dimensions."""
     path = tmp_path / "all.gguf"
@@ -82,6 +84,7 @@ def test_cut_header_is_an_error(nano_gguf: Path, tmp_path: Path, n_bytes: int) -
         read_info(path)
 
 
+@pytest.mark.quick
 def test_names_become_files_and_back(tmp_path: Path, nano_gguf: Path) -> None:
     settings = Settings(home=tmp_path)
     n_links = nano_gguf.stat().st_nlink  # other tests have linked it, too
@@ -113,7 +116,7 @@ def test_names_become_files_and_back(tmp_path: Path, nano_gguf: Path) -> None:
 
 
 def test_a_model_is_replaced_at_once(tmp_path: Path, nano_gguf: Path) -> None:
-    """Somebody who has the old file open keeps it; a bad file changes nothing."""
+    """A process that has the old file open keeps it; a bad file changes nothing."""
     settings = Settings(home=tmp_path)
     old = settings.models_dir / "Mine.gguf"
     settings.models_dir.mkdir()
@@ -243,7 +246,7 @@ def test_a_change_that_dies_leaves_old_or_new(
 
 
 def _die_after(n_calls: int, patch: pytest.MonkeyPatch) -> list[int]:
-    """Let calls that change files fail from the n-th on; returns what counts those left."""
+    """Let calls that change files fail from the n-th on; returns a list with the calls left."""
     left = [0] * n_calls
 
     def dying(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,8 @@ from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.finding import FIND_TOOLS
 from gptoss_local.talk.tools.toolbox import MAX_DECLARED_TOKENS
 
+pytestmark = pytest.mark.quick
+
 
 class Source:
     """Tools that a test has made; they fail as it says."""

@@ -1,4 +1,4 @@
-"""A real engine with nano, and upstreams whose servers are stand-ins over it."""
+"""A real engine with nano, and upstreams with stand-ins over it as servers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ Connect = Callable[..., Any]
 
 @pytest.fixture
 def upstream_to(vocabulary: Vocabulary, nano_gguf: Path) -> Connect:
-    """Returns a context manager: an upstream whose addresses are these stand-ins."""
+    """Returns a context manager: an upstream with these stand-ins as addresses."""
 
     @asynccontextmanager
     async def connect(*stand_ins: StandIn | str, **options: Any) -> AsyncIterator[Upstream]:

@@ -1,4 +1,4 @@
-"""What goes wrong at an upstream becomes a clear error, or another try before the first token."""
+"""Faults of an upstream become a clear error, or another try before the first token."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event
 from tests.upstream.test_conversations import CONVERSATIONS, GREEDY, STOP_TOKENS, collect, ids
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 PROMPT, ANSWER = CONVERSATIONS[2]["prompt"], CONVERSATIONS[2]["answer"]
 USAGE_ONLY = 'data: {"choices": [], "usage": {}}\n\n'

@@ -9,6 +9,8 @@ import pytest
 
 from tests.web.vendor import FILES, PACKAGES, ROOT, VENDOR, sha256_of, vendored, version_of
 
+pytestmark = pytest.mark.quick
+
 WEB = VENDOR.parent
 OURS = [path for path in sorted(WEB.rglob("*")) if path.suffix in (".js", ".css", ".html", ".ts")]
 MAX_LINES, MAX_PACKED_BYTES = 3_700, 700_000

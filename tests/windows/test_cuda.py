@@ -77,7 +77,7 @@ def libraries(tmp_path: Path) -> Path:
     (programs / "lib").chmod(0o755)
     path = f"{programs}:{os.environ['PATH']}"
     log = Log(tmp_path / "build.log")
-    for _ in range(2):  # a build that goes on
+    for _ in range(2):  # a build that is resumed
         cuda_toolkit.add_import_library(log, Path(sys.executable), site, {"PATH": path})
     compile(libraries / "ggml-cuda.dll", uses, imports / "cublas.lib", runtime)
     return libraries

@@ -12,6 +12,8 @@ from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, redirect, running_site, text
 
+pytestmark = pytest.mark.quick
+
 PRIVATE = (
     *("127.0.0.1", "127.255.255.254", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
     *("0.0.0.0", "0.1.2.3", "100.64.0.1", "100.100.100.200", "100.127.255.255", "169.254.1.1"),

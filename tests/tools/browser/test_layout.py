@@ -28,6 +28,8 @@ from gptoss_local.talk.tools.browser.view import VIEW_TOKENS, show, tokens_about
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import PAGES
 
+pytestmark = pytest.mark.quick
+
 REFERENCE = Path(__file__).parent / "reference"
 NAMES = sorted(path.stem for path in PAGES.glob("*.html"))
 WITH_MENUS = ("article",)

@@ -9,6 +9,8 @@ from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.mcp import entry_of, read_entries, without_entry
 
+pytestmark = pytest.mark.quick
+
 OF_OTHERS = """// Servers of mine
 {
   "inputs": [{"id": "key"}],

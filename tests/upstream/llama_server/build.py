@@ -1,7 +1,7 @@
 """Builds llama.cpp's own server, once: `python -m tests.upstream.llama_server.build`.
 
 Only the server is compiled, without optimisation. It computes with the libraries of the llama_cpp
-that is installed here, so its answers are those of our engine to the last bit.
+that is installed here, so it answers as our engine does, to the last bit.
 """
 
 import shutil

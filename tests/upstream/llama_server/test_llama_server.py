@@ -1,4 +1,4 @@
-"""llama.cpp's own server as an upstream: nano's answers, token for token, and what goes wrong."""
+"""llama.cpp's own server as an upstream: nano's answers, token for token, and faults."""
 
 import asyncio
 import os
@@ -215,7 +215,7 @@ async def test_another_vocabulary_is_refused(
 
 
 def write_other_model(path: Path) -> None:
-    """A Llama whose vocabulary is the 256 bytes."""
+    """A Llama with the 256 bytes as its vocabulary."""
     n_vocab, n_hidden, rng = 259, 32, np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)

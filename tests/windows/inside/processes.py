@@ -1,4 +1,4 @@
-"""Processes of tools, and what Ctrl-C and Ctrl-Break end."""
+"""Processes of tools, and the effect of Ctrl-C and Ctrl-Break."""
 
 import asyncio
 import ctypes

@@ -1,4 +1,4 @@
-"""What the installer and the planner ask of Windows."""
+"""Questions of the installer and the planner to Windows."""
 
 import os
 import subprocess
