@@ -6,9 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 
-from gptoss_local.cli._plot import draw
 from gptoss_local.cli.measure import print_rows
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import read_machine
@@ -16,7 +14,7 @@ from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.hypothetical import imagine
 from gptoss_local.machine.plan.options import plan_options
 from gptoss_local.machine.plan.planner import make_plan
-from gptoss_local.runner.measuring import AtDepth, AtWidth, Benchmark, Row
+from gptoss_local.runner.measuring import Benchmark, Row
 from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli
 
@@ -48,30 +46,6 @@ def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
     assert "no GPU, " in below
     assert "llama-cpp-python 0." in below
     assert json.loads(ran.stdout)["date"] in below
-
-
-@pytest.mark.parametrize("is_dark", [False, True])
-def test_pictures_of_either_kind(tmp_path: Path, is_dark: bool) -> None:
-    """`$x$` in a name is not a formula, and rates of thousands have separators."""
-    machine, _ = imagine(read_machine(tmp_path), [16 * 2**30], 64 * 2**30)
-    plan = make_plan(published_facts(24, 32), machine, plan_options(load_settings(), N_DRAFT_MAX))
-    depths = [AtDepth(n, 20_000_000 / (n + 2000), 150) for n in (128, 2048, 32_768)]
-    widths = [AtWidth(n, 1500 * n) for n in (1, 2, 4)]
-    found = Benchmark(
-        model="$x$ 模型",
-        n_ctx=131_072,
-        load_s=1,
-        depths=depths,
-        widths=widths,
-        plan=plan,
-    )
-    for name in ("bench.svg", "bench.PNG"):
-        draw(found, "here", tmp_path / name, is_dark=is_dark)
-    texts = [e.text for e in ElementTree.parse(tmp_path / "bench.svg").iter() if e.text]
-    assert {"$x$ 模型, 131,072 tokens of context", "32k", "6,000", "9,398", "here"} <= set(texts)
-    picture = Image.open(tmp_path / "bench.PNG").convert("RGB")
-    assert picture.width > 1500
-    assert (max(picture.getpixel((1, 1))) < 40) == is_dark
 
 
 def test_bench_prints_rows_of_llama_bench(cli: Cli) -> None:
@@ -154,17 +128,6 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
     assert ran.returncode == 2
     assert "is not a folder" in ran.stderr
     assert "loading" not in ran.stderr
-
-
-def test_what_has_no_room_in_the_context_is_left_out(cli: Cli) -> None:
-    """Answers that wait for others are not at once, and their speed would be none."""
-    ran = cli("bench", "nano", "--ctx", "768", "--parallel", "4", "--json", "--quiet")
-    assert [w["n_streams"] for w in json.loads(ran.stdout)["benchmark"]["widths"]] == [1, 2]
-    ran = cli("bench", "nano", "--ctx", "256", "--json", "--quiet")
-    found = json.loads(ran.stdout)["benchmark"]
-    assert [d["n_tokens"] for d in found["depths"]] == [128]
-    assert found["widths"] == []
-    assert "AT ONCE" not in cli("bench", "nano", "--ctx", "256", "--quiet").stdout
 
 
 def test_a_server_gives_the_model_back_first(fresh: dict[str, str]) -> None:

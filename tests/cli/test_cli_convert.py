@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.progress import each_tenth
 from tests.cli.conftest import run_cli
 from tests.convert.large import write_large
 from tests.convert.tiny import write_tiny
@@ -98,18 +97,6 @@ def test_sizes(text: str, n_bytes: int) -> None:
     assert parse_size(text, "--max-shard-size") == n_bytes
 
 
-def test_tenths_of_a_resumed_run() -> None:
-    """Earlier work does not count as speed, and no tenth is reported twice."""
-    lines: list[str] = []
-    report = each_tenth(lines.append)
-    for done in (45, 45, 46, 72, 71, 100, 100):
-        report("convert", done, 100)
-    assert [line.split(",")[0] for line in lines] == [f"convert: {n} %" for n in (40, 70, 100)]
-    assert "B/s" not in lines[0]
-    assert "left" in lines[1]
-    assert "left" not in lines[2]
-
-
 def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "gptoss_local", "convert", str(large)]
@@ -134,18 +121,6 @@ def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: P
     assert done
     assert done == sorted(done)
     assert re.search(r"convert .*MB [\d.]+ [MG]B/s \d:\d\d:\d\d", text)
-
-
-DENSE = ("q8_0", "q5_1", "q4_0", "bf16")
-
-
-def test_every_type_is_in_the_help(environment: dict[str, str]) -> None:
-    from convert.tensor_types import DENSE_TYPES
-
-    assert tuple(DENSE_TYPES) == DENSE
-    for command in ("convert", "pull"):
-        shown = " ".join(run_cli(environment, command, "--help").stdout.split())
-        assert "q8_0, q5_1, q4_0 or bf16" in shown
 
 
 def test_types_of_the_dense_weights(environment: dict[str, str], tmp_path: Path) -> None:
@@ -185,21 +160,3 @@ def test_repositories_as_people_name_them(text: str, name: str | None) -> None:
     from gptoss_local.cli._options import repository
 
     assert repository(text) == name
-
-
-def test_an_address_is_a_source(environment: dict[str, str], tmp_path: Path) -> None:
-    from tests.hub.server import run_hub
-
-    source = write_tiny(tmp_path / "r1", n_shards=2)
-    (source / "model.safetensors.index.json").unlink()
-    with run_hub() as hub:
-        hub.add("me/r1", {path.name: path.read_bytes() for path in source.iterdir()})
-        environment |= {"HF_ENDPOINT": hub.endpoint, "NO_PROXY": "127.0.0.1,localhost"}
-        address = "https://huggingface.co/me/r1"
-        done = run_cli(environment, "convert", address, str(tmp_path / "hub.gguf"))
-        assert done.returncode == 0, done.stderr
-        done = run_cli(environment, "verify", str(tmp_path / "hub.gguf"), "--against", address)
-        assert done.returncode == 0, done.stderr
-        assert "proven: hub.gguf" in done.stderr
-    convert(environment, source, tmp_path / "folder.gguf")
-    assert (tmp_path / "hub.gguf").read_bytes() == (tmp_path / "folder.gguf").read_bytes()

@@ -19,12 +19,3 @@ def test_tune(fresh: dict[str, str]) -> None:
     assert any("measured here" in reason for reason in plan["reasons"])
     imagined = json.loads(run_cli(fresh, "plan", "nano", "--ram", "64GiB", "--json").stdout)
     assert not any("measured here" in reason for reason in imagined["reasons"])
-
-
-def test_tune_prints_tables(fresh: dict[str, str]) -> None:
-    done = run_cli(fresh, "tune", "nano")
-    assert "THREADS    ANSWER TOKENS/S    PROMPT TOKENS/S" in done.stdout
-    assert "TOKENS A STEP" in done.stdout
-    assert "Threads: " in done.stdout
-    assert "Kept in " in done.stdout
-    assert run_cli(fresh, "tune", "nanno").returncode == 3

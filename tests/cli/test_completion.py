@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gptoss_local.cli.main import COMMANDS, make_app
-from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer
 
 CASES = [
@@ -101,35 +101,6 @@ def test_candidates(
     assert {line: complete(line) for line, _ in CASES} == dict(CASES)
     assert set(complete("gptoss ")) >= {"run", "pull", "stop", "completion"}
     assert list(folder.iterdir()) == []  # no name was run
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_typed_into_a_terminal(
-    shell: str, environment: dict[str, str], home_server: RunningServer, tmp_path: Path
-) -> None:
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} is not installed")
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    start = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
-    show = 'gptoss() { [[ $1 == __complete ]] && command gptoss "$@" || printf "<%s>" "$@"; }'
-    terminal = PseudoTerminal(start, environment | {"PS1": "ready> "}, folder)
-    try:
-        terminal.read_until("ready> ")
-        terminal.type(f"source <(gptoss completion {shell}); {show}; echo sour''ced\n")
-        terminal.read_until("sourced\r\n")
-        for typed, words in (
-            ("gptoss run mine:", "<run><mine:7b>"),
-            ("gptoss stop n", "<stop><nano>"),
-            ("gptoss pull gpt-oss:1", "<pull><gpt-oss:120b>"),
-            ("gptoss run --effort h", "<run><--effort><high>"),
-            ("gptoss compl", "<completion>"),
-        ):
-            terminal.type(f"{typed}\t\n")
-            terminal.read_until(words)
-    finally:
-        terminal.close()
-    assert list(folder.iterdir()) == []
 
 
 def offered(environment: dict[str, str], *words: str) -> list[str]:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gptoss_local import errors
 from gptoss_local.cli.main import COMMANDS as MAIN_COMMANDS
 from gptoss_local.cli.main import make_app, make_help_app
-from tests.cli.conftest import Cli, run_cli
+from tests.cli.conftest import Cli
 from tests.conftest import RunningServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -177,21 +177,3 @@ def test_one_question_imports_no_editor_of_lines(server: RunningServer) -> None:
     )
     command = [sys.executable, "-c", code, "run", "nano", "hi"]
     assert subprocess.run(command, env=server.environment).returncode == 0
-
-
-@pytest.mark.parametrize("command", ["run", "plan", "serve"])  # it is the same code for all
-def test_the_short_help_option(cli: Cli, command: str) -> None:
-    assert cli(command, "-h").stdout == cli("help", command).stdout == cli(command, "--help").stdout
-
-
-def test_help_and_version_as_commands(cli: Cli) -> None:
-    assert cli("help").stdout == cli("-h").stdout == cli("--help").stdout
-    assert cli("version").stdout == cli("--version").stdout
-
-
-def test_help_cuts_nothing(server: RunningServer) -> None:
-    for columns in ("60", "80", "200"):
-        environment = server.environment | {"COLUMNS": columns}
-        shown = " ".join(run_cli(environment, "--help").stdout.split())
-        assert "..." not in shown.replace("[ARGS]...", "")
-        assert all(summary in shown for summary in MAIN_COMMANDS.values())

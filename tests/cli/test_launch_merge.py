@@ -156,13 +156,6 @@ def test_a_file_that_is_a_list() -> None:
         merge("{}", wanted, "json")
 
 
-@pytest.mark.parametrize("tags", [["c"], []])
-def test_a_list_that_gets_shorter(tags: list[str]) -> None:
-    merged = merge('{"tags": ["a", "b"], "n": 1} // mine\n', {"tags": tags}, "json")
-    assert json5.loads(merged) == {"tags": tags, "n": 1}
-    assert merged.endswith(', "n": 1} // mine\n')
-
-
 @pytest.mark.parametrize(
     ("text", "form", "said"),
     [

@@ -46,29 +46,6 @@ def test_pull(hub: HubServer, home_cli: Cli) -> None:
     assert home_cli("pull", "gpt-oss", "--quiet").stderr == ""
 
 
-def test_pull_with_another_type(hub: HubServer, home_cli: Cli) -> None:
-    """By the address of its repository; a local model of another type does not count."""
-    done = home_cli("pull", "https://huggingface.co/openai/gpt-oss-20b", "--dense", "q5_1")
-    assert done.returncode == 0, done.stderr
-    assert "gpt-oss:20b is ready" in done.stderr
-    assert home_cli("pull", "20b", "--dense", "Q5_1").returncode == 0
-    refused = home_cli("pull", "20b", "--dense", "q8_0")
-    assert refused.returncode == 2
-    assert "on this machine already, with weights of type q5_1" in refused.stderr
-    for options in (("--dense", "q4_k"), ("--dense", "q4_0", "--gguf")):
-        assert home_cli("pull", "120b", *options).returncode == 2
-
-
-def test_pull_as_json_never_goes_back(hub: HubServer, home_cli: Cli) -> None:
-    lines = [json.loads(line) for line in home_cli("pull", "20b", "--json").stdout.splitlines()]
-    *progress, last = lines
-    assert (last["event"], last["was_here"]) == ("done", False)
-    assert {line["step"] for line in progress} == {"pull"}
-    done = [line["completed_bytes"] for line in progress]
-    assert done == sorted(done)
-    assert done[-1] == progress[-1]["total_bytes"]
-
-
 def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningServer) -> None:
     hub.strike(LAST, Fault(stall_after=100))
     pull = subprocess.Popen(

@@ -78,27 +78,6 @@ def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Pa
     assert run_cli(fresh, "stop", str(file)).returncode == 0
 
 
-def test_a_path_in_the_place_of_the_model(cli: Cli) -> None:
-    """It is never a prompt, in upper or lower case."""
-    done = cli("run", "My Model.GGUF", FRANCE)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "there is no file My Model.GGUF" in done.stderr
-
-
-def test_a_server_with_other_models_is_named(
-    server: RunningServer, nano_gguf: Path, tmp_path: Path
-) -> None:
-    """One of another user or GPTOSS_HOME, which does not know the file that is named here."""
-    file = tmp_path / "My.gguf"
-    file.hardlink_to(nano_gguf)
-    home = tmp_path / "other"
-    done = run_cli(server.environment | {"GPTOSS_HOME": str(home)}, "run", str(file), FRANCE)
-    assert done.returncode == 3
-    assert f"another GPTOSS_HOME, started the server on {server.url}" in done.stderr
-    assert "GPTOSS_PORT=11435" in done.stderr
-    assert "started the server" not in run_cli(server.environment, "run", "nope", FRANCE).stderr
-
-
 def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:
     assert "Paris" in run_cli(fresh, "run", "nano", FRANCE).stdout
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
@@ -117,15 +96,6 @@ def test_two_commands_that_find_no_server_share_one(fresh: dict[str, str]) -> No
     ]
     answers = [process.communicate()[0] for process in both]
     assert answers == ["The capital of France is Paris.\n"] * 2
-
-
-def test_first_use_builds_nano_and_says_so(tmp_path: Path, fresh: dict[str, str]) -> None:
-    environment = fresh | {"GPTOSS_HOME": str(tmp_path / "new")}
-    done = run_cli(environment, "run", "nano", FRANCE)
-    assert "Paris" in done.stdout
-    assert "unpack" in done.stderr
-    assert "convert" in done.stderr
-    assert len(list((tmp_path / "new" / "cache").glob("*.gguf"))) == 1
 
 
 def test_another_server_on_the_port(fresh: dict[str, str], tmp_path: Path) -> None:
@@ -197,22 +167,6 @@ def test_ctrl_c_stops_the_answer_not_the_server(server: RunningServer, question:
     assert "Paris" in run_cli(server.environment, "run", "nano", FRANCE).stdout
 
 
-def test_conversation_survives_a_dead_engine(own_server: RunningServer) -> None:
-    terminal = Terminal(own_server, "nano", "--effort", "low")
-    try:
-        terminal.read_until(">>> ")
-        terminal.type("Count from 1 to 900.\n")
-        terminal.read_until("20, 21,")
-        engine = own_server.engine()
-        assert engine is not None
-        engine.kill()
-        terminal.read_until("stopped unexpectedly")
-        terminal.type(f"{FRANCE}\n")
-        terminal.read_until("The capital of France is Paris.")
-    finally:
-        terminal.close()
-
-
 def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> None:
     """Each changes the answer or the output of `ps`."""
 
@@ -258,6 +212,9 @@ def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> Non
         (["--keepalive", "soon"], "soon"),
         (["--ctx", "0"], "--ctx"),
         (["--temperature", "hot"], "--temperature"),
+        (["--temperature", "nan"], "--temperature is a number from 0 to 2, not 'nan'"),
+        (["--seed", "9" * 20], "--seed is a whole number from 0 to 2147483647, not '99999"),
+        (["--effort", "huge"], "--effort: 'huge' is not one of"),
         (["--think=deep"], "--think"),
     ],
 )
@@ -313,24 +270,6 @@ def test_the_context_grows_for_a_long_prompt(
         assert (event["from"], event["to"]) == (32_768, 65_536)
     else:
         assert line.endswith("the context of nano grows from 32,768 to 65,536.\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--temperature", "nan"), "--temperature is a number from 0 to 2, not 'nan'"),
-        (("--temperature", "inf"), "--temperature is a number from 0 to 2, not 'inf'"),
-        (("--seed", "9" * 20), "--seed is a whole number from 0 to 2147483647, not '99999"),
-        (("--ctx", "many"), "--ctx is a whole number from 1 on, not 'many'"),
-        (("--effort", "huge"), "--effort: 'huge' is not one of"),
-    ],
-)
-def test_numbers_that_are_refused(
-    server: RunningServer, arguments: tuple[str, str], message: str
-) -> None:
-    done = run_cli(server.environment, "run", "nano", "hi", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"gptoss: {message}")
 
 
 def test_a_dash_is_stdin_and_blanks_are_no_prompt(server: RunningServer) -> None:

@@ -15,7 +15,6 @@ from gptoss_local.harmony import Vocabulary
 from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
-from tests.tools.browser.site import Site, running_site
 
 LINES = "\n".join(f"line {n}" for n in range(30))
 PRINTS = f"import sys; print('sunny in', sys.argv[1]); print({LINES!r})"
@@ -38,24 +37,14 @@ CALLED = "weather → sunny in Tokyo"
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as site:
-        site.answers["/page"] = (200, {"Content-Type": "text/html"}, b'<a href="/there">here</a>')
-        yield site
-
-
-@pytest.fixture(scope="module")
 def served(
-    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary, site: Site
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary
 ) -> Iterator[RunningServer]:
     script = Script(vocabulary)
-    opens = [calls("browser.open", {"id": each}) for each in (f"{site.url}/page", 0)]
-    script.say("Open?", *opens, answer("It is open."))
     city = {"city": "Tokyo"}
     script.say("Weather?", calls("weather", city, "Let me see."), answer("It is sunny."))
     script.say("Twice?", *[calls("weather", city)] * 2, answer("It is sunny twice."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
-    script.say("Enough?", *[calls("weather", city)] * 4, answer("It is sunny everywhere."))
     script.say("Forever?", *[calls("weather", city)] * 9)
     script.say("Compute?", calls_built_in("python", "print(6 * 7)"), answer("It is 42."))
     script.say("Roll?", *[calls("roll", {"sides": 1})] * 2, answer("Two ones."))
@@ -137,24 +126,6 @@ def test_it_asks_shows_all_of_it_and_does_as_it_is_told(
     assert CALLED in done.stderr
 
 
-def test_a_link_is_asked_about_by_its_address(
-    served: RunningServer, variables: dict[str, str], terminal: list[Terminal], site: Site
-) -> None:
-    variables |= {"GPTOSS_BROWSER_PRIVATE": "true", "no_proxy": "127.0.0.1"}
-    site.requests.clear()
-    chat = Terminal(served, "nano", "Open?", "--tools", "browser", **variables)
-    terminal.append(chat)
-    chat.read_until("Enter for No: ")
-    chat.screen = ""  # the question that follows is another one
-    chat.type("3\n")
-    chat.read_until(f'"id": "{site.url}/there"')
-    chat.read_until("Enter for No: ")
-    assert site.paths == ["/page"]
-    chat.type("3\n")
-    chat.read_until("It is open.")
-    assert site.paths == ["/page", "/there"]
-
-
 def test_in_a_pipe_only_what_was_allowed_runs(
     served: RunningServer, variables: dict[str, str]
 ) -> None:
@@ -210,18 +181,6 @@ def test_calls_without_end_are_ended(served: RunningServer, variables: dict[str,
     assert results[-2:] == [TOO_MANY] * 2
     assert [event["event"] for event in events].count("done") == 1
     assert events[-1]["event"] == "done"
-
-
-def test_at_the_limit_the_model_is_told_to_answer(
-    served: RunningServer, variables: dict[str, str]
-) -> None:
-    environment = served.environment | variables
-    options = ("--tools", "--allow", "weather", "--hide-reasoning")
-    done = run_cli(environment, "run", "nano", "Enough?", *options)
-    assert (done.returncode, done.stdout) == (0, "It is sunny everywhere.\n")
-    assert done.stderr.count(CALLED) == 3
-    assert f"weather → {TOO_MANY}" in done.stderr
-    assert "Stopped after" not in done.stderr
 
 
 def test_what_is_not_there(served: RunningServer, variables: dict[str, str]) -> None:

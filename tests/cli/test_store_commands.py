@@ -59,14 +59,6 @@ def test_catalogue_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [model.name for model in catalog()][5:] == ["coder:20b", "my-tune", "ready"]
 
 
-def test_without_a_model_and_without_a_terminal(environment: dict[str, str]) -> None:
-    for command in (["run"], ["run", "--interactive"]):
-        done = run_cli(environment, *command, stdin="hi")
-        assert done.returncode == 2
-        assert "gptoss pull gpt-oss:20b" in done.stderr
-        assert "gptoss run nano" in done.stderr
-
-
 def test_the_first_model_is_asked_for(environment: dict[str, str], hub: HubServer) -> None:
     asked = terminal(environment, "run", "--effort", "low")
     try:

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from tests.cli.conftest import Cli
 from tests.conftest import RunningServer
 
 FRANCE = "What is the capital of France?"
@@ -64,13 +63,6 @@ def test_bytes_that_are_no_text(server: RunningServer, locale: str) -> None:
     assert done.stderr.startswith("gptoss: an argument"), done.stderr
     script = f"printf 'caf\\xe9\\n{FRANCE}\\n' | LC_ALL={locale} gptoss run -i nano"
     assert PARIS in in_shell(server, script).stdout
-
-
-def test_a_narrow_encoding(cli: Cli, server: RunningServer) -> None:
-    done = in_shell(server, "PYTHONIOENCODING=ascii gptoss show 你好")
-    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
-    assert "model '??' not found" in done.stderr
-    assert cli("show", "你好").returncode == 3
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.1, 0.15, 0.25, 0.4])

@@ -155,17 +155,6 @@ def test_names_that_a_server_cannot_have(
     assert not (folder / "mcp.json").exists()
 
 
-def test_a_name_that_another_tool_has_by_hand(tools: Tools, folder: Path) -> None:
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"python": GOOD, "good": GOOD}}))
-    done = tools()
-    assert done.code == 0
-    assert "mcp.json: there is another tool 'python'" in done.stderr
-    assert "Add two numbers." in done.stdout
-    assert tools("test", "good", "add", "--args", '{"a": 2, "b": 3}').stdout == "5\n"
-    assert tools("rm", "python").code == 0
-    assert tools().stderr == ""
-
-
 def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
     servers = {"good": GOOD, "broken": bad("exit", folder), "bad": bad("", folder)}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))

@@ -57,6 +57,8 @@ def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opene
         done = run_cli(fresh, "chat", "--web", *arguments)
         assert done.returncode == 2
         assert "in the browser" in done.stderr
+    for option in ("--stop", "--no-tls"):  # of --lan alone
+        assert run_cli(fresh, "web", option).returncode == 2
     assert not opened.exists()
 
 
@@ -141,8 +143,3 @@ def test_lan_says_what_a_phone_needs_and_ends(fresh: dict[str, str], tmp_path: P
     assert "read along" in plain.stderr
     run_cli(fresh, "stop")
     assert run_cli(fresh, "web", "--lan", "--stop").returncode == 0  # without a server, too
-
-
-def test_options_of_lan_alone_are_refused(fresh: dict[str, str]) -> None:
-    for option in ("--stop", "--no-tls"):
-        assert run_cli(fresh, "web", option).returncode == 2

@@ -1,17 +1,16 @@
 """A checkpoint comes from a local hub through huggingface_hub: which files, and when."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ConvertError, DownloadError, GptOssError
+from gptoss_local.errors import DownloadError, GptOssError
 from gptoss_local.models.hub import open_checkpoint
 from tests.conftest import wait_until
-from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
-from tests.hub.server import MEMBER, PIECE_BYTES, Fault, HubServer, run_hub
+from tests.hub.conftest import REPO, SHARD_BYTES, SHARDS, fetch, repo_files
+from tests.hub.server import MEMBER, PIECE_BYTES, Fault, HubServer
 
 N_ALL = len(SHARDS) * SHARD_BYTES
 DOWNLOAD = """
@@ -43,22 +42,6 @@ def test_original_layout_comes_without_the_other_weights(hub: HubServer, tmp_pat
         assert config == repo_files()["original/config.json"]
         assert (tmp_path / "tokenizer.json").is_file()
     assert not any(hub.sent[shard] for shard in SHARDS)
-
-
-def test_a_single_file_needs_no_index(hub: HubServer, tmp_path: Path) -> None:
-    hub.add(REPO, {"config.json": b"{}", "model.safetensors": b"weights", INDEX: b"stale"})
-    assert fetch(tmp_path) == ["model.safetensors"]
-    assert not hub.sent[INDEX]
-
-
-def test_numbered_shards_need_no_index(hub: HubServer, tmp_path: Path) -> None:
-    shards = {f"model-{i:05}-of-00002.safetensors": b"weights %d" % i for i in (1, 2)}
-    adapter = {"adapter_model.safetensors": b"no part of it"}
-    hub.add(REPO, {"config.json": b"{}"} | shards | adapter)
-    assert sorted(fetch(tmp_path)) == sorted(shards)
-    hub.add("me/partly", {"config.json": b"{}", max(shards): b"weights"})
-    with pytest.raises(ConvertError, match=r"The shard model-00001-of-00002\.safetensors is m"):
-        fetch(tmp_path / "partly", source="me/partly")
 
 
 @pytest.mark.parametrize(
@@ -128,16 +111,6 @@ def test_a_shard_is_yielded_while_others_are_on_the_way(hub: HubServer, tmp_path
         assert next(shards).name == SHARDS[2]
         assert not (tmp_path / SHARDS[0]).exists()
         assert {path.name for path in shards} == set(SHARDS[:2])
-
-
-def test_a_caller_who_does_not_take_shards_stops_the_next(hub: HubServer, tmp_path: Path) -> None:
-    with open_checkpoint(REPO, tmp_path) as checkpoint:
-        checkpoint.fetch_small_files()
-        shards = checkpoint.iter_shards(n_parallel=1)
-        first = next(shards)
-        assert {name for name in SHARDS if hub.sent[name]} == {first.name}
-        first.unlink()  # as a converter does that frees its source
-        assert len(list(shards)) == 2
 
 
 def test_progress_counts_all_bytes_and_never_falls(hub: HubServer, tmp_path: Path) -> None:
@@ -221,19 +194,3 @@ def test_a_token_goes_to_the_endpoint_and_not_to_the_cdn(
     fetch(tmp_path)
     tokens = {(request.host, request.authorization) for request in hub.requests}
     assert tokens == {("127.0.0.1", f"Bearer {MEMBER}"), ("localhost", None)}
-
-
-def test_only_the_mirror_is_asked(
-    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with run_hub() as mirror:
-        mirror.add(REPO, repo_files())
-        monkeypatch.setenv("HF_ENDPOINT", mirror.endpoint + "/")
-        assert sorted(fetch(tmp_path)) == SHARDS
-        n_asked = len(mirror.requests)
-        # A process that imports huggingface_hub with another hub in its environment:
-        environment = os.environ | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
-        command = [sys.executable, "-c", DOWNLOAD, REPO, str(tmp_path / "b"), mirror.endpoint]
-        subprocess.run(command, env=environment, check=True)
-        assert len(mirror.requests) == 2 * n_asked
-    assert not hub.requests

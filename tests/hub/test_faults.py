@@ -33,14 +33,6 @@ def test_a_cut_connection_is_resumed_and_not_started_over(hub: HubServer, tmp_pa
     assert "bytes=1500000-" in starts
 
 
-def test_a_connection_that_never_brings_anything_ends(hub: HubServer, tmp_path: Path) -> None:
-    hub.strike(SHARDS[0], Fault(cut_after=0))
-    with pytest.raises(DownloadError, match=f"cannot be reached for {SHARDS[0]}") as raised:
-        fetch(tmp_path)
-    assert "what has arrived is kept" in raised.value.hint
-    assert not (tmp_path / SHARDS[0]).exists()
-
-
 def test_a_stalled_transfer_is_not_taken_for_the_end(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,16 +109,6 @@ def test_damage_that_stays_is_named(hub: HubServer, tmp_path: Path) -> None:
     assert_whole(tmp_path)
 
 
-def test_a_login_page_is_not_a_file_and_costs_nothing(hub: HubServer, tmp_path: Path) -> None:
-    page = Fault(n_times=1, replaced_by=b"<html>Please log in")
-    hub.strike(SHARDS[0], Fault(n_times=1, cut_after=500_000), page)
-    with pytest.raises(DownloadError, match=f"something else than {SHARDS[0]}: 19 bytes"):
-        fetch(tmp_path)
-    fetch(tmp_path)
-    assert_whole(tmp_path)
-    assert hub.sent[SHARDS[0]] == SHARD_BYTES
-
-
 @pytest.mark.parametrize("n_bytes", [SHARD_BYTES - 1, SHARD_BYTES + 1])
 def test_a_file_of_another_length_is_refused(hub: HubServer, tmp_path: Path, n_bytes: int) -> None:
     hub.strike(SHARDS[0], Fault(replaced_by=bytes(n_bytes)))
@@ -142,11 +124,6 @@ def test_no_such_repository(hub: HubServer, tmp_path: Path) -> None:
         assert "Check the name" in raised.value.hint
 
 
-def test_no_such_revision(hub: HubServer, tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match="no revision v9"):
-        fetch(tmp_path, source=f"{REPO}@v9")
-
-
 @pytest.mark.quick
 def test_a_gated_repository(hub: HubServer, tmp_path: Path) -> None:
     hub.repos[REPO].gated = True
@@ -157,11 +134,6 @@ def test_a_gated_repository(hub: HubServer, tmp_path: Path) -> None:
         assert "`hf auth login` or set HF_TOKEN" in raised.value.hint
     fetch(tmp_path, token=MEMBER)
     assert_whole(tmp_path)
-
-
-def test_a_token_that_is_none(hub: HubServer, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match="refuses the token"):
-        fetch(tmp_path, token="hf_expired")
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

@@ -17,9 +17,7 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import DownloadError, UsageError
-from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.machine.plan.facts import read_facts
+from gptoss_local.errors import DownloadError
 from gptoss_local.models.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.models.hub import folder as hub_folder
 from gptoss_local.models.pulling.preview import preview_pull
@@ -101,18 +99,6 @@ def test_one_figure_from_the_first_byte_to_the_last(
     assert left_in(settings) == {"gpt-oss-20b.gguf"}
 
 
-def test_another_type_of_dense_weights(
-    hub: HubServer, model: CatalogModel, settings: Settings, source: Path, tmp_path: Path
-) -> None:
-    pull_model(model, settings, dense="q5_1", progress=ignore)
-    path = find_model("20b", settings).path
-    assert path is not None
-    convert_checkpoint(source, tmp_path / "folder.gguf", dense="q5_1")
-    tensors = {t.name: t.type_id for t in read_info(path).tensors}
-    assert tensors["token_embd.weight"] == tensors["output.weight"] == 7  # Q5_1, ggml.h
-    assert read_facts(path) == read_facts(tmp_path / "folder.gguf")
-
-
 def test_a_published_gguf_is_taken_as_it_is(
     hub: HubServer, model: CatalogModel, settings: Settings, published: list[Path]
 ) -> None:
@@ -127,15 +113,6 @@ def test_a_published_gguf_is_taken_as_it_is(
     assert find_garbage(settings, quiet_s=-1) == []
     delete_model("20b", settings)
     assert left_in(settings) == set()
-
-
-def test_what_the_catalogue_does_not_say_is_told(settings: Settings, hub: HubServer) -> None:
-    only = CatalogModel(name="mine", checkpoint=Checkpoint(REPO))
-    with pytest.raises(UsageError, match="no published GGUF for mine"):
-        pull_model(only, settings, gguf=True, progress=ignore)
-    missing = CatalogModel(name="mine", gguf=PublishedGGUF(GGUF_REPO, ("other.gguf",)))
-    with pytest.raises(DownloadError, match=r"has no file other\.gguf"):
-        pull_model(missing, settings, progress=ignore)
 
 
 def test_hugging_faces_cache_is_used_and_stays(

@@ -16,13 +16,11 @@ from gptoss_local.errors import UsageError
 from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
-    adopt_file,
     check_deletable,
     delete_model,
     find_garbage,
     find_model,
     list_models,
-    look_at_file,
     unreadable_manifests,
     unusable_models,
 )
@@ -169,15 +167,6 @@ def test_an_adapter_that_is_gone_or_damaged(tiny: Path, lora: Path, settings: Se
     check_deletable("mine", settings)
     delete_model("mine", settings)
     assert stored(settings) == []
-
-
-def test_the_base_is_not_taken_for_the_adapted_model(
-    tiny: Path, lora: Path, settings: Settings
-) -> None:
-    add_model("tiny", tiny, settings, in_place=True, adapter=lora)
-    assert look_at_file(tiny, settings).adapter is None
-    with pytest.raises(UsageError, match="another model 'tiny'"):
-        adopt_file(tiny, settings)
 
 
 def ask(server: RunningServer, model: str, prompt: str = "What is the capital of France?") -> str:

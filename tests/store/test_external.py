@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.models.store import adopt_file, find_model, known_sha256
-from gptoss_local.models.store.external import cached_checkpoint, find_elsewhere
+from gptoss_local.models.store.external import find_elsewhere
 from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
-from tests.store.gguf_parts import as_ollama_wrote_it, split
+from tests.store.gguf_parts import as_ollama_wrote_it
 
 MODEL = "application/vnd.ollama.image.model"
 
@@ -106,37 +106,6 @@ def test_what_there_is_is_found_and_used_and_stays(theirs: Path, tmp_path: Path)
             )
             assert find_model(entry.name, settings).path == each.path
     assert snapshot(theirs) == before
-
-
-def test_only_a_whole_checkpoint_is_taken(theirs: Path) -> None:
-    folder = cached_checkpoint("openai/gpt-oss-20b")
-    assert folder is not None
-    assert folder.is_relative_to(theirs)
-    assert cached_checkpoint("me/tune") is None
-    assert cached_checkpoint("openai/gpt-oss-120b") is None
-
-
-def test_quants_in_folders_of_their_own(
-    tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Unsloth lays them out: split files, and names in upper case."""
-    made = tmp_path / "made"
-    (made / "Q4_K_M").mkdir(parents=True)
-    split(nano_gguf, made / "Q4_K_M", 2)
-    (made / "UD" / "Q8").mkdir(parents=True)
-    (made / "UD" / "Q8" / "Tune-Q8.GGUF").hardlink_to(nano_gguf)
-    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "none"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    cached(tmp_path / "hub", "unsloth/tune-GGUF", made)
-    found = {each.name: each for each in find_elsewhere()}
-    assert {name: each.problem for name, each in found.items()} == {
-        "hf/unsloth/tune-GGUF/Q4_K_M/tune-00001-of-00002.gguf": "",
-        "hf/unsloth/tune-GGUF/UD/Q8/Tune-Q8.GGUF": "",
-    }
-    first = found["hf/unsloth/tune-GGUF/Q4_K_M/tune-00001-of-00002.gguf"]
-    assert first.size_bytes == sum(path.stat().st_size for path in (made / "Q4_K_M").iterdir())
-    settings = Settings(home=tmp_path / "home")
-    assert adopt_file(first.path, settings).name == "tune"
 
 
 def test_a_dangling_link_hides_no_other_model(theirs: Path) -> None:

@@ -158,30 +158,3 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     assert sorted(names(settings)) == ["brief", "plain"]
     assert find_model("brief", settings).path is not None
     assert {path.name for path in folder.iterdir()} >= {"plain.gguf", "brief.json", "weights"}
-
-
-FILES = {
-    "X.GGUF": "x",
-    "My Tune (v2).gguf": "my-tune-v2",
-    "Modèle-Q4_K_M.gguf": "modele-q4_k_m",
-    "通义.gguf": "model-41a8d6",
-    "千问.gguf": "model-",
-    "модель-20b.gguf": "20b-",
-    "...gguf": "model",
-    "tune-00001-of-00001.gguf": "tune",
-}
-
-
-def test_names_of_files_in_any_script(settings: Settings, tmp_path: Path, nano_gguf: Path) -> None:
-    """No two of them collide, and each can be found again."""
-    found = {}
-    for name in FILES:
-        (tmp_path / name).hardlink_to(nano_gguf)
-        entry = adopt_file(tmp_path / name, settings)
-        found[name] = entry.name
-        assert find_model(entry.name, settings).path == tmp_path / name
-        assert adopt_file(tmp_path / name, settings).name == entry.name
-    assert len(set(found.values())) == len(FILES)
-    for name, begin in FILES.items():
-        assert found[name].startswith(begin)
-        assert len(found[name]) == len(begin) + (6 if begin.endswith("-") else 0)

@@ -1,7 +1,6 @@
 """Names, files and headers."""
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,11 @@ import pytest
 
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.models.store import (
-    BlobWriter,
     ModelDefaults,
     add_model,
     adopt_file,
     delete_model,
     file_for,
-    find_blob,
     find_garbage,
     find_model,
     list_models,
@@ -132,42 +129,6 @@ def test_a_model_is_replaced_at_once(tmp_path: Path, nano_gguf: Path) -> None:
         add_model("mine", bad, settings)
     assert [p.name for p in settings.models_dir.iterdir()] == ["Mine.gguf"]
     assert old.samefile(nano_gguf)
-
-
-def test_a_file_is_adopted_where_it_lies(tmp_path: Path, nano_gguf: Path) -> None:
-    settings = Settings(home=tmp_path / "home")
-    file = tmp_path / "My Tune.gguf"
-    file.hardlink_to(nano_gguf)
-    assert adopt_file(file, settings).name == "my-tune"
-    assert adopt_file(file, settings) == find_model("my-tune", settings)
-    other = tmp_path / "sub" / "my tune.gguf"
-    other.parent.mkdir()
-    other.write_bytes(nano_gguf.read_bytes())
-    with pytest.raises(UsageError, match="another model 'my-tune'"):
-        adopt_file(other, settings)
-    delete_model("my-tune", settings)
-    assert file.is_file()
-
-
-def test_unused_blobs_go_and_used_ones_stay(tmp_path: Path, nano_gguf: Path) -> None:
-    settings = Settings(home=tmp_path)
-    data = nano_gguf.read_bytes()
-    digests = []
-    for content in (data, data[:1000], b"new"):
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        digests.append(digest)
-        with BlobWriter(digest, settings) as blob:
-            blob.write(content)
-            blob.finish()
-    add_model("mine", find_blob(digests[0], settings), settings)
-    for digest in digests[:2]:
-        os.utime(find_blob(digest, settings), (1000, 1000))
-    add_model("other", nano_gguf, settings)
-    delete_model("other", settings)  # sweeps
-    assert find_blob(digests[0], settings).is_file()
-    assert find_blob(digests[2], settings).is_file()
-    with pytest.raises(ModelNotFoundError):
-        find_blob(digests[1], settings)
 
 
 BRIEF = ModelDefaults(parent="nano", system="Be brief.", parameters={"seed": 1})

@@ -1,7 +1,8 @@
 """Servers that speak the wire format of each kind, over a real engine with nano.
 
 Each refuses the same requests as the real one, and sends ids only when asked in its own way. A
-fault replaces or spoils one answer. llama-server's was recorded from the real one; see `llama_server`.
+fault replaces or spoils one answer. llama-server's was recorded from the real one; see
+`llama_server`.
 """
 
 import asyncio

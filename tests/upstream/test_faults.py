@@ -196,23 +196,6 @@ async def test_an_address_comes_back_once_it_says_that_it_is_well(
                 await collect(upstream, PROMPT, max_tokens=1)
 
 
-async def test_the_address_with_the_least_to_do_is_asked(
-    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
-) -> None:
-    other = StandIn("vllm", engine, vocabulary)
-    waiting = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
-    stand_in.faults, other.faults = list(waiting), list(waiting)
-    async with serving(other), upstream_to(stand_in, other) as upstream:
-        first = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
-        second = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
-        async with aclosing(first), aclosing(second):
-            await anext(first)
-            await anext(second)
-            assert upstream.n_active == 2
-        assert upstream.n_active == 0
-    assert (len(stand_in.bodies), len(other.bodies)) == (1, 1)
-
-
 async def test_closing_the_answer_disconnects(stand_in: StandIn, upstream_to: Connect) -> None:
     prompt = next(g for g in CONVERSATIONS if g["name"] == "count, low")["prompt"]
     endless = {"sampling": GREEDY, "stop_tokens": [], "max_tokens": 3000}
@@ -235,15 +218,6 @@ async def test_a_cancelled_answer_finishes_at_once(stand_in: StandIn, upstream_t
     assert isinstance(events[-1], Finished)
     assert events[-1].reason == "cancelled"
     assert events[-1].usage.n_generated == 1
-
-
-async def test_a_prompt_that_does_not_fit_is_not_sent(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    async with upstream_to(stand_in, n_ctx=10) as upstream:
-        with pytest.raises(ContextOverflowError):
-            await collect(upstream, [1] * 10)
-    assert not stand_in.bodies
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llama-server"])
