@@ -196,3 +196,11 @@ def test_a_full_disk(hub: HubServer, tmp_path: Path) -> None:
     partial.unlink()
     fetch(tmp_path)
     assert_whole(tmp_path)
+
+
+def test_a_server_without_ranges_starts_over(hub: HubServer, tmp_path: Path) -> None:
+    cut = Fault(n_times=1, cut_after=500_000)
+    hub.strike(SHARDS[0], cut, Fault(ignores_range=True))
+    fetch(tmp_path)
+    assert_whole(tmp_path)
+    assert hub.sent[SHARDS[0]] == 500_000 + SHARD_BYTES

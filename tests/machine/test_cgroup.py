@@ -72,3 +72,7 @@ def test_what_the_kernel_throttles_at_is_a_limit(tmp_path: Path) -> None:
 def test_no_limit(tmp_path: Path, files: dict[str, str]) -> None:
     assert left(tmp_path, "0::/\n", files) == (None, None)
     assert cgroup.memory(tmp_path / "no", tmp_path / "no") is None
+
+
+def test_more_in_use_than_allowed_leaves_nothing(tmp_path: Path) -> None:
+    assert left(tmp_path, "0::/\n", v2(".", "2000", 9000))[0] == (2000, 0)

@@ -229,3 +229,20 @@ async def test_a_prompt_that_an_upstream_finds_too_long(
         with pytest.raises(ContextOverflowError, match=r"refuses the prompt: .*10 tokens"):
             await collect(upstream, [1] * 10)
     assert len(short.bodies) == 1
+
+
+async def test_the_address_with_the_least_to_do_is_asked(
+    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
+) -> None:
+    other = StandIn("vllm", engine, vocabulary)
+    waiting = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
+    stand_in.faults, other.faults = list(waiting), list(waiting)
+    async with serving(other), upstream_to(stand_in, other) as upstream:
+        first = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        second = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        async with aclosing(first), aclosing(second):
+            await anext(first)
+            await anext(second)
+            assert upstream.n_active == 2
+        assert upstream.n_active == 0
+    assert (len(stand_in.bodies), len(other.bodies)) == (1, 1)
