@@ -1,11 +1,13 @@
 """`gptoss capacity`: from measurements to a number of machines."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, run_cli
 
 H100 = Path(__file__).parents[2] / "bench" / "results" / "h100-20b.json"
 
@@ -27,18 +29,15 @@ def test_what_bench_prints_is_read(cli: Cli, tmp_path: Path) -> None:
     assert "simulating" in ran.stderr
 
 
-def test_another_machine(cli: Cli) -> None:
-    ran = cli("capacity", str(H100), "1000", "--answer", "100", "--json")
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)["capacity"]
-    assert 2 <= found["n_machines"] <= 20
-    assert found["largest"]["user_tok_s"] >= 15
-    shown = cli("capacity", str(H100), "1000", "--answer", "100").stdout
-    assert f"1,000 users of gpt-oss:20b: {found['n_machines']} machines like this" in shown
-    assert "10 % of the users" in shown
+def test_another_machine() -> None:
+    ran = run_cli(dict(os.environ), "capacity", str(H100), "1000", "--answer", "100")
+    found = re.search(r"1,000 users of gpt-oss:20b: (\d+) machines like this", ran.stdout)
+    assert found, ran.stderr
+    assert 2 <= int(found[1]) <= 20
+    assert "10 % of the users" in ran.stdout
 
 
-def test_recorded_arrivals(cli: Cli, tmp_path: Path) -> None:
+def test_recorded_arrivals(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     line = {"input_length": 3000, "output_length": 50}
     lines = [
@@ -46,7 +45,7 @@ def test_recorded_arrivals(cli: Cli, tmp_path: Path) -> None:
         for n in range(60)
     ]
     trace.write_text("\n".join(map(json.dumps, lines)))
-    ran = cli("capacity", str(H100), str(trace), "--first-token", "2")
+    ran = run_cli(dict(os.environ), "capacity", str(H100), str(trace), "--first-token", "2")
     assert ran.returncode == 0, ran.stderr
     assert "60 requests of" in ran.stdout
     assert "least outstanding" in ran.stdout
@@ -66,8 +65,8 @@ def test_recorded_arrivals(cli: Cli, tmp_path: Path) -> None:
         ((str(H100), "3", "--tokens-per-user-s", "900"), 5, "answer alone"),
     ],
 )  # fmt: skip
-def test_errors(cli: Cli, arguments: tuple[str, ...], code: int, says: str) -> None:
-    ran = cli("capacity", *arguments)
+def test_errors(arguments: tuple[str, ...], code: int, says: str) -> None:
+    ran = run_cli(dict(os.environ), "capacity", *arguments)
     assert ran.returncode == code, ran.stderr
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr

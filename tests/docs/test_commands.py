@@ -31,6 +31,7 @@ exec "{sys.executable}" -m gptoss_local "$@"
 CURL = f"""#!/bin/sh
 exec "{shutil.which("curl")}" --silent --show-error --fail-with-body --noproxy '*' "$@"
 """
+EACH_CHANGE = {"README.md", "first-chat.md", "cli.md", "models.md"}
 RUN = {"sh": ["bash", "-eo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
 
 
@@ -111,7 +112,13 @@ def _is_run(block: Block) -> bool:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not shutil.which("curl"), reason="the pages use curl")
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(map(_is_run, blocks(page)))], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=[] if page.name in EACH_CHANGE else [pytest.mark.nightly])
+        for page in PAGES
+        if any(map(_is_run, blocks(page)))
+    ],
+    ids=lambda page: page.name,
 )
 def test_commands_of_a_page(pc: Pc, page: Path, tmp_path: Path) -> None:
     pc.start_server()  # which another page may have ended

@@ -25,6 +25,7 @@ def wheels() -> Path:
     return kept_llama().parents[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_install_upgrade_uninstall(
     user: FreshUser, wheels: Path, release: Path, tmp_path_factory: pytest.TempPathFactory
@@ -102,6 +103,7 @@ def test_dry_run_changes_nothing(user: FreshUser, arguments: tuple[str, ...]) ->
     assert list(user.home.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_uv_stands_in_for_a_python_that_lacks_venv(user: FreshUser) -> None:
     """The whole way up to the environment; CUDA is then refused here, before it is made."""
     lame = {"PYTHONPATH": str(_python_without_venv(user))}

@@ -54,6 +54,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
         person.run(program, "stop", GPTOSS_PORT=person.port)
 
 
+@pytest.mark.nightly
 def test_uv_tool_install(person: Person, release: Path) -> None:
     person.install_by(TOOLS / "uv", "tool", "install", "--find-links", release, package(release))
     person.check(person.command)

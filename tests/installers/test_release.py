@@ -39,6 +39,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
 
 
+@pytest.mark.nightly
 def test_the_source_archive_builds_itself_byte_for_byte(
     package: Path, unpacked: Path, tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_the_source_archive_builds_itself_byte_for_byte(
     assert len(digests(again)) == 2
 
 
+@pytest.mark.nightly
 def test_what_an_index_would_refuse_is_refused(unpacked: Path, tmp_path: Path) -> None:
     project = unpacked / "pyproject.toml"
     project.write_text(project.read_text().replace('readme = "README.md"\n', ""))
