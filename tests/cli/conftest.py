@@ -9,18 +9,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 import warnings
+import webbrowser
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import IO, NoReturn
 from unittest.mock import patch
 
 import psutil
 import pytest
+from prompt_toolkit.application import create_app_session
 
 from gptoss_local.__main__ import main
 from gptoss_local.harmony import Vocabulary
@@ -101,6 +105,7 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
                 changes.enter_context(patch.object(sys, name, stream))
             changes.enter_context(patch.object(sys, "argv", []))
             changes.enter_context(patch.object(os, "execve", _run_and_exit))
+            changes.enter_context(patch.multiple(webbrowser, _tryorder=None, _browsers={}))
             changes.enter_context(patch.dict(os.environ, environment, clear=True))
             changes.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", ResourceWarning)  # the end of a process closes all
@@ -119,6 +124,45 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
 
 
 _STREAMS = (("stdin", "strict"), ("stdout", "strict"), ("stderr", "replace"))
+
+
+def in_terminal(
+    environment: dict[str, str],
+    *arguments: str,
+    typed: str = "",
+    at: str = "",
+    columns: int = 100,
+) -> str:
+    """Return the output of a command with a terminal as its three streams, in this process.
+
+    Types `typed` as long as it writes nothing more after `at`.
+    """
+    terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (60, columns))
+    size = {"COLUMNS": str(columns), "LINES": "60"}
+    environment = {"TERM": "xterm-256color"} | size | environment
+    written = bytearray()
+
+    def talk() -> None:
+        while True:
+            if not select.select([terminal], [], [], 0.2)[0]:
+                if typed and at.encode() in written:
+                    os.write(terminal, typed.encode())
+                continue
+            try:
+                written.extend(os.read(terminal, 65_536))
+            except OSError:  # the other end is closed
+                return
+
+    talking = Thread(target=talk)
+    talking.start()
+    try:
+        with open(end, "r+b", buffering=0) as screen, create_app_session():
+            call_main(environment, arguments, screen, screen, screen)
+    finally:
+        talking.join()
+        os.close(terminal)
+    return written.decode()
 
 
 @pytest.fixture
@@ -171,6 +215,7 @@ class PseudoTerminal:
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
         self._fd, child_fd = pty.openpty()
+        termios.tcsetwinsize(child_fd, (30, 100))
         self.process = subprocess.Popen(
             command,
             env=environment,
@@ -192,6 +237,14 @@ class PseudoTerminal:
                 self.screen += os.read(self._fd, 4096).decode(errors="replace")
             except OSError as error:  # the process is gone
                 raise AssertionError(f"ended before {text!r}:\n{self.screen}") from error
+
+    def drain(self) -> None:
+        """Read the output so far."""
+        while select.select([self._fd], [], [], 0.05)[0]:
+            try:
+                self.screen += os.read(self._fd, 1 << 16).decode(errors="replace")
+            except OSError:
+                return  # it ended
 
     def await_input(self) -> None:
         """Wait until the process itself waits.

@@ -1,19 +1,13 @@
 """Text that drives a terminal, where commands find it: a server, files, folders; and a terminal."""
 
 import json
-import os
 import re
-import select
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
-from prompt_toolkit.application import create_app_session
-
-from tests.cli.conftest import call_main
 from tests.threaded_server import served_by
 
 EVIL = (
@@ -25,37 +19,6 @@ _OURS = re.compile(  # styles, the cursor of a bar, of the line that is edited, 
     r"|\x1b\[\d*[ABCDKG]|\x1b\[J|\x1b\[6n|\x1b\[\d*(?:;\d+)?H"
 )
 _DRIVES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def in_terminal(environment: dict[str, str], *arguments: str, typed: str = "", at: str = "") -> str:
-    """Return all that a command writes to the terminal of its three streams.
-
-    Types `typed` as long as it writes nothing more after `at`.
-    """
-    terminal, end = os.openpty()
-    environment = environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    written = bytearray()
-
-    def talk() -> None:
-        while True:
-            if not select.select([terminal], [], [], 0.2)[0]:
-                if typed and at.encode() in written:
-                    os.write(terminal, typed.encode())
-                continue
-            try:
-                written.extend(os.read(terminal, 65_536))
-            except OSError:  # the other end is closed
-                return
-
-    talking = Thread(target=talk)
-    talking.start()
-    try:
-        with open(end, "r+b", buffering=0) as screen, create_app_session():
-            call_main(environment, arguments, screen, screen, screen)
-    finally:
-        talking.join()
-        os.close(terminal)
-    return written.decode()
 
 
 def driven_by(written: str) -> list[str]:

@@ -1,16 +1,10 @@
 """`gptoss chat` as a process in a terminal: it starts the server, and a kill loses nothing."""
 
-import fcntl
 import json
-import os
-import pty
-import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,50 +15,18 @@ import pytest
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
-from tests.conftest import PATIENCE_S, RunningServer, wait_until
+from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server
 
 READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
 
 
-class ChatTerminal:
+class ChatTerminal(PseudoTerminal):
     """The chat in a terminal of 100 x 30."""
 
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
-        self._fd, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gptoss_local", "chat", *arguments],
-            env=environment | {"TERM": "xterm-256color"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.output = ""
-
-    def read_until(self, text: str) -> None:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while text not in self.output:
-            left_s = max(0.0, deadline_s - time.monotonic())
-            assert select.select([self._fd], [], [], left_s)[0], self.output[-3000:]
-            self.output += os.read(self._fd, 1 << 16).decode(errors="replace")
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def drain(self) -> None:
-        while select.select([self._fd], [], [], 0.05)[0]:
-            try:
-                self.output += os.read(self._fd, 1 << 16).decode(errors="replace")
-            except OSError:
-                return  # it ended
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._fd)
+        command = [sys.executable, "-m", "gptoss_local", "chat", *arguments]
+        super().__init__(command, environment | {"TERM": "xterm-256color"}, Path())
 
 
 @pytest.fixture
@@ -111,7 +73,7 @@ def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[Chat
     terminals[0].process.send_signal(signal.SIGTERM)
     terminals[0].read_until("gptoss chat --chat 1")
     assert terminals[0].process.wait() == 0
-    assert terminals[0].output.count("\x1b[?1049l") == 1
+    assert terminals[0].screen.count("\x1b[?1049l") == 1
     history = History(Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3")
     last = history.branch(history.chats()[0].leaf_id)[-1]
     history.close()

@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gptoss_local.talk.history import History
-from tests.cli.conftest import run_cli
+from tests.cli.conftest import in_terminal, run_cli
 
 pytestmark = pytest.mark.quick
 
@@ -50,18 +48,10 @@ def test_search(environment: dict[str, str]) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
 def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
-    def shown(**more: str) -> bytes:
-        terminal, end = os.openpty()
-        command = [sys.executable, "-m", "gptoss_local", "chats", "-q", "paris"]
-        with subprocess.Popen(command, env=environment | more, stdout=end):
-            os.close(end)
-        text = os.read(terminal, 10_000)
-        os.close(terminal)
-        return text
-
-    assert b"\x1b[1mParis\x1b[0m is the capital." in shown()
-    assert b"\x1b" not in shown(NO_COLOR="1")
-    assert b"\x1b" not in shown(TERM="dumb")
+    search = ("chats", "-q", "paris")
+    assert "\x1b[1mParis\x1b[0m is the capital." in in_terminal(environment, *search)
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in in_terminal(environment | variables, *search)
 
 
 def test_print(environment: dict[str, str]) -> None:

@@ -2,16 +2,13 @@
 
 import json
 import os
-import pty
 import re
-import select
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import run_cli
+from tests.cli.conftest import in_terminal, run_cli
 from tests.convert.large import write_large
 from tests.convert.tiny import write_tiny
 
@@ -98,25 +95,8 @@ def test_sizes(text: str, n_bytes: int) -> None:
 
 
 def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "gptoss_local", "convert", str(large)]
-    process = subprocess.Popen(
-        [*command, str(tmp_path / "m.gguf")],
-        env=environment | {"TERM": "xterm", "COLUMNS": "120"},
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    while process.poll() is None or select.select([ours], [], [], 0)[0]:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                shown += os.read(ours, 65536)
-            except OSError:  # Linux says so when the other end has closed
-                break
-    process.wait()
-    os.close(ours)
-    text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.decode())
-    assert process.returncode == 0
+    shown = in_terminal(environment, "convert", str(large), str(tmp_path / "m.gguf"), columns=120)
+    text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown)
     done = [float(x) for x in re.findall(r"([\d.]+)/98\.7 MB", text)]
     assert done
     assert done == sorted(done)

@@ -11,8 +11,8 @@ import pytest
 
 from gptoss_local.printable import on_one_line, printable, shown, visible
 from gptoss_local.talk.history import History
-from tests.cli.conftest import run_cli
-from tests.cli.hostile import EVIL, driven_by, hostile_server, in_terminal, write_gguf
+from tests.cli.conftest import in_terminal, run_cli
+from tests.cli.hostile import EVIL, driven_by, hostile_server, write_gguf
 from tests.conftest import RunningServer, free_port
 from tests.convert.tiny import write_tiny
 from tests.hub.server import run_hub

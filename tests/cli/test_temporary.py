@@ -122,7 +122,7 @@ def test_a_chat_in_the_terminal(
         terminal.drain()
     finally:
         terminal.close()
-    assert ("gptoss chat --chat" in terminal.output) is not is_temporary
+    assert ("gptoss chat --chat" in terminal.screen) is not is_temporary
     stop(server)
     kept = {"chats.sqlite3", "drafts.json", "prefix"}
     assert found() == (set() if is_temporary else kept)

@@ -1,14 +1,9 @@
 """`gptoss web`: it starts a server, prints the address, and opens it in the user's browser."""
 
-import contextlib
 import json
-import os
-import pty
 import re
 import shutil
 import subprocess
-import sys
-import termios
 from pathlib import Path
 
 import httpx
@@ -16,7 +11,7 @@ import pytest
 import segno
 
 from gptoss_local.server.lan import lan_addresses
-from tests.cli.conftest import run_cli
+from tests.cli.conftest import in_terminal, run_cli
 from tests.conftest import wait_until
 
 
@@ -65,21 +60,6 @@ def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opene
 needs_lan = pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
 
 
-def on_terminal(environment: dict[str, str], *arguments: str, columns: int = 100) -> str:
-    """The screen of a command on a terminal of that width."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (60, columns))
-    command = [sys.executable, "-m", "gptoss_local", *arguments]
-    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs):
-        os.close(theirs)
-        screen = b""
-        with contextlib.suppress(OSError):  # as the other end is closed
-            while read := os.read(ours, 65_536):
-                screen += read
-    os.close(ours)
-    return screen.decode()
-
-
 def drawn(screen: str, dark: str) -> list[list[bool]]:
     """The cells of the QR code on a screen, whether they are dark; `dark` is drawn for two."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", screen)
@@ -98,7 +78,7 @@ def drawn(screen: str, dark: str) -> list[list[bool]]:
 def test_lan_draws_the_link_for_a_phone(fresh: dict[str, str], variables: dict[str, str]) -> None:
     environment = {k: v for k, v in fresh.items() if k not in ("NO_COLOR", "ACCESSIBLE")}
     environment |= {"TERM": "xterm-256color", **variables}
-    screen = on_terminal(environment, "web", "--lan")
+    screen = in_terminal(environment, "web", "--lan")
     address = f"https://{lan_addresses()[0]}:{fresh['GPTOSS_PORT']}"
     link = re.search(rf"{address}/#open=[\w-]{{43}}", screen)
     assert link, screen
@@ -106,7 +86,7 @@ def test_lan_draws_the_link_for_a_phone(fresh: dict[str, str], variables: dict[s
     cells = drawn(screen, " " if variables else "█")
     assert cells[: len(wanted)] == wanted
     assert ("\x1b[38;5;16;48;5;231m" in screen) == (not variables)
-    narrow = on_terminal(environment, "web", "--lan", columns=30)
+    narrow = in_terminal(environment, "web", "--lan", columns=30)
     assert drawn(narrow, "█") == []
     assert "columns" in narrow
 
@@ -142,4 +122,5 @@ def test_lan_says_what_a_phone_needs_and_ends(fresh: dict[str, str], tmp_path: P
     assert plain.stdout.startswith(f"http://{lan_addresses()[0]}")
     assert "read along" in plain.stderr
     run_cli(fresh, "stop")
+    wait_until(lambda: run_cli(fresh, "status").returncode == 7)
     assert run_cli(fresh, "web", "--lan", "--stop").returncode == 0  # without a server, too
