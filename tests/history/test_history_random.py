@@ -210,5 +210,5 @@ class Chats(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-Chats.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Chats.TestCase.settings = settings(stateful_step_count=30)
 TestChats = Chats.TestCase

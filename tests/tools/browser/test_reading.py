@@ -108,7 +108,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_page_becomes_text_with_links_of_its_own_only(html: str) -> None:
     try:
