@@ -30,14 +30,25 @@ def server(place: Path) -> Iterator[RunningServer]:
 
 
 def stop(server: RunningServer) -> None:
-    server.process.send_signal(signal.SIGTERM)
+    server.process.terminate()
     server.process.wait()
 
 
 @is_temporary
-def test_a_chat_of_the_page(
+def test_every_way_to_chat(
     server: RunningServer, found: Callable[[], set[str]], is_temporary: bool
 ) -> None:
+    """One file each for the page, a draft in the terminal, a line of `run`, and a long prompt."""
+    chat_on_the_page(server, is_temporary)
+    draft_in_the_terminal(server, found, is_temporary)
+    ask_by_run(server, is_temporary)
+    ask_in_every_dialect(server, is_temporary)
+    stop(server)
+    kept = {"chats.sqlite3", "drafts.json", "prefix", "run_history"}
+    assert found() == (set() if is_temporary else kept)
+
+
+def chat_on_the_page(server: RunningServer, is_temporary: bool) -> None:
     with Page(server) as page:
         chat_id = page.new(is_temporary=is_temporary, system=f"You know of {WORD}.")
         (system,) = page.tree(chat_id)
@@ -58,8 +69,6 @@ def test_a_chat_of_the_page(
         if is_temporary:
             page.call("DELETE", f"chats/{chat_id}")
             page.call("GET", f"chats/{chat_id}", status=404)
-    stop(server)
-    assert found() == (set() if is_temporary else {"chats.sqlite3", "prefix"})
 
 
 @is_temporary
@@ -102,8 +111,7 @@ parameters = {{ type = "object", properties = {{ text = {{ type = "string" }} }}
     assert found() == (set() if is_temporary else {"chats.sqlite3"})
 
 
-@is_temporary
-def test_a_chat_in_the_terminal(
+def draft_in_the_terminal(
     server: RunningServer, found: Callable[[], set[str]], is_temporary: bool
 ) -> None:
     terminal = ChatTerminal(server.environment, "nano", *["--temporary"] * is_temporary)
@@ -123,15 +131,9 @@ def test_a_chat_in_the_terminal(
     finally:
         terminal.close()
     assert ("gptoss chat --chat" in terminal.screen) is not is_temporary
-    stop(server)
-    kept = {"chats.sqlite3", "drafts.json", "prefix"}
-    assert found() == (set() if is_temporary else kept)
 
 
-@is_temporary
-def test_gptoss_run(
-    server: RunningServer, found: Callable[[], set[str]], is_temporary: bool
-) -> None:
+def ask_by_run(server: RunningServer, is_temporary: bool) -> None:
     options = ["--temporary"] * is_temporary
     asked = run_cli(server.environment, "run", "nano", *options, stdin=FILE)
     assert asked.stdout.strip()
@@ -145,14 +147,9 @@ def test_gptoss_run(
         terminal.process.wait()
     finally:
         terminal.close()
-    stop(server)
-    assert found() == (set() if is_temporary else {"prefix", "run_history"})
 
 
-@is_temporary
-def test_every_dialect(
-    server: RunningServer, found: Callable[[], set[str]], is_temporary: bool
-) -> None:
+def ask_in_every_dialect(server: RunningServer, is_temporary: bool) -> None:
     messages = [{"role": "user", "content": FILE}]
     bodies = {
         "/api/chat": {"messages": messages, "stream": False, "options": {"num_predict": 8}},
@@ -169,5 +166,3 @@ def test_every_dialect(
                 reply = http.post(path, json=sent)
                 assert reply.status_code == status, (path, reply.text)
     assert "prompt_cache_retention" in reply.text
-    stop(server)
-    assert found() == (set() if is_temporary else {"prefix"})
