@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.harmony import Tool
@@ -158,6 +158,7 @@ ODD_SCHEMAS: list[Any] = [
 ]
 
 
+@settings(max_examples=500, deadline=None)
 @given(
     text=st.text(st.sampled_from("{}[]\":,\\ab1 \n'")) | st.text(),
     schema=st.sampled_from(ODD_SCHEMAS),

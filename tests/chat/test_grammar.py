@@ -225,7 +225,9 @@ def engine(nano_gguf: Path, masks: MaskCompiler) -> Iterator[Engine]:
     model.close()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     schema=SCHEMAS | WITH_REFS,
     seed=st.integers(0, 2**31),

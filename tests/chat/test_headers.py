@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
@@ -83,6 +83,7 @@ def test_prose_without_tags_is_content(vocabulary: Vocabulary, text: str) -> Non
     assert read(vocabulary, text) == ("", text, [])
 
 
+@settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_random_text_without_tags_is_content(vocabulary: Vocabulary, data: st.DataObject) -> None:
     words = [" to=functions.bash", "to=", "functions.bash", " analysis", "final", "commentary"]
@@ -307,6 +308,7 @@ def test_a_call_whose_header_forgets_the_recipient(vocabulary: Vocabulary, heade
     assert (reasoning, content, calls) == ("think" if A in header else "", "", OSLO)
 
 
+@settings(max_examples=1500, deadline=None)
 @given(data=st.data())
 def test_no_slip_of_a_header_loses_a_call(vocabulary: Vocabulary, data: st.DataObject) -> None:
     """The function is named anywhere a header has a place for a word, and `<|call|>` ends it."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
@@ -286,6 +286,7 @@ WORDS = [*TAGS, "<|return|>", "assistant", " to=functions.f", " to=python", "ana
 WORDS += ["commentary", " json", '{"a"', ": 1}", "[", "}", '"', "\\", "é", "\n", " ", "user"]
 
 
+@settings(max_examples=1000, deadline=None)
 @given(data=st.data())
 def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.DataObject) -> None:
     """Well-formed answers with pieces cut, repeated, put in and swapped; then cut anywhere."""
@@ -306,6 +307,7 @@ def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.Da
     _check_every_cut(vocabulary, tokens)
 
 
+@settings(max_examples=1000, deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS), max_size=25))
 def test_random_words_never_raise_or_leak(vocabulary: Vocabulary, words: list[str]) -> None:
     _check_every_cut(vocabulary, _tokens(vocabulary, "".join(words)))

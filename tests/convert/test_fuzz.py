@@ -43,7 +43,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-@settings(database=None)
+@settings(max_examples=60, deadline=None, database=None)
 @given(
     config=configs(),
     layout=LAYOUTS,
@@ -177,7 +177,7 @@ def edit(data: bytes, n_editable: int, edits: list[tuple[int, int, bytes]]) -> b
 @pytest.mark.parametrize(
     "place", ["header", "config.json", "index", "tokenizer.json", "dtypes.json"]
 )
-@settings(database=None)
+@settings(max_examples=120, deadline=None, database=None)
 @given(layout=LAYOUTS, edits=EDITS, keeps_length=st.booleans())
 def test_damage_is_harmless_or_refused(
     healthy: Callable[[str], tuple[Path, Path]],

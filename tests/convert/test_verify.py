@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convert import convert_checkpoint
@@ -84,6 +84,7 @@ def test_a_right_file_is_proven(models: list[Model]) -> None:
 
 
 @given(data=st.data())
+@settings(deadline=None, max_examples=150)
 def test_any_flipped_bit_of_data_and_padding(models: list[Model], data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(models))
     at = data.draw(st.integers(model.info.n_header_bytes, len(model.data) - 1))
@@ -116,6 +117,7 @@ def test_flipped_bits_of_the_header(model: Model) -> None:
 
 
 @given(data=st.data())
+@settings(deadline=None, max_examples=100)
 def test_whatever_the_header_says_the_answer_is_a_report(model: Model, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, model.info.n_header_bytes - 8))
     word = data.draw(st.one_of(st.binary(min_size=8, max_size=8), st.just(b"\xff" * 8)))
@@ -124,6 +126,7 @@ def test_whatever_the_header_says_the_answer_is_a_report(model: Model, data: st.
 
 
 @given(data=st.data())
+@settings(deadline=None, max_examples=40)
 def test_cut_off_anywhere(model: Model, data: st.DataObject) -> None:
     n_bytes = data.draw(st.integers(0, len(model.data) - 1))
     found = messages(model.verify(model.data[:n_bytes]))
