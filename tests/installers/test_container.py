@@ -179,17 +179,6 @@ def test_kubernetes_probes_and_ends_it_in_time(pod: Any) -> None:
     assert pod["terminationGracePeriodSeconds"] >= needed_s
 
 
-def test_kubernetes_takes_a_gpu_by_the_marked_lines() -> None:
-    text = (FOLDER / "kubernetes.yaml").read_text(encoding="utf-8")
-    changed, n_images = re.subn(r"image: gptoss:cpu # CUDA: (.*)", r"image: \1", text)
-    changed, n_limits = re.subn(r"# (nvidia.*) # CUDA", r"\1", changed)
-    assert (n_images, n_limits) == (1, 1)
-    _, deployment, _ = yaml.safe_load_all(changed)
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == read("compose.cuda.yaml")["services"]["gptoss"]["image"]
-    assert container["resources"]["limits"] == {"memory": "16Gi", "nvidia.com/gpu": 1}
-
-
 def test_a_wheel_that_is_there_is_not_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

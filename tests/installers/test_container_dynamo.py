@@ -119,24 +119,6 @@ def test_compose_finds_workers_and_their_health() -> None:
     assert int(started["stop_grace_period"].removesuffix("s")) >= grace_s + MARGIN_S
 
 
-def test_kubernetes_labels_select_what_they_are_for() -> None:
-    assert set(WORKLOADS) == {"dynamo-etcd", "dynamo-frontend", "dynamo-worker"}
-    for name, workload in WORKLOADS.items():
-        assert workload["selector"]["matchLabels"] == labels_of(name)
-        assert selected(labels_of(name)) == [name]
-    services = of_kind("Service")
-    targets = {name: selected(each["spec"]["selector"]) for name, each in services.items()}
-    assert targets == {
-        "dynamo": ["dynamo-frontend"],
-        "dynamo-etcd": ["dynamo-etcd"],
-        "dynamo-worker": ["dynamo-worker"],
-    }
-    assert WORKLOADS["dynamo-worker"]["serviceName"] in services
-    for service, (workload,) in targets.items():
-        ports = {each["name"] for each in containers(workload)[-1]["ports"]}
-        assert {each["targetPort"] for each in services[service]["spec"]["ports"]} <= ports
-
-
 def test_kubernetes_lets_only_those_in_that_need_it() -> None:
     policies = {name: each["spec"] for name, each in of_kind("NetworkPolicy").items()}
     everyone, frontend = policies.pop("dynamo"), policies.pop("dynamo-frontend")
@@ -200,12 +182,3 @@ def test_kubernetes_probes_workers_and_lets_them_finish() -> None:
     needed_s = float(found["GPTOSS_GRACE_S"]) + MARGIN_S
     pod = WORKLOADS["dynamo-worker"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] >= needed_s
-
-
-def test_kubernetes_takes_gpus_by_the_marked_lines() -> None:
-    changed, n_images = re.subn(r"image: gptoss:dynamo # CUDA: (.*)", r"image: \1", TEXT)
-    changed, n_limits = re.subn(r"# (nvidia.*) # CUDA", r"\1", changed)
-    assert (n_images, n_limits) == (1, 1)
-    (worker,) = (each for each in yaml.safe_load_all(changed) if each["kind"] == "StatefulSet")
-    (container,) = worker["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["limits"] == {"memory": "16Gi", "nvidia.com/gpu": 1}

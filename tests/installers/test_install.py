@@ -156,24 +156,6 @@ def test_failures_say_what_to_do(
     assert not user.app.exists()
 
 
-@pytest.mark.parametrize("home", ["", "relative"])
-def test_a_home_that_is_none(user: FreshUser, home: str) -> None:
-    done = user.install("--dry-run", HOME=home)
-    assert done.stderr.startswith(f"HOME names no folder: '{home}'.\nSay where your home is")
-    assert (done.returncode, done.stdout) == (1, "")
-
-
-def test_the_end_of_the_input_is_a_no(user: FreshUser) -> None:
-    """Ctrl-D on a terminal."""
-    if shutil.which("script") is None:
-        pytest.skip("no terminal can be made")
-    command = f"sh '{INSTALLERS / 'install.sh'}' --backend cpu"
-    done = user.run("script", "-qec", command, "/dev/null")
-    assert "Traceback" not in done.stdout
-    assert "Nothing was changed." in done.stdout
-    assert not user.files()
-
-
 def test_another_gptoss_is_left_alone(user: FreshUser) -> None:
     user.command.parent.mkdir(parents=True)
     user.command.write_text("#!/bin/sh\n")

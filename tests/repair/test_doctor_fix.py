@@ -179,24 +179,6 @@ def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, 
     assert faults(monkeypatch, user)["command"].repair is None  # of another program
 
 
-@pytest.mark.parametrize(("shell", "is_written"), [("fish", True), ("zsh", False), ("sh", None)])
-def test_completion(
-    monkeypatch: pytest.MonkeyPatch, user: dict[str, str], shell: str, is_written: bool | None
-) -> None:
-    user["SHELL"] = f"/usr/bin/{shell}"
-    fault = faults(monkeypatch, user).get("completion")
-    if is_written is None:
-        assert fault is None
-        return
-    assert fault is not None
-    assert (fault.repair is not None) == is_written
-    if fault.repair:
-        fault.repair()
-    else:
-        Path(user["HOME"], ".zshrc").write_text("source <(gptoss completion zsh)\n")
-    assert "completion" not in faults(monkeypatch, user)
-
-
 SYSTEMCTL = """#!/bin/sh
 case "$2" in
     is-enabled) cat {folder}/enabled ;;

@@ -72,14 +72,6 @@ def test_only_who_makes_room_leaves(nano_gguf: Path, monkeypatch: pytest.MonkeyP
         choose_unload(nano_gguf, wish, None, [on_cpu])
 
 
-def test_ram_decides_without_a_gpu(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [engine_with(CPU=4 * GIB)]
-    pretend(monkeypatch, machine(ram_gib=8, available_bytes=GIB // 2))
-    assert choose_unload(nano_gguf, Settings(), None, others) is others[0]
-    pretend(monkeypatch, machine(ram_gib=8, available_bytes=3 * GIB))
-    assert choose_unload(nano_gguf, Settings(), None, others) is None
-
-
 def test_a_gpu_that_llama_cpp_lacks_is_a_clear_error(
     nano_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
