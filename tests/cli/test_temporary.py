@@ -30,7 +30,7 @@ def server(place: Path) -> Iterator[RunningServer]:
 
 
 def stop(server: RunningServer) -> None:
-    server.process.send_signal(signal.SIGTERM)
+    server.process.terminate()
     server.process.wait(timeout=30)
 
 
