@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import uvicorn.server
 
@@ -21,7 +21,8 @@ class _Asyncio:
         return getattr(asyncio, name)
 
     async def sleep(self, delay_s: float) -> None:
-        is_ending = cast(ThreadedServer, threading.current_thread()).server.should_exit
+        thread = threading.current_thread()
+        is_ending = isinstance(thread, ThreadedServer) and thread.server.should_exit
         await asyncio.sleep(delay_s / 50 if is_ending else delay_s)
 
 
