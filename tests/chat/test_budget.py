@@ -39,12 +39,6 @@ def test_no_token_is_longer_than_the_longest(vocabulary: Vocabulary) -> None:
 
 
 @settings(deadline=None)
-@given(REQUESTS)
-def test_what_fits_is_never_refused_unread(vocabulary: Vocabulary, request: ChatRequest) -> None:
-    assert least_tokens(request) <= len(render_chat(request, vocabulary))
-
-
-@settings(deadline=None)
 @given(TEXTS)
 def test_what_fits_is_never_refused_unread_without_a_template(
     vocabulary: Vocabulary, text: str

@@ -262,10 +262,6 @@ def test_notes_and_what_demands_nothing_pass() -> None:
     compile_grammar(JsonFormat({**notes, "properties": {"a": notes | idle}}))
 
 
-def test_a_note_may_be_malformed() -> None:
-    compile_grammar(JsonFormat({"$ref": "#/$defs/a", "$defs": {"a": S}, "$id": "http://[x#/a"}))
-
-
 @pytest.mark.parametrize("keyword", VENDORS_NOTES)
 def test_a_vendors_notes_change_nothing(
     masks: MaskCompiler, vocabulary: Vocabulary, keyword: str
@@ -466,13 +462,6 @@ def test_what_is_large_and_of_real_programs_is_not_refused() -> None:
     ):
         assert compile_grammar(JsonFormat(schema))
     assert time.monotonic() - start_s < 20
-
-
-def test_a_part_without_an_end_is_left_out(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": NODE}}
-    grammar = compile_grammar(JsonFormat(schema), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, "{}<|return|>")
-    assert not accepts(masks, vocabulary, grammar, '{"a": {"x": 1}}<|return|>')
 
 
 NAMES: list[tuple[dict[str, Any], str, str]] = [

@@ -41,15 +41,6 @@ def test_conversation_keeps_its_date_after_midnight(vocabulary: Vocabulary) -> N
     assert dates.date_of(ChatRequest(messages=(user("other"), reply("x"), user("y")))) == NEXT_DAY
 
 
-def test_conversation_that_begins_after_midnight_has_the_new_date() -> None:
-    clock = Clock()
-    dates = StartDates(clock)
-    dates.date_of(FIRST)
-    clock.date = NEXT_DAY
-    assert dates.date_of(FIRST) == NEXT_DAY
-    assert dates.date_of(SECOND) == NEXT_DAY
-
-
 def test_dates_are_forgotten_in_the_end() -> None:
     clock = Clock()
     dates = StartDates(clock)

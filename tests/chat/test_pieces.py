@@ -33,24 +33,6 @@ def test_long_words_take_a_moment(vocabulary: Vocabulary, word: str) -> None:
     )
 
 
-def test_a_million_characters_are_no_panic(vocabulary: Vocabulary) -> None:
-    assert len(vocabulary.encode_tagged(" " * 10**6 + "<|end|>")) > 1000
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    ['f(x);g[y]="it\'s";', "漢字かな交じり文。", "/usr/share/doc/a.b,c", "word word 123 "],
-)
-def test_tokens_stay_where_words_end(
-    vocabulary: Vocabulary, harmony_encoding: HarmonyEncoding, sentence: str
-) -> None:
-    text = sentence * (150_000 // len(sentence))
-    assert len(list(split_text(text))) > 1
-    assert vocabulary.encode(text) == vocabulary.encoding.encode_ordinary(text)
-    few = sentence * 500
-    assert vocabulary.encode(few) == harmony_encoding.encode(few, disallowed_special=())
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*WORDS, "1", "x, y"]), st.integers(1, 50_000))))
 def test_nothing_is_lost(words: list[tuple[str, int]]) -> None:

@@ -70,34 +70,6 @@ unit?: "c" | "f", // default: c
     )
 
 
-def test_tool_loop_keeps_its_reasoning(vocabulary: Vocabulary) -> None:
-    text = render(
-        vocabulary,
-        user("Weather in Oslo?"),
-        Message(
-            role="assistant",
-            reasoning="I need the tool.",
-            tool_calls=(ToolRequest("get_weather", {"city": "Oslo"}, "call_1"),),
-        ),
-        Message(role="tool", content="9 C", tool_call_id="call_1"),
-        tools=(WEATHER,),
-    )
-    assert text.endswith(
-        "<|start|>assistant<|channel|>analysis<|message|>I need the tool.<|end|>"
-        "<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json"
-        '<|message|>{"city":"Oslo"}<|call|>'
-        "<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>9 C<|end|>"
-        "<|start|>assistant"
-    )
-
-
-def test_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
-    answered = Message(role="assistant", reasoning="Secret.", content="Hello!")
-    text = render(vocabulary, user("hi"), answered, user("again"))
-    assert "Secret." not in text
-    assert "<|start|>assistant<|channel|>final<|message|>Hello!<|end|>" in text
-
-
 def test_every_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
     """And only these, so what was rendered for one turn is how the next one begins."""
     call = Message(role="assistant", reasoning="Call it.", tool_calls=(ToolRequest("f", {}),))

@@ -9,7 +9,7 @@ import pytest
 from gptoss_local.events import Delta
 from gptoss_local.harmony import CallDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import HarmonyParser
-from tests.chat.test_headers import BASH, WEATHER, function, tagged
+from tests.chat.test_parser import BASH, WEATHER, function, tagged
 
 WRITE = function("write", "path", "text", path="string", text="string", line="integer")
 NESTED = Tool("edit", "", {"type": "object", "properties": {"edits": {"type": "array"}}})

@@ -95,13 +95,6 @@ async def test_a_budget_closes_the_analysis(vocabulary: Vocabulary, budget: int)
     assert tokens[: len(engine.prompts[1])] == engine.prompts[1]
 
 
-async def test_without_a_budget_all_is_thought(vocabulary: Vocabulary) -> None:
-    engine = PlayedEngine(vocabulary, f"{THOUGHT}{FINAL}So.<|return|>")
-    whole = await ask(engine, vocabulary, think_budget=10_000)
-    assert whole.content == "So."
-    assert len(engine.prompts) == 1
-
-
 async def test_the_answer_comes_now(vocabulary: Vocabulary) -> None:
     engine = PlayedEngine(vocabulary, THOUGHT, "So.<|return|>")
     whole = await ask(engine, vocabulary, AnswerNow())

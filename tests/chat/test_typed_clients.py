@@ -14,7 +14,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.harmony import JsonFormat, Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from tests.chat.masked import Drawer
-from tests.chat.pydantic_types import TYPES, models
+from tests.chat.pydantic_types import models
 
 PYDANTIC = models()
 ZOD: dict[str, Any] = json.loads(
@@ -39,11 +39,6 @@ NOT_IN_THE_SCHEMA = {
 @pytest.fixture(scope="module")
 def drawer(nano_gguf: Path, vocabulary: Vocabulary) -> Drawer:
     return Drawer(MaskCompiler(nano_gguf), vocabulary)
-
-
-def test_there_are_enough_of_them() -> None:
-    assert len(PYDANTIC) == len(TYPES) >= 51
-    assert len({name.partition("@")[0] for name in ZOD}) >= 61
 
 
 @pytest.mark.parametrize("name", PYDANTIC)

@@ -1,6 +1,5 @@
 """Checkpoints as people have them: converted, or named for what they are, with what to do."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,16 +254,6 @@ def test_a_generation_config_neither(tmp_path: Path, published: GgufFile, stated
     assert "was left out: a GGUF cannot hold" in notes[0]
 
 
-def test_nan_in_config(tmp_path: Path, published: GgufFile) -> None:
-    """Python writes and reads it; where it means nothing, nothing depends on it."""
-    folder = write_tiny(tmp_path / "tiny")
-    config = json.dumps(tiny_config() | {"initializer_range": float("nan")})
-    (folder / "config.json").write_text(config)
-    assert same(convert(folder)[0], published)
-    (folder / "config.json").write_text(config.replace("1e-05", "NaN"))
-    refuse(folder, "rms_norm_eps")
-
-
 QUANTIZED = "Convert the checkpoint it was quantized from"
 MERGE = "merge_and_unload"
 METHODS = {
@@ -285,21 +274,6 @@ STATED: dict[str, dict[str, Any]] = {
 def test_quantized_for_another_program(tmp_path: Path, kind: str) -> None:
     folder = write_tiny(tmp_path / "tiny", config=tiny_config(**STATED[kind]))
     refuse(folder, f"quantized by {kind}")
-
-
-def test_experts_pruned_by_reap(tmp_path: Path, published: GgufFile) -> None:
-    """It states how many experts there were; all sizes are of those that are left."""
-    file, _ = convert(write_tiny(tmp_path / "r", config=tiny_config(original_num_experts=32)))
-    assert same(file, published)
-
-
-def test_double_precision_has_its_way_out(tmp_path: Path) -> None:
-    values = np.zeros((96, 64), np.float64)
-    name = "model.layers.0.self_attn.q_proj.weight"
-    folder = write_tiny(tmp_path / "tiny", tensors=tiny_tensors() | {name: ("F64", values)})
-    with pytest.raises(ConvertError, match="is F64") as caught:
-        convert_checkpoint(folder, tmp_path / "m.gguf")
-    assert "bfloat16" in caught.value.hint
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -115,15 +115,6 @@ def test_pieces_may_be_cut_anywhere(
     assert sha256(whole) == sha256(cut)
 
 
-def test_a_single_file_that_arrives(tmp_path: Path) -> None:
-    source, folder = write_tiny(tmp_path / "a" / "tiny"), write_tiny(tmp_path / "b" / "tiny")
-    (folder / "model.safetensors").unlink()
-    convert_checkpoint(source, tmp_path / "local.gguf")
-    arrivals = arrive(folder, [source / "model.safetensors"])
-    convert_checkpoint(folder, tmp_path / "arrived.gguf", arrivals=arrivals)
-    assert sha256(tmp_path / "local.gguf") == sha256(tmp_path / "arrived.gguf")
-
-
 def test_an_error_of_the_download_comes_through(
     download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path
 ) -> None:
@@ -155,13 +146,6 @@ def test_what_never_arrives(
     assert not target.exists()
     convert_checkpoint(folder, target, arrivals=arrive(folder, shards))  # all of them again
     assert sha256(target) == large_sha256
-
-
-def test_nothing_arrives(tmp_path: Path) -> None:
-    folder = write_tiny(tmp_path / "tiny")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ConvertError, match=r"model.safetensors never arrived"):
-        convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=[])
 
 
 def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_path: Path) -> None:
@@ -257,17 +241,6 @@ def test_space_needed_while_shards_are_deleted(large: Path, tmp_path: Path) -> N
     n_source = sum(shard.n_bytes for shard in shards)
     assert n_source / 4 < n_peak < plan.n_data_bytes < n_source
     assert n_peak_bytes(plan.tensors, set(), []) == plan.n_data_bytes
-
-
-def test_no_space_for_what_is_left(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = type("usage", (), {"free": 100_000_000})
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    target = tmp_path / "model.gguf"
-    with pytest.raises(ConvertError, match=r"The GGUF takes .* GB, but .* has 0.1 GB free"):
-        convert_checkpoint(large, target)
-    assert names(tmp_path) == []
 
 
 def test_the_bytes_of_one_tensor(large: Path, tmp_path: Path) -> None:

@@ -116,17 +116,3 @@ def test_a_lost_event_is_noticed(smooth_model: Model) -> None:
             listen(smooth_model, range(seed, seed + 1), lambda n, lost=lost: n == lost)
 
 
-def test_nothing_is_told_unless_asked_for(smooth_model: Model) -> None:
-    told = []
-    step = Engine.step
-
-    def watched(engine: Engine) -> list[Event]:
-        events = step(engine)
-        told.extend(engine.block_changes())
-        return events
-
-    with repeatable(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "step", watched)
-        with tempfile.TemporaryDirectory() as folder:
-            Interleaving(smooth_model, SmallMasks(), 0, Path(folder), "bf16").run()
-    assert told == []

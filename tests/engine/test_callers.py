@@ -89,26 +89,6 @@ def test_who_asks_for_little_waits_for_little(smooth_model: Model) -> None:
     assert sorted(waits)[len(waits) // 2] <= 4, f"first come, first served: 16; {waits}"
 
 
-def test_equal_callers_get_equally_much(smooth_model: Model) -> None:
-    """However many requests each of them has waiting."""
-    queue, n_done, callers = Queue(smooth_model), Counter[str](), dict[int, str]()
-    for caller, n_waiting in (("a", 20), ("b", 5), ("c", 2)):
-        callers |= {queue.ask(caller): caller for _ in range(n_waiting)}
-    while n_done.total() < 90:
-        for seq_id in queue.ended():
-            n_done[callers[seq_id]] += 1
-            callers[queue.ask(callers[seq_id])] = callers[seq_id]
-    assert max(n_done.values()) - min(n_done.values()) <= 4, n_done
-
-
-def test_priority_comes_before_turns(smooth_model: Model) -> None:
-    queue = Queue(smooth_model)
-    for _ in range(10):
-        queue.ask("first", priority=1)
-    queue.ask("second")
-    assert queue.all_ended() == ["first"] * 10 + ["second"]
-
-
 def test_a_key_with_many_connections_gets_no_more_than_one_with_few(smooth_model: Model) -> None:
     queue = Queue(smooth_model)
     callers = {queue.ask(f"many {n}"): f"many {n}" for n in range(24)}
@@ -120,15 +100,6 @@ def test_a_key_with_many_connections_gets_no_more_than_one_with_few(smooth_model
             n_done[path_of(callers[seq_id])[0]] += 1
             callers[queue.ask(callers[seq_id])] = callers[seq_id]
     assert abs(n_done["many"] - n_done["one"]) <= 4, n_done
-
-
-def test_connections_of_a_key_take_turns(smooth_model: Model) -> None:
-    queue = Queue(smooth_model)
-    for n in range(30):
-        queue.ask(f"key {n % 3}")
-    queue.ended()
-    queue.ask("key polite")
-    assert queue.all_ended().index("key polite") <= 2 + 3, "two ran, and three were before it"
 
 
 def test_a_new_connection_for_each_request_gains_nothing(smooth_model: Model) -> None:

@@ -51,15 +51,6 @@ def broken_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         yield
 
 
-async def test_a_missing_library(
-    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
-    with pytest.raises(ModelLoadError, match=r"llama\.cpp cannot be loaded: .*not found") as raised:
-        await EngineClient.start(load_of(nano_gguf))
-    assert "gptoss doctor" in raised.value.hint
-
-
 async def test_a_broken_library(
     nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

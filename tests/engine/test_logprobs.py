@@ -196,15 +196,6 @@ def test_going_on_after_a_preemption(model: Model, prompt: Prompt) -> None:
     context.close()
 
 
-def test_neutral_values_change_nothing(context: Context, prompt: Prompt) -> None:
-    engine = Engine(context)
-    neutral = [Penalties(), Penalties(repeat=1.5, last_n=0)]
-    samplings = [GREEDY, *(SamplingParams(temperature=0, penalties=p) for p in neutral)]
-    question = prompt("What is the capital of France?")
-    answers = run(engine, *(request(i, question, s) for i, s in enumerate(samplings)))
-    assert len({tuple(tokens) for tokens, _ in answers.values()}) == 1
-
-
 @pytest.mark.parametrize("grammar", [None, "start: /[a-z ]{10,60}/ <|return|>"])
 def test_seed_repeats(
     context: Context, prompt: Prompt, nano_gguf: Path, grammar: str | None
