@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gptoss_local.formats.o200k import LONGEST_TOKEN_BYTES
@@ -38,7 +38,6 @@ def test_no_token_is_longer_than_the_longest(vocabulary: Vocabulary) -> None:
     assert max(map(len, vocabulary.token_bytes)) == LONGEST_TOKEN_BYTES
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_what_fits_is_never_refused_unread_without_a_template(
     vocabulary: Vocabulary, text: str
@@ -46,7 +45,6 @@ def test_what_fits_is_never_refused_unread_without_a_template(
     assert least_tokens(RawRequest(prompt=text)) <= len(vocabulary.encode_tagged(text))
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.integers(0, 400))
 def test_a_budget_ends_only_what_is_longer(
     vocabulary: Vocabulary, request: ChatRequest, max_tokens: int

@@ -27,7 +27,7 @@ from gptoss_local.harmony.render import render_chat
 from gptoss_local.types import Effort
 
 SEED = 20261127
-N_TEXTS, N_CONVERSATIONS = 4_000, 400
+N_TEXTS, N_CONVERSATIONS = 1_500, 150
 DATE = datetime.date(2026, 1, 2)
 TAGS = list(SPECIAL_TOKENS.values())[:30]
 NAMES = ("python", "browser.search", "browser.open", "browser.find")

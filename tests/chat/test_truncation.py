@@ -23,7 +23,7 @@ LATE = Message(role="system", content="Now in French.")
 LAST = Message(role="user", content="And now?")
 
 
-@pytest.mark.parametrize("n_ctx", range(200, 1400, 50))
+@pytest.mark.parametrize("n_ctx", range(200, 1400, 150))
 def test_whole_turns_go_and_no_more_than_needed(vocabulary: Vocabulary, n_ctx: int) -> None:
     turns = [turn(number) for number in range(10)]
     messages = (SYSTEM, *sum(turns[:2], ()), LATE, *sum(turns[2:], ()), LAST)

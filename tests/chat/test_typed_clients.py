@@ -50,7 +50,7 @@ def test_pydantic(drawer: Drawer, name: str) -> None:
             compile_grammar(JsonFormat(schema))
         assert REFUSED[name] in caught.value.message
         return
-    answers = [drawer.draw(schema, random.Random(seed)) for seed in range(2)]
+    answers = [drawer.draw(schema, random.Random(seed)) for seed in range(1)]
     for answer in filter(None, answers):  # one that has not ended says nothing
         jsonschema.validate(json.loads(answer), schema)
         if name not in NOT_IN_THE_SCHEMA:

@@ -171,7 +171,7 @@ def _above(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(schema=st.recursive(LEAVES, _above, max_leaves=6), description=TEXTS)
 def test_equals_openai_harmony(
     harmony_encoding: HarmonyEncoding, schema: Schema, description: str
@@ -215,7 +215,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150)
 @given(schema=st.dictionaries(KEYWORDS, JUNK, max_size=6))
 def test_no_schema_is_too_odd(schema: Schema) -> None:
     assert declared([Tool("f", "", schema)]).startswith("# Tools")

@@ -245,5 +245,3 @@ def test_bf16_experts_hold_the_same_numbers_kept_or_rounded(
                 np.testing.assert_array_equal(tensor.values(), expected.values())
             else:
                 assert tensor.data.tobytes() == expected.data.tobytes()
-
-

@@ -42,7 +42,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=40, database=None)
 @given(
     config=configs(),
     layout=LAYOUTS,
@@ -176,7 +176,7 @@ def edit(data: bytes, n_editable: int, edits: list[tuple[int, int, bytes]]) -> b
 @pytest.mark.parametrize(
     "place", ["header", "config.json", "index", "tokenizer.json", "dtypes.json"]
 )
-@settings(max_examples=120, deadline=None, database=None)
+@settings(max_examples=50, database=None)
 @given(layout=LAYOUTS, edits=EDITS, keeps_length=st.booleans())
 def test_damage_is_harmless_or_refused(
     healthy: Callable[[str], tuple[Path, Path]],
@@ -230,5 +230,3 @@ def damage(
     if path.exists():
         data = path.read_bytes()
         path.write_bytes(edit(data, len(data), edits))
-
-

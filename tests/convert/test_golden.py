@@ -42,5 +42,3 @@ def test_tensor_sums(q8_0_file: GgufFile) -> None:
         words = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), "<u4")
         low, high = (int(words[i::2].sum(dtype=np.uint64)) for i in (0, 1))
         assert value == (low + (high << 32)) % 2**64
-
-

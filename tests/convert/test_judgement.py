@@ -146,5 +146,3 @@ def test_special_ids_are_gpt_osss_where_no_file_states_them(write: Callable[...,
     keys = read_info(source.with_name("m.gguf")).metadata
     assert keys["tokenizer.ggml.bos_token_id"] == 199998
     assert keys["tokenizer.ggml.eos_token_id"] == 200002
-
-

@@ -1,6 +1,5 @@
 """MXFP4 repacking: bits move, values stay."""
 
-
 import numpy as np
 import pytest
 from gguf import quants
@@ -52,5 +51,3 @@ def test_quantizing_what_was_mxfp4_keeps_every_value() -> None:
     values = dequantize(blocks, scales)
     again = quants.dequantize(MXFP4.quantize(values).reshape(50, -1), MXFP4.qtype)
     np.testing.assert_array_equal(again, values)
-
-

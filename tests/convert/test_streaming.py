@@ -215,6 +215,7 @@ def test_a_shard_that_cannot_be_read_for_a_while(
     assert sha256(target) == large_sha256
 
 
+@pytest.mark.nightly
 def test_peak_memory_of_a_checkpoint_of_2_6_gb(tmp_path: Path) -> None:
     source = write_large(tmp_path / "big", BIG, n_shards=1, sparse=True)
     assert (source / "model-00001-of-00001.safetensors").stat().st_size > 2_550_000_000

@@ -168,5 +168,3 @@ def test_text_that_is_not_utf_8(tiny: tuple[Path, GgufFile], tmp_path: Path) -> 
     assert info.metadata["quantize.imatrix.file"] == "C:\\Mod\ufffdles\\imatrix.dat"
     assert info.quantization == "MXFP4"
     assert verify_model(path, tokenizer=folder).findings == []
-
-

@@ -123,6 +123,7 @@ def random_states_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sampler, "bind", keep_the_old)
 
 
+@pytest.mark.nightly  # it watches the watchmen
 @pytest.mark.parametrize(
     "broken", [outputs_are_not_kept, wrong_drafts_are_accepted, random_states_are_lost]
 )

@@ -116,7 +116,7 @@ TEXTS = (
 )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     texts=st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3),
     temperature=st.sampled_from((0.0, 0.7, 1.0)),
@@ -170,5 +170,3 @@ def test_what_was_said_before_is_drafted(
     assert again == first == plain
     assert usages[0].n_generated > 100
     assert usages[0].n_accepted > 0.7 * usages[0].n_generated
-
-
