@@ -63,7 +63,7 @@ def published(tmp_path: Path) -> GgufFile:
 
 
 @pytest.mark.parametrize("dtype", ["F32", "F16"])
-@pytest.mark.parametrize("dense", ["q8_0", "bf16", "q4_0"])
+@pytest.mark.parametrize("dense", ["q8_0", "bf16"])
 def test_other_floats(tmp_path: Path, dtype: str, dense: str) -> None:
     """The same values give the same file, whatever they were stored in."""
     expected, _ = convert(write_tiny(tmp_path / "bf16"), dense=dense)
@@ -167,13 +167,10 @@ PREFIXES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_names_as_training_leaves_them(
-    tmp_path: Path, published: GgufFile, prefix: str, n_shards: int
-) -> None:
+def test_names_as_training_leaves_them(tmp_path: Path, published: GgufFile, prefix: str) -> None:
     tensors = {PREFIXES[prefix](name): each for name, each in tiny_tensors().items()}
-    folder = write_tiny(tmp_path / "tiny", tensors=tensors, n_shards=n_shards)
+    folder = write_tiny(tmp_path / "tiny", tensors=tensors, n_shards=3)
     assert same(convert(folder)[0], published)
 
 
