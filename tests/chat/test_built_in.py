@@ -35,7 +35,7 @@ def turn(*calls: ToolRequest, **fields: Any) -> Message:
     return Message(role="assistant", tool_calls=calls, **fields)
 
 
-def test_only_what_is_declared_is_there(vocabulary: Vocabulary) -> None:
+def test_only_declared_tools_are_shown(vocabulary: Vocabulary) -> None:
     two = rendered(vocabulary, tools=(TOOLS[1], TOOLS[2], Tool("f", "Does it.")))
     assert "type open" in two
     assert "type search" not in two

@@ -46,7 +46,7 @@ def test_bytes_are_the_content(vocabulary: Vocabulary) -> None:
     "stop", ["👋🏽", " is", "𓀀!", "京", "nowhere", "!", "京 🙂 i", "\U0001f3fd ça"]
 )
 def test_stop_string(vocabulary: Vocabulary, stop: str) -> None:
-    """What is shown has all its tokens, and no token begins behind it."""
+    """Shown text has all its tokens, and no token begins behind it."""
     shown = TEXT.partition(stop)[0]
     pieces, entries = read(vocabulary, f"{THOUGHT}{FINAL}{TEXT}<|return|>", stop)
     assert "".join(piece.text for piece in pieces) == shown

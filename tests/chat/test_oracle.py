@@ -1,4 +1,4 @@
-"""Texts and whole conversations have openai-harmony's tokens, whatever they hold."""
+"""Random texts and conversations have openai-harmony's tokens."""
 
 import datetime
 import json
@@ -42,7 +42,7 @@ SOURCE = """def f(x: int) -> str:
 
 
 def spans(rng: random.Random) -> str:
-    """Return a span of one kind: what a text is made of."""
+    """Return a piece of text of one kind."""
 
     def of(*ranges: tuple[int, int], most: int = 20) -> str:
         first, last = rng.choice(ranges)

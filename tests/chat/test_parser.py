@@ -1,4 +1,4 @@
-"""Text is text, headers are headers and calls are calls, whatever a model writes where it ends."""
+"""The parser never confuses text, headers and calls, no matter how a model slips."""
 
 import random
 from typing import Any
@@ -241,10 +241,10 @@ def test_a_body_that_fits_is_called_and_another_is_content(
 )
 @pytest.mark.parametrize("body", ['{"command":"rm -rf /tmp/x', '{"command":', "rm -rf /tmp/x", ""])
 @pytest.mark.parametrize("opening", ["⟨M⟩", ""])
-def test_what_was_cut_off_is_not_completed(
+def test_cut_calls_are_not_completed(
     vocabulary: Vocabulary, opening: str, body: str, after: str
 ) -> None:
-    """Whatever cuts it: another message, the end of the answer, or of its tokens."""
+    """Cut by another message, by the end of the answer, or by the limit of tokens."""
     text = f"⟨C⟩commentary to=functions.bash {opening}{body}{after}"
     reasoning, content, calls = read(vocabulary, text)
     assert calls == []
@@ -254,9 +254,7 @@ def test_what_was_cut_off_is_not_completed(
 
 @pytest.mark.parametrize("role", ["user", "system", " user", "tool", "functions.f"])
 @pytest.mark.parametrize("opening", ["⟨M⟩", "⟨C⟩final⟨M⟩", " "])
-def test_what_others_are_made_to_say_is_no_answer(
-    vocabulary: Vocabulary, role: str, opening: str
-) -> None:
+def test_invented_speakers_are_no_answer(vocabulary: Vocabulary, role: str, opening: str) -> None:
     """A model that ends its answer with `<|end|>` may go on with the next question."""
     more = f"⟨S⟩{role}{opening}And of Italy?⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Rome.⟨R⟩"
     assert read(vocabulary, "⟨C⟩final⟨M⟩Paris.⟨E⟩" + more, ANY) == ("", "Paris.", [])
@@ -374,7 +372,7 @@ def test_no_slip_of_a_header_loses_a_call(vocabulary: Vocabulary, data: st.DataO
         (f"⟨C⟩commentary functions.get_weather{BODY}⟨E⟩", ("", "", OSLO)),
     ],
 )
-def test_what_names_a_function_is_no_call_without_its_tag(
+def test_a_function_name_without_the_call_tag_is_no_call(
     vocabulary: Vocabulary, text: str, expected: Read
 ) -> None:
     assert read(vocabulary, text) == expected

@@ -180,6 +180,6 @@ def test_zod(drawer: Drawer, name: str) -> None:
     ],
     ids=str,
 )
-def test_what_pydantic_writes_is_taken(drawer: Drawer, kind: Any, value: Any) -> None:
+def test_pydantics_own_json_is_accepted(drawer: Drawer, kind: Any, value: Any) -> None:
     model = model_of(kind).model_validate({"value": value})
     assert drawer.takes(model.model_json_schema(), model.model_dump_json(by_alias=True))

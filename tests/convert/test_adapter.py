@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[dict[str, Lora], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_merged_is_refused(tmp_path: Path, name: str) -> None:
+def test_unmergeable_adapters_are_refused(tmp_path: Path, name: str) -> None:
     loras, config, match = REFUSED[name]
     base = write_tiny(tmp_path / "base", config=CONFIG)
     adapter = write_adapter(tmp_path / "adapter", loras, **config)

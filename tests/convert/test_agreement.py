@@ -1,4 +1,4 @@
-"""The converted model computes what the checkpoint says: llama.cpp against transformers.
+"""A converted model computes the same in llama.cpp as its checkpoint in transformers.
 
 Arithmetic cannot hide an error: every tensor of our GGUF is F32, without flash attention, with an
 F32 cache, and transformers rounds YaRN's correction range as ggml does. So the logits must be equal
@@ -177,7 +177,7 @@ def test_conversion_is_exact(
 def test_bf16_experts_hold_the_same_numbers_kept_or_rounded(
     fine_tune: Path, bf16_file: GgufFile, tmp_path: Path
 ) -> None:
-    """What was MXFP4 once loses nothing on the way back, so all three files are one model."""
+    """Values that were MXFP4 once survive the way back, so all three files are one model."""
     for experts in EXPERT_TYPES:
         convert_checkpoint(fine_tune, tmp_path / experts, dense="bf16", experts=experts)
         file = read_gguf(tmp_path / experts)

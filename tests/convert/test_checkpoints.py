@@ -1,4 +1,4 @@
-"""Checkpoints as people have them: converted, or named for what they are, with what to do."""
+"""Checkpoints in the wild: converted, or refused with their kind and a way out."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +65,7 @@ def published(tmp_path: Path) -> GgufFile:
 @pytest.mark.parametrize("dtype", ["F32", "F16"])
 @pytest.mark.parametrize("dense", ["q8_0", "bf16"])
 def test_other_floats(tmp_path: Path, dtype: str, dense: str) -> None:
-    """The same values give the same file, whatever they were stored in."""
+    """The same values give the same file, no matter how they were stored."""
     expected, _ = convert(write_tiny(tmp_path / "bf16"), dense=dense)
     tensors = widened(tiny_tensors(), dtype)
     file, notes = convert(write_tiny(tmp_path / "other", tensors=tensors), dense=dense)
@@ -84,7 +84,7 @@ def test_one_f32_tensor_among_others(tmp_path: Path) -> None:
 
 
 def test_rounded_experts_are_counted(tmp_path: Path) -> None:
-    """None of those that were MXFP4 before change."""
+    """Values that were MXFP4 before do not change."""
     tensors = tiny_tensors(experts="bf16")
     published = tiny_tensors()
     for name in ("gate_up_proj", "down_proj"):

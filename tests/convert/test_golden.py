@@ -1,4 +1,4 @@
-"""The GGUF equals, key by key and byte by byte, what llama.cpp's own converter writes.
+"""The GGUF equals llama.cpp's own conversion, key by key and byte by byte.
 
 golden_llama_cpp.json was made from its output by make_golden.py.
 """

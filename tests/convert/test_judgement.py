@@ -137,7 +137,7 @@ def test_the_checkpoints_names_are_compared(write: Callable[..., Path], tmp_path
 
 
 def test_special_ids_are_gpt_osss_where_no_file_states_them(write: Callable[..., Path]) -> None:
-    """llama.cpp would take those of GPT-2, where the end of a text is a comma."""
+    """llama.cpp would take GPT-2's ids, which end a text with a comma."""
     files = ("tokenizer_config.json", "generation_config.json")
     source = write(n_vocab=201088, without=files)
     found = judge(source)

@@ -45,7 +45,7 @@ def test_scale_that_makes_infinities_is_refused(scale: int) -> None:
         repack_blocks(blocks, scales)
 
 
-def test_quantizing_what_was_mxfp4_keeps_every_value() -> None:
+def test_requantizing_mxfp4_keeps_every_value() -> None:
     """The scale may be another one, for a block whose largest value is below 4 scales."""
     blocks, scales = random_blocks(50, 3)
     values = dequantize(blocks, scales)

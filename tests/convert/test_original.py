@@ -21,7 +21,7 @@ from tests.convert.tiny import (
 
 
 def test_index_and_shards_go_by_one_set_of_names(tmp_path: Path) -> None:
-    """Whoever takes shards one by one sees what the reader of the whole folder sees."""
+    """Readers of single shards and of the whole folder see the same tensors."""
     folder = write_tiny(tmp_path / "tiny", layout="original", n_shards=3)
     tensors = read_tensors(folder)
     index = read_index(folder)

@@ -118,7 +118,7 @@ def test_pieces_may_be_cut_anywhere(
 def test_an_error_of_the_download_comes_through(
     download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path
 ) -> None:
-    """Even one that looks like a full disk; what is there is kept, and what is done not needed."""
+    """The done part is kept, and its shards are not needed again."""
     folder, shards = download
     target = tmp_path / "model.gguf"
 
@@ -136,7 +136,7 @@ def test_an_error_of_the_download_comes_through(
     assert sha256(target) == large_sha256
 
 
-def test_what_never_arrives(
+def test_a_shard_never_arrives(
     download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path
 ) -> None:
     folder, shards = download
@@ -197,7 +197,7 @@ def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> No
 def test_a_shard_that_cannot_be_read_for_a_while(
     large: Path, large_sha256: str, tmp_path: Path
 ) -> None:
-    """As on a disk that was pulled out: what is done is kept."""
+    """As on a disk that was pulled out: the done part is kept."""
     source, target = tmp_path / "large", tmp_path / "model.gguf"
     shutil.copytree(large, source)
     shard = source / "model-00004-of-00004.safetensors"
@@ -245,7 +245,7 @@ def test_space_needed_while_shards_are_deleted(large: Path, tmp_path: Path) -> N
 
 
 def test_the_bytes_of_one_tensor(large: Path, tmp_path: Path) -> None:
-    """What `verify` compares with, and that sums do not depend on how a tensor is cut."""
+    """`verify` compares with these; sums do not depend on how a tensor is cut."""
     (path,) = convert_checkpoint(large, tmp_path / "model.gguf")
     sources = read_tensors(large)
     file = read_gguf(path)

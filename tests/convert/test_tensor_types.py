@@ -1,4 +1,4 @@
-"""Every type that a weight can have: bit for bit what llama.cpp's own quantizer makes."""
+"""Every type of a weight equals llama.cpp's own quantizer, bit for bit."""
 
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def test_no_value_is_rounded_beyond_the_bound(kind: type[TensorType], name: str)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(kind: type[TensorType], bad: float) -> None:
+def test_infinite_values_are_refused(kind: type[TensorType], bad: float) -> None:
     values = ROWS["random"][:4].copy()
     values[2, 31] = bad
     with pytest.raises(ValueError, match="not finite"):
@@ -111,7 +111,7 @@ def test_what_is_not_finite_is_refused(kind: type[TensorType], bad: float) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_what_is_not_finite_is_found(kind: type[TensorType]) -> None:
+def test_infinite_values_are_found(kind: type[TensorType]) -> None:
     """In the data of a file, wherever llama.cpp finds it, too."""
     rng = np.random.default_rng(1)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""What verify proves of a file by itself: every kind of damage is found, and nothing else is."""
+"""`verify` without a checkpoint: it finds every kind of damage, and nothing else."""
 
 import re
 import struct
@@ -118,7 +118,7 @@ def test_flipped_bits_of_the_header(model: Model) -> None:
 
 @given(data=st.data())
 @settings(max_examples=40)
-def test_whatever_the_header_says_the_answer_is_a_report(model: Model, data: st.DataObject) -> None:
+def test_any_header_gives_a_report(model: Model, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, model.info.n_header_bytes - 8))
     word = data.draw(st.one_of(st.binary(min_size=8, max_size=8), st.just(b"\xff" * 8)))
     changed = model.data[:at] + word + model.data[at + 8 :]
@@ -153,7 +153,7 @@ INFINITE = {
 
 
 @pytest.mark.parametrize("name", INFINITE)
-def test_what_is_not_finite(model: Model, tmp_path: Path, name: str) -> None:
+def test_infinite_values_are_found(model: Model, tmp_path: Path, name: str) -> None:
     """In a file without checksums, as another program writes it."""
     file = read_gguf(model.path)
     tensor, block = file.tensors[name], INFINITE[name]

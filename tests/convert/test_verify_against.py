@@ -1,4 +1,4 @@
-"""What verify proves with the checkpoint at hand: every tensor, whoever wrote the file."""
+"""`verify` with the checkpoint at hand proves every tensor of any program's file."""
 
 import shutil
 import tracemalloc
@@ -58,7 +58,7 @@ def rewritten(converted: Path, **tensors: Tensor) -> Path:
     ("experts", "kept"), [("mxfp4", "mxfp4"), ("bf16", "mxfp4"), ("bf16", "bf16")]
 )
 @pytest.mark.parametrize("dense", ["q8_0", "bf16"])
-def test_what_we_convert_is_proven(
+def test_our_conversions_are_proven(
     tmp_path: Path,
     layout: Layout,
     experts: Experts,

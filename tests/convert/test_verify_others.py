@@ -1,4 +1,4 @@
-"""`verify` and GGUFs of other programs: what it cannot check is a note, and never called wrong."""
+"""`verify` and GGUFs of other programs: unknown parts are noted, never called wrong."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def k_quant(wide: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantize(checkpoint: Path, target: Path, ftype: int) -> Path:
-    """What llama.cpp's own quantizer makes of ours; it copies our keys, checksums among them."""
+    """Quantize our file with llama.cpp, which copies our keys, even the checksums."""
     bf16_gguf = target.with_name("bf16.gguf")
     convert_checkpoint(checkpoint, bf16_gguf, dense="bf16")
     params = llama_cpp.llama_model_quantize_default_params()
@@ -126,7 +126,7 @@ def test_keys_as_others_write_them(tiny: tuple[Path, GgufFile], tmp_path: Path, 
     assert report.findings == []
 
 
-def test_what_is_the_same_for_all_layers_is_read_as_a_number(
+def test_equal_values_per_layer_are_read_as_a_number(
     tiny: tuple[Path, GgufFile], tmp_path: Path
 ) -> None:
     """By the plan and by `show`, as by llama.cpp."""

@@ -1,4 +1,4 @@
-"""What a listener believes the cache holds is what a new request would find in it, at any time."""
+"""A listener's view of the cache always equals the prefixes that a new request would find."""
 
 import random
 import tempfile
@@ -101,7 +101,7 @@ def listen(
     return done, list(listeners.values())
 
 
-def test_a_listener_knows_what_the_cache_holds(smooth_model: Model) -> None:
+def test_a_listener_knows_the_cache(smooth_model: Model) -> None:
     done, _ = listen(smooth_model, SEEDS)
     print(dict(done))
     wanted = ("removed", "stored", "cancelled", "prefetched", "preempted", "rests", "restarts")

@@ -73,7 +73,7 @@ def test_a_crowd_of_one_caller_does_not_hold_up_another(smooth_model: Model) -> 
     assert [n for n, caller in enumerate(order) if caller == "polite"][-1] < 10
 
 
-def test_who_asks_for_little_waits_for_little(smooth_model: Model) -> None:
+def test_small_requests_wait_little(smooth_model: Model) -> None:
     """Clients that ask again as soon as they are answered: one of them wants a tenth as much."""
     queue = Queue(smooth_model)
     greedy = {queue.ask(f"greedy {n}", 60): n for n in range(16)}
@@ -119,7 +119,7 @@ def test_a_new_connection_for_each_request_gains_nothing(smooth_model: Model) ->
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
-    """Whatever others ask, and whatever its requests cost, in whichever order they end."""
+    """No matter what others ask, what its requests cost, and in which order they end."""
     rng, callers = random.Random(seed), Callers()
     waiting, running = list[tuple[int, str]](), deque[str]()
     last = dict.fromkeys("abc", -1)
@@ -141,7 +141,7 @@ def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
 
 
 def test_nobody_waits_for_ever() -> None:
-    """Beside others of whom nothing is known, and who never come again: connections of `curl`."""
+    """Beside unknown callers that never come again, such as connections of `curl`."""
     callers, heavy, n_before = Callers(), ("heavy",), 0
     for _ in range(20):
         callers.ask(heavy)

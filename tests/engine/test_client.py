@@ -236,7 +236,7 @@ async def test_progress_and_load_errors(nano_gguf: Path, tmp_path: Path) -> None
         await EngineClient.start(load_of(tmp_path / "missing.gguf"))
 
 
-async def test_those_who_leave_together_are_not_computed_meanwhile(engine: EngineClient) -> None:
+async def test_cancels_take_effect_before_the_next_step(engine: EngineClient) -> None:
     """All that is to be cancelled is, before the next step."""
     n_prompts, n_tokens = 12, 600
     before = (await engine.stats()).n_prefilled

@@ -145,7 +145,7 @@ def test_text_that_repeats_is_drafted(vocabulary: Vocabulary) -> None:
     assert min(speeds(calls(vocabulary))) > 0.99  # runs of a few tokens, between escapes
 
 
-def test_what_a_change_of_width_costs_is_learned(vocabulary: Vocabulary) -> None:
+def test_the_cost_of_a_change_of_width_is_learned(vocabulary: Vocabulary) -> None:
     """There, back, and the step after that."""
     machine = Machine()
     for text in quotes(vocabulary) + calls(vocabulary):

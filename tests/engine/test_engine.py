@@ -86,7 +86,7 @@ def test_the_oldest_is_never_preempted_and_nobody_overtakes(model: Model, prompt
 
 
 def test_a_request_that_alone_would_fit_is_served(model: Model, prompt: Prompt) -> None:
-    """It fills the whole cache, and those beside it wait."""
+    """It fills the whole cache while the others wait."""
     filler = prompt("The old river is near the quiet house. " * 20)
     with running(model, n_ctx=256, n_seq=3) as run:
         for i in range(3):
@@ -158,10 +158,10 @@ def test_usage_tells_the_times_apart(model: Model, prompt: Prompt) -> None:
         assert second.usage.queue_ns > usage.prefill_ns + usage.decode_ns > usage.queue_ns
 
 
-def test_what_the_device_computes_behind_the_call_is_prefill(
+def test_waiting_for_the_device_counts_as_prefill(
     monkeypatch: pytest.MonkeyPatch, model: Model, prompt: Prompt
 ) -> None:
-    """On a GPU a decode call returns at once, and whoever wants the outcome waits."""
+    """On a GPU a decode call returns at once; reading the result waits."""
     sample, synchronize = Sampler.sample, Context.synchronize
     waits: list[float] = []
 

@@ -17,7 +17,7 @@ HOT = SamplingParams(temperature=1, top_k=40)  # drawn by llama.cpp's own loop
 
 @pytest.fixture
 def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file: while it is there, the tenth draw of an engine process does what it says."""
+    """A file with an expression that replaces the tenth draw of an engine process."""
     file = tmp_path / "fault"
     (tmp_path / "sitecustomize.py").write_text(
         textwrap.dedent(f"""
@@ -56,7 +56,7 @@ async def drawn(engine: EngineClient) -> int:
 
 
 async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None:
-    """All sequences hear it, whoever drew it, and the process ends."""
+    """All sequences end with the error, and so does the process."""
     fault.write_text("907321963")
     engine = await EngineClient.start(load_of(nano_gguf))
     crashes: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Prefix reuse: whatever is reused, logits are those of a context that prefills everything.
+"""Reusing a prefix never changes the logits: they equal those of a full prefill.
 
 The random conversations run some dozens of examples by default; for hundreds, and other ones:
 
@@ -107,7 +107,7 @@ class Chatter:
         self._run.take(self._run.engine.cancel(seq_id))
 
     def _rest(self) -> None:
-        """For long enough that all is written, and what is not needed makes way."""
+        """Rest until all prefixes are written and unneeded ones have made way."""
         self._run.finish()
         engine = self._run.engine
         while engine.archive and engine.archive.wait_s(engine.n_done) is not None:
@@ -137,7 +137,7 @@ def converse(start: Callable[..., Run], data: st.DataObject, folder: Path) -> Ru
 def random_conversations(
     start: Callable[..., Run], n_examples: int, *, seed_by_source: bool = True
 ) -> tuple[Counter[str], float]:
-    """What was done in all, and the largest error."""
+    """Return the sum of all actions, and the largest error."""
     done: Counter[str] = Counter()
     worst = [0.0]
 

@@ -154,7 +154,7 @@ def test_right_drafts_save_steps(speculating: Speculating, vocabulary: Vocabular
     assert usages[0].n_generated <= usages[0].n_accepted + n_steps
 
 
-def test_what_was_said_before_is_drafted(
+def test_repeated_text_is_drafted(
     speculating: Speculating, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No oracle, on a machine where a wide step costs half as much again as a narrow one."""

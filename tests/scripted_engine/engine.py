@@ -39,7 +39,7 @@ class DiedError(Exception):
 
 
 class Player:
-    """A sequence that is played: when its next frame is due, and what that is."""
+    """A sequence that is played: its next frame, and when that is due."""
 
     def __init__(self, request: Generate, reply: Reply) -> None:
         self.request = request

@@ -79,7 +79,7 @@ def _after_reasoning(reasoning: str, message: str) -> str:
 
 
 class Script:
-    """What the model says to which question."""
+    """The model's replies to questions."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
