@@ -102,6 +102,17 @@ def serve(settings: Settings) -> None:
     """Run the server until it is stopped; blocks.
 
     Raises:
+        As `make_server`.
+    """
+    server = make_server(settings)
+    quieten_logs()
+    server.run()
+
+
+def make_server(settings: Settings) -> "Server":
+    """Take the server's address and build what will answer there; nothing of it is shared.
+
+    Raises:
         ServerUnavailableError: the address is taken.
         UsageError: it is not one of this machine, other machines could reach it without a key, or
             the file of keys is wrong.
@@ -113,11 +124,14 @@ def serve(settings: Settings) -> None:
         server.should_exit = True
 
     app = make_app(settings, shut_down=shut_down)
-    quieten_logs()
-    BoundedProtocol.max_connections, backlog = connection_limits(settings)
+    n_connections, backlog = connection_limits(settings)
+
+    class Protocol(BoundedProtocol, max_connections=n_connections):
+        """Of this server's connections."""
+
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=Protocol,
         ws="none",
         loop="asyncio",  # not uvloop where it is installed: nothing here is tested with it
         backlog=backlog,
@@ -129,24 +143,31 @@ def serve(settings: Settings) -> None:
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = _Server(config, app, settings)
+    server = Server(config, app, settings, listener)
     app.state.lan = LanDoor(
         settings,
         lambda address: _bind(msgspec.structs.replace(settings, host=address)),
-        lambda: BoundedProtocol(config, server.server_state, server.lifespan.state),
+        lambda: Protocol(config, server.server_state, server.lifespan.state),
     )
-    _log.info("listening on %s", settings.url)
-    with app.state.access.secret_in_file(settings):
-        server.run(sockets=[listener])
+    return server
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Lets answers finish for a while when it is told to end, then ends them with an error."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, settings: Settings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, settings: Settings, listener: socket.socket
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._settings = settings
+        self._listener = listener
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer until the server is told to end; only in the main thread by signals."""
+        _log.info("listening on %s", self._settings.url)
+        with self._app.state.access.secret_in_file(self._settings):
+            super().run(sockets=sockets or [self._listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -33,16 +33,18 @@ class BoundedProtocol(HttpToolsProtocol):
     After an answer, the next header must be complete within the time for idle connections. Where
     there are too many connections, a new one takes the place of the longest wait for a
     header, if possible of a connection without any request so far. If none waits, the new one
-    gets 503. Thread: one event loop.
+    gets 503. A subclass for each server. Thread: one event loop.
     """
 
-    max_connections: ClassVar[int] = 1024
-    """Set before the server starts."""
+    max_connections: ClassVar[int]
 
-    _new: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]] = {}
+    _new: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]]
     """Those that have sent no whole header yet, the oldest first."""
-    _idle: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]] = {}
+    _idle: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]]
     """Those without an open request, the longest wait first."""
+
+    def __init_subclass__(cls, *, max_connections: int) -> None:
+        cls.max_connections, cls._new, cls._idle = max_connections, {}, {}
 
     _n_header_bytes = 0
     _n_unparsed_bytes = 0  # at least; since the last whole part of a request

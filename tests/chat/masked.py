@@ -27,7 +27,7 @@ def accepts(masks: MaskCompiler, vocabulary: Vocabulary, grammar: str, answer: s
 
 
 class Drawer:
-    """Draws answers: tokens at random among those that the mask allows."""
+    """Draws random answers under a mask."""
 
     def __init__(self, masks: MaskCompiler, vocabulary: Vocabulary) -> None:
         self._masks = masks

@@ -1,11 +1,11 @@
-"""What is known of a prompt's length before it is rendered, and while it is."""
+"""Estimates of a prompt's length, before and during its rendering."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gptoss_local.formats.o200k import LONGEST_TOKEN_BYTES
@@ -38,23 +38,13 @@ def test_no_token_is_longer_than_the_longest(vocabulary: Vocabulary) -> None:
     assert max(map(len, vocabulary.token_bytes)) == LONGEST_TOKEN_BYTES
 
 
-@settings(deadline=None)
-@given(REQUESTS)
-def test_what_fits_is_never_refused_unread(vocabulary: Vocabulary, request: ChatRequest) -> None:
-    assert least_tokens(request) <= len(render_chat(request, vocabulary))
-
-
-@settings(deadline=None)
 @given(TEXTS)
-def test_what_fits_is_never_refused_unread_without_a_template(
-    vocabulary: Vocabulary, text: str
-) -> None:
+def test_raw_prompts_that_fit_are_never_refused_unread(vocabulary: Vocabulary, text: str) -> None:
     assert least_tokens(RawRequest(prompt=text)) <= len(vocabulary.encode_tagged(text))
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.integers(0, 400))
-def test_a_budget_ends_only_what_is_longer(
+def test_a_budget_ends_only_longer_prompts(
     vocabulary: Vocabulary, request: ChatRequest, max_tokens: int
 ) -> None:
     tokens = render_chat(request, vocabulary)

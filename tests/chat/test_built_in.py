@@ -37,24 +37,7 @@ def turn(*calls: ToolRequest, **fields: Any) -> Message:
     return Message(role="assistant", tool_calls=calls, **fields)
 
 
-def test_all_are_declared_as_openai_harmony_does(
-    vocabulary: Vocabulary, harmony_encoding: harmony.HarmonyEncoding
-) -> None:
-    system = (
-        harmony.SystemContent.new()
-        .with_conversation_start_date("2026-01-02")
-        .with_browser_tool()
-        .with_python_tool()
-    )
-    wanted = harmony.Message.from_role_and_content(harmony.Role.SYSTEM, system)
-    expected = harmony_encoding.render_conversation(harmony.Conversation.from_messages([wanted]))
-    text = rendered(vocabulary)
-    theirs = vocabulary.encoding.decode(expected)
-    date = text.split("Current date: ")[1][:10]
-    assert text == theirs.replace("2026-01-02", date) + "<|start|>assistant"
-
-
-def test_only_what_is_declared_is_there(vocabulary: Vocabulary) -> None:
+def test_only_declared_tools_are_shown(vocabulary: Vocabulary) -> None:
     two = rendered(vocabulary, tools=(TOOLS[1], TOOLS[2], Tool("f", "Does it.")))
     assert "type open" in two
     assert "type search" not in two

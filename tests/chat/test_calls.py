@@ -110,7 +110,7 @@ def test_bare_text_for_a_function_of_one_text() -> None:
     [tool("python", code="string"), tool("python", "code", code="string", timeout="integer")],
 )
 def test_python_takes_bare_code(declared: Tool) -> None:
-    """As harmony's built-in tool of that name does, which models call whoever declares it."""
+    """As harmony's built-in tool of that name does; models write code even for a client's own."""
     for recipient in ("python", "functions.python"):
         found = find_call(recipient, "print(1)\n", (declared, SHELL))
         assert found == ("python", {"code": "print(1)\n"})
@@ -141,7 +141,7 @@ def test_one_of_several_calls_that_does_not_fit_makes_none(second: str) -> None:
     assert find_calls("functions.read_file", '{"path": "a"}' + second, TOOLS) == []
 
 
-def test_what_was_cut_off_is_not_completed() -> None:
+def test_cut_calls_are_not_completed() -> None:
     """Half a command must not run."""
     assert find_call("exec_command", '{"cmd": "rm -rf /tmp', TOOLS, is_cut=True) is None
     assert find_call("run_script", "rm -rf /tmp", TOOLS, is_cut=True) is None
@@ -158,7 +158,7 @@ ODD_SCHEMAS: list[Any] = [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.text(st.sampled_from("{}[]\":,\\ab1 \n'")) | st.text(),
     schema=st.sampled_from(ODD_SCHEMAS),

@@ -1,26 +1,15 @@
 """The grammar of a formatted answer: harmony in the spellings models use, and schemas at random."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
-from gptoss_local.engine.llama import Context, Model
-from gptoss_local.engine.protocol import Finished, Generate, Tokens
-from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import JsonFormat, RegexFormat, Tool, Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
-from gptoss_local.harmony.vocabulary import RETURN, STOP_TOKENS
-from gptoss_local.types import ContextParams, SamplingParams
 from tests.chat.masked import accepts
-from tests.json_schema import satisfies
 
 PERSON = {
     "type": "object",
@@ -166,91 +155,3 @@ def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None
 def test_a_bad_regex_is_refused() -> None:
     with pytest.raises(UsageError, match="not a regular expression: unclosed group"):
         compile_grammar(RegexFormat("(a"))
-
-
-LEAVES: st.SearchStrategy[dict[str, Any]] = st.one_of(
-    st.just({"type": "boolean"}),
-    st.just({"type": "null"}),
-    st.builds(
-        lambda low, width: {"type": "integer", "minimum": low, "maximum": low + width},
-        st.integers(-50, 50),
-        st.integers(0, 100),
-    ),
-    st.builds(lambda n: {"type": "string", "maxLength": n}, st.integers(0, 8)),
-    st.sampled_from(
-        [{"type": "string", "pattern": p} for p in ("^[A-Z]{2}[0-9]$", "^(a|bc){1,3}$")]
-    ),
-    st.lists(st.sampled_from(["red", "grün", 1, None, True]), min_size=1, unique_by=repr).map(
-        lambda values: {"enum": values}
-    ),
-)
-
-
-def _object(properties: dict[str, dict[str, Any]], n_required: int) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties)[:n_required],
-        "additionalProperties": False,
-    }
-
-
-def _array(items: dict[str, Any], n_min: int) -> dict[str, Any]:
-    return {"type": "array", "items": items, "minItems": n_min, "maxItems": n_min + 1}
-
-
-KEYS = st.sampled_from(["name", "age", "a b", "ключ", 'q"'])
-SCHEMAS = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.builds(_object, st.dictionaries(KEYS, inner, max_size=3), st.integers(0, 3)),
-        st.builds(_array, inner, st.integers(0, 2)),
-        st.lists(inner, min_size=1, max_size=2).map(lambda options: {"anyOf": options}),
-    ),
-    max_leaves=5,
-)
-WITH_REFS = SCHEMAS.map(
-    lambda schema: {
-        **_object({"one": {"$ref": "#/$defs/x"}, "more": _array({"$ref": "#/$defs/x"}, 0)}, 2),
-        "$defs": {"x": schema},
-    }
-)
-
-
-@pytest.fixture(scope="module")
-def engine(nano_gguf: Path, masks: MaskCompiler) -> Iterator[Engine]:
-    model = Model(nano_gguf)
-    params = ContextParams(n_ctx=2048, n_threads_prefill=2, n_threads_decode=1)
-    yield Engine(Context(model, params), masks)
-    model.close()
-
-
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    schema=SCHEMAS | WITH_REFS,
-    seed=st.integers(0, 2**31),
-    question=st.sampled_from(["hello", "{", "1"]),
-)
-def test_any_schema_is_kept_at_temperature_1(
-    engine: Engine, vocabulary: Vocabulary, schema: dict[str, Any], seed: int, question: str
-) -> None:
-    tagged = f"<|start|>user<|message|>{question}<|end|><|start|>assistant{FINAL}"
-    request = Generate(
-        seq_id=1,
-        prompt=vocabulary.encoding.encode(tagged, allowed_special="all"),
-        sampling=SamplingParams(seed=seed),
-        stop_tokens=STOP_TOKENS,
-        max_tokens=300,
-        grammar=compile_grammar(JsonFormat(schema), opens_final=True),
-    )
-    events = engine.add_request(request)
-    while engine.has_work:
-        events += engine.step()
-    assert isinstance(events[-1], Finished), events[-1]
-    assume(events[-1].reason == "stop")
-    tokens = [t for e in events if isinstance(e, Tokens) for t in e.tokens]
-    assert tokens.pop() == RETURN
-    answer = b"".join(vocabulary.token_bytes[t] for t in tokens).decode()
-    assert satisfies(json.loads(answer), schema), answer

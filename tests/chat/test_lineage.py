@@ -43,15 +43,6 @@ def test_conversation_keeps_its_date_after_midnight(vocabulary: Vocabulary) -> N
     assert dates.date_of(ChatRequest(messages=(user("other"), reply("x"), user("y")))) == NEXT_DAY
 
 
-def test_conversation_that_begins_after_midnight_has_the_new_date() -> None:
-    clock = Clock()
-    dates = StartDates(clock)
-    dates.date_of(FIRST)
-    clock.date = NEXT_DAY
-    assert dates.date_of(FIRST) == NEXT_DAY
-    assert dates.date_of(SECOND) == NEXT_DAY
-
-
 def test_dates_are_forgotten_in_the_end() -> None:
     clock = Clock()
     dates = StartDates(clock)
@@ -62,7 +53,7 @@ def test_dates_are_forgotten_in_the_end() -> None:
     assert dates.date_of(SECOND) == NEXT_DAY
 
 
-def test_lineage_is_that_of_the_first_question() -> None:
+def test_the_first_question_decides_the_lineage() -> None:
     assert lineage(FIRST) == lineage(SECOND)
     others = [
         ChatRequest(messages=(user("hi"),)),
@@ -73,9 +64,7 @@ def test_lineage_is_that_of_the_first_question() -> None:
 
 
 @pytest.mark.parametrize("reasoning", [True, False])
-def test_history_is_what_the_next_prompt_begins_with(
-    vocabulary: Vocabulary, reasoning: bool
-) -> None:
+def test_the_next_prompt_begins_with_the_history(vocabulary: Vocabulary, reasoning: bool) -> None:
     def ask(*messages: Message) -> ChatRequest:
         return ChatRequest(messages=messages, reasoning=reasoning)
 

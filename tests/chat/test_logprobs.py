@@ -3,7 +3,7 @@
 import pytest
 
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.harmony import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
+from gptoss_local.harmony import ContentDelta, TokenLogprob, Tool, Vocabulary
 from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
 from gptoss_local.harmony.reader import Reader
@@ -44,20 +44,11 @@ def test_bytes_are_the_content(vocabulary: Vocabulary) -> None:
         )
 
 
-def test_pieces_have_the_tokens_that_begin_in_them(vocabulary: Vocabulary) -> None:
-    pieces, _ = read(vocabulary, FINAL + TEXT)
-    begin = 0
-    for piece in pieces:
-        end = begin + len(piece.text)
-        assert all(begin <= entry.offset < end for entry in piece.logprobs)
-        begin = end
-
-
 @pytest.mark.parametrize(
     "stop", ["👋🏽", " is", "𓀀!", "京", "nowhere", "!", "京 🙂 i", "\U0001f3fd ça"]
 )
 def test_stop_string(vocabulary: Vocabulary, stop: str) -> None:
-    """What is shown has all its tokens, and no token begins behind it."""
+    """Shown text has all its tokens, and no token begins behind it."""
     shown = TEXT.partition(stop)[0]
     pieces, entries = read(vocabulary, f"{THOUGHT}{FINAL}{TEXT}<|return|>", stop)
     assert "".join(piece.text for piece in pieces) == shown
@@ -97,10 +88,3 @@ def test_cut_off_amid_a_character(vocabulary: Vocabulary) -> None:
     (piece,) = reader.finish()
     assert isinstance(piece, ContentDelta)
     assert [entry.data for entry in piece.logprobs] == [vocabulary.token_bytes[tokens[0]]]
-
-
-def test_nobody_asked(vocabulary: Vocabulary) -> None:
-    reader = Reader(HarmonyParser(vocabulary), (), None)
-    deltas = [d for t in vocabulary.encode_tagged(THOUGHT + FINAL + TEXT) for d in reader.feed(t)]
-    assert isinstance(deltas[0], ReasoningDelta)
-    assert not any(d.logprobs for d in deltas if isinstance(d, ContentDelta))

@@ -1,4 +1,4 @@
-"""Texts and whole conversations have openai-harmony's tokens, whatever they hold."""
+"""Random texts and conversations have openai-harmony's tokens."""
 
 import datetime
 import json
@@ -27,7 +27,7 @@ from gptoss_local.harmony.render import render_chat
 from gptoss_local.types import Effort
 
 SEED = 20261127
-N_TEXTS, N_CONVERSATIONS = 4_000, 400
+N_TEXTS, N_CONVERSATIONS = 1_500, 150
 DATE = datetime.date(2026, 1, 2)
 TAGS = list(SPECIAL_TOKENS.values())[:30]
 NAMES = ("python", "browser.search", "browser.open", "browser.find")
@@ -42,7 +42,7 @@ SOURCE = """def f(x: int) -> str:
 
 
 def spans(rng: random.Random) -> str:
-    """Return a span of one kind: what a text is made of."""
+    """Return a piece of text of one kind."""
 
     def of(*ranges: tuple[int, int], most: int = 20) -> str:
         first, last = rng.choice(ranges)

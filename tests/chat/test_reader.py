@@ -17,7 +17,7 @@ THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT
 
 
 def shown(vocabulary: Vocabulary, tagged: str, *stop: str) -> list[str]:
-    """What a client sees, piece by piece, neighbours of a kind joined."""
+    """Return the client's view; neighbours of a kind are joined."""
     reader = Reader(HarmonyParser(vocabulary, (Tool("f"),)), stop, None)
     deltas = [d for token in vocabulary.encode_tagged(tagged) for d in reader.feed(token)]
     pieces: list[list[Any]] = []

@@ -1,4 +1,4 @@
-"""Prompts: golden text, what is kept and dropped, and that text cannot forge structure."""
+"""Prompts: a golden text, dropped reasoning, and no structure forged by text."""
 
 import datetime
 
@@ -72,36 +72,8 @@ unit?: "c" | "f", // default: c
     )
 
 
-def test_tool_loop_keeps_its_reasoning(vocabulary: Vocabulary) -> None:
-    text = render(
-        vocabulary,
-        user("Weather in Oslo?"),
-        Message(
-            role="assistant",
-            reasoning="I need the tool.",
-            tool_calls=(ToolRequest("get_weather", {"city": "Oslo"}, "call_1"),),
-        ),
-        Message(role="tool", content="9 C", tool_call_id="call_1"),
-        tools=(WEATHER,),
-    )
-    assert text.endswith(
-        "<|start|>assistant<|channel|>analysis<|message|>I need the tool.<|end|>"
-        "<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json"
-        '<|message|>{"city":"Oslo"}<|call|>'
-        "<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>9 C<|end|>"
-        "<|start|>assistant"
-    )
-
-
-def test_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
-    answered = Message(role="assistant", reasoning="Secret.", content="Hello!")
-    text = render(vocabulary, user("hi"), answered, user("again"))
-    assert "Secret." not in text
-    assert "<|start|>assistant<|channel|>final<|message|>Hello!<|end|>" in text
-
-
 def test_every_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
-    """And only these, so what was rendered for one turn is how the next one begins."""
+    """And only these, so each turn's prompt is the beginning of the next one's."""
     call = Message(role="assistant", reasoning="Call it.", tool_calls=(ToolRequest("f", {}),))
     result = Message(role="tool", content="42")
     answered = Message(role="assistant", reasoning="Now I know.", content="It is 42.")
@@ -155,7 +127,7 @@ def test_no_reasoning_opens_the_final_channel(vocabulary: Vocabulary) -> None:
 
 
 def test_a_begun_answer_stands_open(vocabulary: Vocabulary) -> None:
-    """The tool loop that it ends is still running, so what was thought in it stays."""
+    """The tool loop that it ends is still running, so its reasoning stays."""
     call = Message(role="assistant", reasoning="Call it.", tool_calls=(ToolRequest("f", {}),))
     begun = Message(role="assistant", content="It is <|end|>", reasoning="Now I know.")
     asked = (user("x"), call, Message(role="tool", content="42"))
@@ -206,7 +178,7 @@ def test_begun_reasoning_stands_open(vocabulary: Vocabulary) -> None:
 def test_an_earlier_answer_ends_before_the_next_question(
     vocabulary: Vocabulary, answer: str, ended: str | None
 ) -> None:
-    """As in a history, also where it was cut off; what is only a header goes."""
+    """As in a history, even if it was cut off; a mere header goes."""
     earlier = "<|start|>system<|message|>Hm.<|end|><|start|>user<|message|>hi<|end|>"
     opening = "<|start|>assistant"
     tokens = tuple(vocabulary.encode_tagged(earlier + opening + answer))

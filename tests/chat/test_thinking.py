@@ -18,7 +18,7 @@ from gptoss_local.types import Usage
 
 
 class PlayedEngine:
-    """Says what it is told to, one text for each generation, token by token."""
+    """Plays one text for each generation, token by token."""
 
     class loaded:
         n_ctx = n_ctx_train = 131_072
@@ -76,7 +76,7 @@ async def ask(
 
 
 def written(engine: PlayedEngine, vocabulary: Vocabulary) -> str:
-    """What the second generation finds after the first prompt."""
+    """Return the second generation's prompt without the first one's."""
     first, second = engine.prompts[:2]
     assert second[: len(first)] == first
     return str(vocabulary.encoding.decode(second[len(first) :]))
@@ -95,13 +95,6 @@ async def test_a_budget_closes_the_analysis(vocabulary: Vocabulary, budget: int)
     assert tokens[: len(engine.prompts[1])] == engine.prompts[1]
 
 
-async def test_without_a_budget_all_is_thought(vocabulary: Vocabulary) -> None:
-    engine = PlayedEngine(vocabulary, f"{THOUGHT}{FINAL}So.<|return|>")
-    whole = await ask(engine, vocabulary, think_budget=10_000)
-    assert whole.content == "So."
-    assert len(engine.prompts) == 1
-
-
 async def test_the_answer_comes_now(vocabulary: Vocabulary) -> None:
     engine = PlayedEngine(vocabulary, THOUGHT, "So.<|return|>")
     whole = await ask(engine, vocabulary, AnswerNow())
@@ -117,7 +110,7 @@ async def test_a_tool_may_still_be_called(vocabulary: Vocabulary) -> None:
     assert written(engine, vocabulary).endswith("<|end|><|start|>assistant")
 
 
-async def test_who_thinks_again_has_to_answer(vocabulary: Vocabulary) -> None:
+async def test_a_second_analysis_is_not_allowed(vocabulary: Vocabulary) -> None:
     engine = PlayedEngine(vocabulary, THOUGHT, THOUGHT, "So.<|return|>")
     whole = await ask(engine, vocabulary, think_budget=9, tools=(F,))
     assert whole.content == "So."

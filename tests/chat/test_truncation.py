@@ -25,7 +25,7 @@ LATE = Message(role="system", content="Now in French.")
 LAST = Message(role="user", content="And now?")
 
 
-@pytest.mark.parametrize("n_ctx", range(200, 1400, 50))
+@pytest.mark.parametrize("n_ctx", range(200, 1400, 150))
 def test_whole_turns_go_and_no_more_than_needed(vocabulary: Vocabulary, n_ctx: int) -> None:
     turns = [turn(number) for number in range(10)]
     messages = (SYSTEM, *sum(turns[:2], ()), LATE, *sum(turns[2:], ()), LAST)
@@ -44,7 +44,7 @@ def test_whole_turns_go_and_no_more_than_needed(vocabulary: Vocabulary, n_ctx: i
     assert len(render_chat(longer, vocabulary)) >= n_ctx - n_ctx // 4
 
 
-def test_what_cannot_be_made_to_fit_stays_whole(vocabulary: Vocabulary) -> None:
+def test_hopeless_conversations_stay_whole(vocabulary: Vocabulary) -> None:
     """So that the refusal tells its real length."""
     long = Message(role="user", content="word " * 1000)
     for messages in ((long,), (*turn(1), long), (SYSTEM,), (LATE, Message(role="assistant"))):
@@ -52,7 +52,7 @@ def test_what_cannot_be_made_to_fit_stays_whole(vocabulary: Vocabulary) -> None:
         assert shorten(request, vocabulary, 60) == (request, 0)
 
 
-def test_what_fits_stays_whole(vocabulary: Vocabulary) -> None:
+def test_fitting_conversations_stay_whole(vocabulary: Vocabulary) -> None:
     request = ChatRequest(messages=(*turn(1), LAST))
     n_tokens = len(render_chat(request, vocabulary))
     assert shorten(request, vocabulary, n_tokens + 1) == (request, 0)

@@ -1,4 +1,4 @@
-"""Declarations of tools: as openai-harmony has them, and what it leaves out."""
+"""Declarations of tools, as in openai-harmony and beyond it."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def declared(tools: list[Tool]) -> str:
 
 
 def body_of(schema: Schema) -> str:
-    """What stands for the schema of a property `a`."""
+    """Return the declaration of a property `a`."""
     tool = Tool("f", "", {"type": "object", "properties": {"a": schema}, "$defs": DEFS})
     text = declared([tool])
     return text.partition("(_: {\n")[2].removesuffix("}) => any;\n\n} // namespace functions")
@@ -106,7 +106,7 @@ TREE = "{\n    value: number,\n    children?: Tree[],\n    parent?: Tree | null,
         ({"type": "string", "examples": ["x", 2]}, '// Examples:\n// - "x"\n// - 2\na?: string,'),
     ],
 )  # fmt: skip
-def test_what_openai_harmony_leaves_out(schema: Schema, text: str) -> None:
+def test_declarations_beyond_openai_harmony(schema: Schema, text: str) -> None:
     assert body_of(schema) == text + "\n"
 
 
@@ -139,7 +139,7 @@ LEAVES: st.SearchStrategy[Schema] = st.one_of(
 
 
 def _property(schema: Schema, notes: Schema, *, nullable: bool) -> Schema:
-    """Without what openai-harmony drops."""
+    """Leave out the notes that openai-harmony drops."""
     if "oneOf" in schema and "description" in schema["oneOf"][0]:
         notes = {key: value for key, value in notes.items() if key != "description"}
     is_told = "oneOf" not in schema and "null" not in json.dumps(schema)
@@ -171,7 +171,7 @@ def _above(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(schema=st.recursive(LEAVES, _above, max_leaves=6), description=TEXTS)
 def test_equals_openai_harmony(
     harmony_encoding: HarmonyEncoding, schema: Schema, description: str
@@ -215,7 +215,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150)
 @given(schema=st.dictionaries(KEYWORDS, JUNK, max_size=6))
 def test_no_schema_is_too_odd(schema: Schema) -> None:
     assert declared([Tool("f", "", schema)]).startswith("# Tools")

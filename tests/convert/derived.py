@@ -1,4 +1,4 @@
-"""What a config.json makes the model compute, and what the keys of a GGUF: oracles by own code.
+"""Oracles for the computation stated by a config.json, and by the keys of a GGUF.
 
 Source: modeling_gpt_oss.py and modeling_rope_utils.py in transformers; OpenAI's torch/model.py;
 llama-model.cpp, llama-context.cpp, openai-moe.cpp and `rope_yarn` in llama.cpp.
@@ -32,7 +32,7 @@ def sizes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rotation(fields: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], float]:
-    """Return the angle of each pair of dimensions per position, and what multiplies them."""
+    """Return the angle of each pair of dimensions per position, and the magnitude."""
     if "architectures" not in fields:
         scaling: Mapping[str, Any] = {
             "factor": fields["rope_scaling_factor"],
@@ -62,7 +62,7 @@ def rotation(fields: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], float]:
 
 
 def from_keys(metadata: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], float]:
-    """Return what llama.cpp makes of the keys of a GGUF, as `rotation` does of a config.json."""
+    """Return llama.cpp's reading of a GGUF's keys, in the form of `rotation`."""
 
     def key(name: str, default: Any = None) -> Any:
         return metadata.get(f"gpt-oss.{name}", default)

@@ -1,4 +1,4 @@
-"""ggml itself, of the llama.cpp that is installed: its quantizer, and what it says of types."""
+"""The installed llama.cpp's ggml: its quantizer, and its table of types."""
 
 import ctypes
 from functools import cache

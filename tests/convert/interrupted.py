@@ -1,4 +1,4 @@
-"""Conversions that are interrupted on the way, and what they leave."""
+"""Interrupted conversions."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Writes golden_llama_cpp.json: what llama.cpp's own converter makes of the nano checkpoint.
+"""Writes golden_llama_cpp.json, from nano as llama.cpp's own converter writes it.
 
 Run once per llama.cpp version, with its convert_hf_to_gguf.py on a materialized nano checkpoint:
 

@@ -1,9 +1,8 @@
-"""The converted model computes what the checkpoint says: llama.cpp against transformers.
+"""A converted model computes the same in llama.cpp as its checkpoint in transformers.
 
-Two questions, kept apart. *Is the conversion right?* is answered where arithmetic cannot hide an
-error: every tensor of our GGUF as F32, no flash attention, an F32 cache, and transformers rounding
-YaRN's correction range as ggml does; then the logits must be equal to rounding errors. *What does a
-user get?* is answered with the settings of the product, where KL divergence stays small.
+Arithmetic cannot hide an error: every tensor of our GGUF is F32, without flash attention, with an
+F32 cache, and transformers rounds YaRN's correction range as ggml does. So the logits must be equal
+to rounding errors; bench/results/convert.md says what the settings of the product cost.
 """
 
 import shutil
@@ -21,7 +20,6 @@ from openai_harmony import (
     DeveloperContent,
     HarmonyEncoding,
     Message,
-    ReasoningEffort,
     Role,
     SystemContent,
     ToolDescription,
@@ -30,7 +28,7 @@ from openai_harmony import (
 from convert import ExpertType, convert_checkpoint
 from convert.tensor_types.mxfp4 import dequantize
 from tests.convert.gguf_file import GgufFile, read_gguf
-from tests.convert.llama_cpu import F16, F32, N_CTX, load_model, logits
+from tests.convert.llama_cpu import F32, N_CTX, load_model, logits
 from tests.convert.reader import CheckpointReader
 from tests.convert.tiny import Tensors, write_json, write_safetensors
 
@@ -50,41 +48,31 @@ WEATHER = ToolDescription.new(
 
 
 @pytest.fixture(scope="module")
-def prompts(harmony_encoding: HarmonyEncoding) -> dict[str, list[int]]:
-    encoding = harmony_encoding
+def prompts(harmony_encoding: HarmonyEncoding) -> list[list[int]]:
+    """A call of a tool, longer than the sliding window, and a long conversation."""
     items = [(f"Remember that item {i} costs {i * 7 + 3} dollars.", f"OK, {i}.") for i in range(23)]
-    capital = render(encoding, [("What is the capital of France?", None)])
-    addition = render(encoding, [("What is 17 + 25?", None)], effort=ReasoningEffort.HIGH)
-    addition += encoding.encode(
-        "<|channel|>analysis<|message|>We need to add 17 and 25.<|end|><|start|>assistant"
-        "<|channel|>final<|message|>17 + 25 = 42.<|return|>",
-        allowed_special="all",
-    )
-    weather = render(encoding, [("What is the weather in Tokyo?", None)], tools=[WEATHER])
-    weather += encoding.encode(
+    weather = render(harmony_encoding, [("What is the weather in Tokyo?", None)], tools=[WEATHER])
+    weather += harmony_encoding.encode(
         "<|channel|>analysis<|message|>Call get_weather.<|end|><|start|>assistant<|channel|>"
         'commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Tokyo"}<|call|>',
         allowed_special="all",
     )
-    long = render(encoding, [*items, ("How much does item 3 cost?", None)])
-    assert len(weather) > 128  # the sliding window
+    long = render(harmony_encoding, [*items, ("How much does item 3 cost?", None)])
+    assert len(weather) > 128
     assert 600 < len(long) <= N_CTX
-    return {"capital": capital, "addition": addition, "weather": weather, "long": long}
+    return [weather, long]
 
 
 def render(
     encoding: HarmonyEncoding,
     turns: list[tuple[str, str | None]],
-    *,
-    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
     tools: list[ToolDescription] | None = None,
 ) -> list[int]:
-    system = SystemContent.new().with_reasoning_effort(effort)
     developer = DeveloperContent.new().with_instructions("You are a helpful assistant.")
     if tools:
         developer = developer.with_function_tools(tools)
     messages = [
-        Message.from_role_and_content(Role.SYSTEM, system),
+        Message.from_role_and_content(Role.SYSTEM, SystemContent.new()),
         Message.from_role_and_content(Role.DEVELOPER, developer),
     ]
     for user, assistant in turns:
@@ -95,57 +83,35 @@ def render(
     return list(encoding.render_conversation_for_completion(conversation, Role.ASSISTANT))
 
 
-def transformers_logits(
-    checkpoint: Path, prompts: dict[str, list[int]], *, truncate: bool, is_mxfp4: bool = True
-) -> dict[str, Logits]:
+def transformers_logits(checkpoint: Path, prompts: list[list[int]]) -> list[Logits]:
     """Run GptOssForCausalLM in float32 with dequantized experts and eager attention.
 
-    `truncate` rounds the correction range of YaRN to whole dimensions. gpt-oss was not trained so
-    (config.json: truncate false), but ggml always does it.
+    gpt-oss was not trained with YaRN's correction range rounded to whole dimensions (config.json:
+    truncate false), but ggml always rounds it.
     """
     import torch
     from transformers import AutoConfig, GptOssForCausalLM
     from transformers.utils.quantization_config import Mxfp4Config
 
     config = AutoConfig.from_pretrained(checkpoint)
-    config.rope_parameters["truncate"] = truncate
+    config.rope_parameters["truncate"] = True
     model = GptOssForCausalLM.from_pretrained(
         checkpoint,
         config=config,
-        quantization_config=Mxfp4Config(dequantize=True) if is_mxfp4 else None,
+        quantization_config=Mxfp4Config(dequantize=True),
         dtype=torch.float32,
         attn_implementation="eager",
     )
     model.eval()  # type: ignore[no-untyped-call]
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    if is_mxfp4:
-        assert_experts_dequantized(checkpoint, model)
-    with torch.inference_mode():
-        return {
-            name: model(torch.tensor([tokens])).logits[0].numpy()
-            for name, tokens in prompts.items()
-        }
-
-
-def assert_experts_dequantized(checkpoint: Path, model: Any) -> None:
     reader = CheckpointReader(checkpoint)
     for layer, module in enumerate(model.model.layers):
         name = f"model.layers.{layer}.mlp.experts.down_proj"
         values = dequantize(reader.read(f"{name}_blocks"), reader.read(f"{name}_scales"))
         theirs = module.mlp.experts.down_proj.numpy(force=True)
         np.testing.assert_array_equal(theirs, values.transpose(0, 2, 1))
-
-
-@pytest.fixture(scope="module")
-def reference(nano_checkpoint: Path, prompts: dict[str, list[int]]) -> dict[str, Logits]:
-    """What the model should compute."""
-    return transformers_logits(nano_checkpoint, prompts, truncate=False)
-
-
-@pytest.fixture(scope="module")
-def ggml_reference(nano_checkpoint: Path, prompts: dict[str, list[int]]) -> dict[str, Logits]:
-    """The same with ggml's idea of YaRN."""
-    return transformers_logits(nano_checkpoint, prompts, truncate=True)
+    with torch.inference_mode():
+        return [model(torch.tensor([tokens])).logits[0].numpy() for tokens in prompts]
 
 
 @pytest.fixture(scope="module")
@@ -193,101 +159,25 @@ def f32_model(bf16_file: GgufFile, tmp_path_factory: pytest.TempPathFactory) -> 
     path.unlink()
 
 
-class Agreement:
-    """KL divergence (nats) and equal top-1 tokens, over every position of every prompt."""
-
-    def __init__(self, expected: dict[str, Logits], found: dict[str, Logits]) -> None:
-        divergences = [kl_divergence(expected[name], found[name]) for name in expected]
-        kl = np.concatenate(divergences)
-        same = [expected[n].argmax(-1) == found[n].argmax(-1) for n in expected]
-        self.mean_kl, self.max_kl = float(kl.mean()), float(kl.max())
-        self.top_1 = float(np.concatenate(same).mean())
-
-    def __repr__(self) -> str:
-        return f"KL mean {self.mean_kl:.1e} max {self.max_kl:.1e} top-1 {self.top_1:.2%}"
-
-
-def kl_divergence(expected: Logits, found: Logits) -> NDArray[np.float64]:
-    return np.array([_kl(a, b) for a, b in zip(expected, found, strict=True)])
-
-
-def _kl(expected: Logits, found: Logits) -> float:
-    p, q = _log_softmax(expected), _log_softmax(found)
-    return float(np.exp(p) @ (p - q))
-
-
-def _log_softmax(row: Logits) -> NDArray[np.float64]:
-    shifted: NDArray[np.float64] = row.astype(np.float64) - row.max()
-    shifted -= np.log(np.exp(shifted).sum())
-    return shifted
-
-
-def run(model: Any, prompts: dict[str, list[int]], **settings: Any) -> dict[str, Logits]:
-    return dict(zip(prompts, logits(model, prompts.values(), **settings), strict=True))
+def log_softmax(logits: Logits) -> NDArray[np.float64]:
+    shifted: NDArray[np.float64] = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def test_conversion_is_exact(
-    f32_model: Any, ggml_reference: dict[str, Logits], prompts: dict[str, list[int]]
+    nano_checkpoint: Path, f32_model: Any, prompts: list[list[int]]
 ) -> None:
-    found = run(f32_model, prompts, flash_attention=False, kv_type=F32)
-    agreement = Agreement(ggml_reference, found)
-    print("F32 everywhere:", agreement)
-    assert agreement.max_kl < 1e-7
-    assert agreement.top_1 == 1.0
-
-
-def test_the_cache_of_the_product_costs_little(
-    f32_model: Any, ggml_reference: dict[str, Logits], prompts: dict[str, list[int]]
-) -> None:
-    agreement = Agreement(ggml_reference, run(f32_model, prompts, kv_type=F16))
-    print("F32 weights, flash attention, f16 cache:", agreement)
-    assert agreement.mean_kl < 5e-5
-    assert agreement.top_1 > 0.99
-
-
-def test_ggml_yarn_costs_more(
-    reference: dict[str, Logits], ggml_reference: dict[str, Logits]
-) -> None:
-    """The part of the residue that is ggml's YaRN: transformers against itself."""
-    agreement = Agreement(reference, ggml_reference)
-    print("YaRN truncated:", agreement)
-    assert 1e-5 < agreement.mean_kl < 2e-3
-
-
-@pytest.mark.parametrize(
-    ("dense", "mean_kl", "top_1"), [("bf16", 4e-3, 0.98), ("q8_0", 1e-2, 0.96)]
-)
-def test_product_settings(
-    dense: str,
-    mean_kl: float,
-    top_1: float,
-    request: pytest.FixtureRequest,
-    reference: dict[str, Logits],
-    prompts: dict[str, list[int]],
-) -> None:
-    with load_model(request.getfixturevalue(f"{dense}_gguf")) as model:
-        agreement = Agreement(reference, run(model, prompts))
-    print(f"{dense}, flash attention, f16 cache:", agreement)
-    assert agreement.mean_kl < mean_kl
-    assert agreement.max_kl < 1
-    assert agreement.top_1 > top_1
-
-
-def test_f32_cache_without_flash_attention(
-    bf16_gguf: Path, reference: dict[str, Logits], prompts: dict[str, list[int]]
-) -> None:
-    with load_model(bf16_gguf) as model:
-        found = run(model, prompts, flash_attention=False, kv_type=F32)
-    agreement = Agreement(reference, found)
-    print("bf16, no flash attention, f32 cache:", agreement)
-    assert agreement.mean_kl < 3e-3
-    assert agreement.top_1 > 0.98
+    found = logits(f32_model, prompts, flash_attention=False, kv_type=F32)
+    for expected, rows in zip(transformers_logits(nano_checkpoint, prompts), found, strict=True):
+        p, q = log_softmax(expected), log_softmax(rows)
+        assert (np.exp(p) * (p - q)).sum(-1).max() < 1e-7
+        assert (p.argmax(-1) == q.argmax(-1)).all()
 
 
 def test_bf16_experts_hold_the_same_numbers_kept_or_rounded(
     fine_tune: Path, bf16_file: GgufFile, tmp_path: Path
 ) -> None:
-    """What was MXFP4 once loses nothing on the way back, so all three files are one model."""
+    """Values that were MXFP4 once survive the way back, so all three files are one model."""
     for experts in EXPERT_TYPES:
         convert_checkpoint(fine_tune, tmp_path / experts, dense="bf16", experts=experts)
         file = read_gguf(tmp_path / experts)
@@ -299,33 +189,3 @@ def test_bf16_experts_hold_the_same_numbers_kept_or_rounded(
                 np.testing.assert_array_equal(tensor.values(), expected.values())
             else:
                 assert tensor.data.tobytes() == expected.data.tobytes()
-
-
-def test_kept_bf16_experts_agree_with_transformers(
-    fine_tune: Path,
-    bf16_gguf: Path,
-    reference: dict[str, Logits],
-    prompts: dict[str, list[int]],
-    tmp_path: Path,
-) -> None:
-    some = {name: prompts[name] for name in ("capital", "weather")}
-    expected = transformers_logits(fine_tune, some, truncate=False, is_mxfp4=False)
-    for name, rows in expected.items():  # transformers reads it as the model it was made from
-        np.testing.assert_allclose(rows, reference[name], atol=1e-3)
-    convert_checkpoint(fine_tune, tmp_path / "kept.gguf", dense="bf16", experts="bf16")
-    with load_model(tmp_path / "kept.gguf") as model:
-        agreement = Agreement(expected, run(model, some))
-        greedy = continue_greedily(model, prompts["capital"])
-    print("bf16 experts, flash attention, f16 cache:", agreement)
-    assert agreement.mean_kl < 4e-3
-    assert agreement.top_1 > 0.98
-    with load_model(bf16_gguf) as model:
-        assert greedy == continue_greedily(model, prompts["capital"])
-
-
-def continue_greedily(model: Any, prompt: list[int], n_tokens: int = 12) -> list[int]:
-    tokens = list(prompt)
-    for _ in range(n_tokens):
-        (rows,) = logits(model, [tokens])
-        tokens.append(int(rows[-1].argmax()))
-    return tokens[len(prompt) :]

@@ -1,6 +1,5 @@
-"""Checkpoints as people have them: converted, or named for what they are, with what to do."""
+"""Checkpoints in the wild: converted, or refused with their kind and a way out."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,9 @@ def published(tmp_path: Path) -> GgufFile:
 
 
 @pytest.mark.parametrize("dtype", ["F32", "F16"])
-@pytest.mark.parametrize("dense", ["q8_0", "bf16", "q4_0"])
+@pytest.mark.parametrize("dense", ["q8_0", "bf16"])
 def test_other_floats(tmp_path: Path, dtype: str, dense: str) -> None:
-    """The same values give the same file, whatever they were stored in."""
+    """The same values give the same file, no matter how they were stored."""
     expected, _ = convert(write_tiny(tmp_path / "bf16"), dense=dense)
     tensors = widened(tiny_tensors(), dtype)
     file, notes = convert(write_tiny(tmp_path / "other", tensors=tensors), dense=dense)
@@ -85,7 +84,7 @@ def test_one_f32_tensor_among_others(tmp_path: Path) -> None:
 
 
 def test_rounded_experts_are_counted(tmp_path: Path) -> None:
-    """None of those that were MXFP4 before change."""
+    """Values that were MXFP4 before do not change."""
     tensors = tiny_tensors(experts="bf16")
     published = tiny_tensors()
     for name in ("gate_up_proj", "down_proj"):
@@ -168,13 +167,10 @@ PREFIXES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_names_as_training_leaves_them(
-    tmp_path: Path, published: GgufFile, prefix: str, n_shards: int
-) -> None:
+def test_names_as_training_leaves_them(tmp_path: Path, published: GgufFile, prefix: str) -> None:
     tensors = {PREFIXES[prefix](name): each for name, each in tiny_tensors().items()}
-    folder = write_tiny(tmp_path / "tiny", tensors=tensors, n_shards=n_shards)
+    folder = write_tiny(tmp_path / "tiny", tensors=tensors, n_shards=3)
     assert same(convert(folder)[0], published)
 
 
@@ -255,16 +251,6 @@ def test_a_generation_config_neither(tmp_path: Path, published: GgufFile, stated
     assert "was left out: a GGUF cannot hold" in notes[0]
 
 
-def test_nan_in_config(tmp_path: Path, published: GgufFile) -> None:
-    """Python writes and reads it; where it means nothing, nothing depends on it."""
-    folder = write_tiny(tmp_path / "tiny")
-    config = json.dumps(tiny_config() | {"initializer_range": float("nan")})
-    (folder / "config.json").write_text(config)
-    assert same(convert(folder)[0], published)
-    (folder / "config.json").write_text(config.replace("1e-05", "NaN"))
-    refuse(folder, "rms_norm_eps")
-
-
 QUANTIZED = "Convert the checkpoint it was quantized from"
 MERGE = "merge_and_unload"
 METHODS = {
@@ -285,21 +271,6 @@ STATED: dict[str, dict[str, Any]] = {
 def test_quantized_for_another_program(tmp_path: Path, kind: str) -> None:
     folder = write_tiny(tmp_path / "tiny", config=tiny_config(**STATED[kind]))
     refuse(folder, f"quantized by {kind}")
-
-
-def test_experts_pruned_by_reap(tmp_path: Path, published: GgufFile) -> None:
-    """It states how many experts there were; all sizes are of those that are left."""
-    file, _ = convert(write_tiny(tmp_path / "r", config=tiny_config(original_num_experts=32)))
-    assert same(file, published)
-
-
-def test_double_precision_has_its_way_out(tmp_path: Path) -> None:
-    values = np.zeros((96, 64), np.float64)
-    name = "model.layers.0.self_attn.q_proj.weight"
-    folder = write_tiny(tmp_path / "tiny", tensors=tiny_tensors() | {name: ("F64", values)})
-    with pytest.raises(ConvertError, match="is F64") as caught:
-        convert_checkpoint(folder, tmp_path / "m.gguf")
-    assert "bfloat16" in caught.value.hint
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -26,7 +26,7 @@ ROPE = "gpt-oss.rope.scaling."
 
 
 def yarn(**changes: Any) -> dict[str, Any]:
-    """YaRN as published, with other keys; those that are None are left out."""
+    """Return YaRN as published, with changed keys; None removes one."""
     return {key: value for key, value in (YARN | changes).items() if value is not None}
 
 
@@ -74,7 +74,7 @@ HONOURED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", HONOURED)
 def test_honoured(tmp_path: Path, name: str) -> None:
-    """The keys are those of the published checkpoint, and its tensors."""
+    """Keys and tensors equal the published checkpoint's."""
     config = {k: v for k, v in (tiny_config() | HONOURED[name]).items() if v is not None}
     folder = write_tiny(tmp_path / "tiny", config=config, tensors=tiny_tensors(tiny_config()))
     convert_checkpoint(folder, tmp_path / "m.gguf")
@@ -101,7 +101,7 @@ def test_honoured_of_openai(tmp_path: Path, change: dict[str, float]) -> None:
 
 
 def check(keys: dict[str, Any], config: dict[str, Any]) -> None:
-    """Compare what llama.cpp reads from the keys with the oracle's reading of config.json."""
+    """Compare llama.cpp's reading of the keys with the oracle's reading of config.json."""
     sizes = derived.sizes(config)
     assert {name: keys[f"gpt-oss.{name}"] for name in sizes} == sizes
     angles, magnitude = derived.rotation(config)
@@ -190,9 +190,7 @@ def test_the_factor_of_attention(tmp_path: Path, name: str) -> None:
     assert [each.where for each in report.findings] == ["gpt-oss.rope.*"]
 
 
-def test_the_factor_of_attention_changes_what_llama_cpp_computes(
-    tmp_path: Path, nano_gguf: Path
-) -> None:
+def test_the_factor_of_attention_changes_the_logits(tmp_path: Path, nano_gguf: Path) -> None:
     file = read_gguf(nano_gguf)
     key: dict[str, tuple[str, Any]] = {f"{ROPE}attn_factor": ("FLOAT32", 0.8)}
     write_gguf(tmp_path / "other.gguf", without_sums(file) | key, file.tensors)

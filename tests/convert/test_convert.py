@@ -12,56 +12,12 @@ from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import (
     tiny_config,
     tiny_shapes,
-    tiny_tensors,
     write_json,
-    write_sharded,
-    write_tiny,
 )
 
 
 def keys_of(path: Path) -> dict[str, Any]:
     return {key: value for key, (_, value) in read_gguf(path).keys.items()}
-
-
-def test_names_shapes_and_types(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    target = tmp_path / "tiny.gguf"
-    convert_checkpoint(tiny_checkpoint, target)
-    tensors = read_gguf(target).tensors
-    found = {name: (t.qtype.name, *reversed(t.shape)) for name, t in tensors.items()}
-    assert found == {
-        "token_embd.weight": ("Q8_0", 64, 24),
-        "output_norm.weight": ("F32", 64),
-        "output.weight": ("Q8_0", 64, 24),
-        "blk.0.attn_norm.weight": ("F32", 64),
-        "blk.0.post_attention_norm.weight": ("F32", 64),
-        "blk.0.attn_q.weight": ("Q8_0", 64, 96),
-        "blk.0.attn_q.bias": ("F32", 96),
-        "blk.0.attn_k.weight": ("Q8_0", 64, 32),
-        "blk.0.attn_k.bias": ("F32", 32),
-        "blk.0.attn_v.weight": ("Q8_0", 64, 32),
-        "blk.0.attn_v.bias": ("F32", 32),
-        "blk.0.attn_output.weight": ("Q8_0", 96, 64),
-        "blk.0.attn_output.bias": ("F32", 64),
-        "blk.0.attn_sinks.weight": ("F32", 3),
-        "blk.0.ffn_gate_inp.weight": ("F32", 64, 5),
-        "blk.0.ffn_gate_inp.bias": ("F32", 5),
-        "blk.0.ffn_gate_exps.weight": ("MXFP4", 64, 32, 5),
-        "blk.0.ffn_gate_exps.bias": ("F32", 32, 5),
-        "blk.0.ffn_up_exps.weight": ("MXFP4", 64, 32, 5),
-        "blk.0.ffn_up_exps.bias": ("F32", 32, 5),
-        "blk.0.ffn_down_exps.weight": ("MXFP4", 32, 64, 5),
-        "blk.0.ffn_down_exps.bias": ("F32", 64, 5),
-    }
-
-
-def test_shards_and_order_do_not_matter(tmp_path: Path) -> None:
-    """Blocks may come after their scales, and in another file."""
-    whole, sharded = write_tiny(tmp_path / "a" / "tiny"), write_tiny(tmp_path / "b" / "tiny")
-    (sharded / "model.safetensors").unlink()
-    write_sharded(sharded, dict(sorted(tiny_tensors().items(), reverse=True)), n_shards=3)
-    for folder in (whole, sharded):
-        convert_checkpoint(folder, folder / "out.gguf")
-    assert (whole / "out.gguf").read_bytes() == (sharded / "out.gguf").read_bytes()
 
 
 def test_vocabulary_and_special_ids(tiny_checkpoint: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def root(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of each case by its number, the checkpoint and what they make of it."""
+    """The folder with each case's checkpoint and their conversion of it, by number."""
     root = tmp_path_factory.mktemp("oracle")
     jobs = []
     for i, case in enumerate(CASES.values()):
@@ -68,7 +68,7 @@ def root(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def converted(root: Path) -> dict[str, tuple[GgufFile, GgufFile]]:
-    """What they and what we make of each case."""
+    """Their conversion and ours of each case."""
     found = {}
     for i, (name, case) in enumerate(CASES.items()):
         ours = root / f"ours-{i}.gguf"
@@ -115,7 +115,7 @@ def test_their_file_is_verified(root: Path, i: int) -> None:
 
 
 def test_quantized_experts_equal_the_reference_quantizer(tmp_path: Path) -> None:
-    """Their converter cannot make bf16 experts MXFP4; what it writes as bf16 is the input here."""
+    """Their converter cannot make bf16 experts MXFP4, so its bf16 output is the input here."""
     write_tiny(tmp_path / "tiny", experts="bf16")
     convert_checkpoint(tmp_path / "tiny", tmp_path / "kept.gguf", experts="bf16")
     convert_checkpoint(tmp_path / "tiny", tmp_path / "rounded.gguf", experts="mxfp4")

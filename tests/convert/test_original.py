@@ -11,12 +11,7 @@ from convert import convert_checkpoint
 from convert.checkpoint import read_index, read_shard, read_tensors
 from convert.config import read_config
 from gptoss_local.errors import ConvertError
-from gptoss_local.models.nano import MODEL_NAME
-from tests.convert.reader import CheckpointReader
 from tests.convert.tiny import (
-    Tensors,
-    original_config,
-    tiny_config,
     tiny_tensors,
     to_original,
     write_json,
@@ -24,51 +19,9 @@ from tests.convert.tiny import (
     write_tiny,
 )
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "one layer": {},
-    "three layers": {"num_hidden_layers": 3, "num_key_value_heads": 3},
-    "square experts": {"hidden_size": 64, "intermediate_size": 64, "num_local_experts": 2},
-    "wide experts": {"hidden_size": 32, "intermediate_size": 96, "head_dim": 64},
-}
-
-
-@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("experts", ["mxfp4", "bf16"])
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_same_bytes_from_either_layout(
-    tmp_path: Path, changes: dict[str, Any], experts: Any, n_shards: int
-) -> None:
-    """Byte for byte: the folders bear one name, so even general.name is equal."""
-    config = tiny_config(**changes)
-    theirs = write_tiny(tmp_path / "hf" / "tiny", config=config, experts=experts)
-    ours = write_tiny(
-        tmp_path / "openai" / "tiny" / "original",
-        config=config,
-        experts=experts,
-        layout="original",
-        n_shards=n_shards,
-    )
-    assert (ours / "model.safetensors").exists() == (n_shards == 1)
-    convert_checkpoint(theirs, tmp_path / "hf.gguf", experts=experts)
-    convert_checkpoint(ours, tmp_path / "openai.gguf", experts=experts, tokenizer=theirs)
-    assert (tmp_path / "hf.gguf").read_bytes() == (tmp_path / "openai.gguf").read_bytes()
-
-
-def test_nano_as_original(nano_checkpoint: Path, q8_0_gguf: Path, tmp_path: Path) -> None:
-    """All shapes of a real model, with the vocabulary of a GGUF that was made before."""
-    reader = CheckpointReader(nano_checkpoint)
-    tensors: Tensors = {n: (t.dtype, reader.read(n)) for n, t in reader.tensors.items()}
-    config = msgspec.json.decode((nano_checkpoint / "config.json").read_bytes())
-    folder = tmp_path / MODEL_NAME / "original"
-    folder.mkdir(parents=True)
-    write_json(folder / "config.json", original_config(config))
-    write_safetensors(folder / "model.safetensors", to_original(tensors))
-    convert_checkpoint(folder, tmp_path / "nano.gguf", tokenizer=q8_0_gguf)
-    assert (tmp_path / "nano.gguf").read_bytes() == q8_0_gguf.read_bytes()
-
 
 def test_index_and_shards_go_by_one_set_of_names(tmp_path: Path) -> None:
-    """Whoever takes shards one by one sees what the reader of the whole folder sees."""
+    """Readers of single shards and of the whole folder see the same tensors."""
     folder = write_tiny(tmp_path / "tiny", layout="original", n_shards=3)
     tensors = read_tensors(folder)
     index = read_index(folder)
@@ -101,17 +54,6 @@ def test_without_scaling_there_is_no_yarn(tmp_path: Path) -> None:
     config = read_config(folder)
     assert config.rope.rope_type == "default"
     assert config.max_position_embeddings == 4096
-
-
-def test_qkv_is_cut_by_rows(tmp_path: Path) -> None:
-    config = tiny_config(num_attention_heads=4, num_key_value_heads=2)
-    tensors = tiny_tensors(config)
-    folder = write_tiny(tmp_path / "o", config=config, tensors=tensors, layout="original")
-    reader = CheckpointReader(folder)
-    assert reader.tensors.keys() == tensors.keys()
-    for name, (dtype, values) in tensors.items():
-        assert reader.tensors[name].dtype == dtype
-        np.testing.assert_array_equal(reader.read(name), values)
 
 
 def test_the_folder_around_it_may_be_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever ends a conversion, the next one goes on and makes the same bytes."""
+"""An interrupted conversion goes on at the next run, to the same bytes."""
 
 import random
 import shutil
@@ -197,7 +197,7 @@ def test_deleted_shards_are_not_needed(half_deleted: tuple[Path, Path], large_sh
     assert not list(source.glob("*.safetensors"))
 
 
-def test_what_was_deleted_is_not_thrown_away(half_deleted: tuple[Path, Path]) -> None:
+def test_the_only_copy_is_not_thrown_away(half_deleted: tuple[Path, Path]) -> None:
     source, target = half_deleted
     before = sha256(target.with_name("model.gguf.partial"))
     with pytest.raises(ConvertError, match="begun with other options") as caught:

@@ -44,7 +44,7 @@ def test_names_sizes_and_keys(parts: list[Path], q8_0_file: GgufFile) -> None:
     assert all(len(file.keys) == 5 for file in files[1:])  # and what the sums are of
 
 
-def test_tensors_are_those_of_one_file(parts: list[Path], q8_0_file: GgufFile) -> None:
+def test_tensors_equal_a_single_file(parts: list[Path], q8_0_file: GgufFile) -> None:
     tensors = {}
     for path in parts:
         tensors |= read_gguf(path).tensors

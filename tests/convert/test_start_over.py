@@ -1,4 +1,4 @@
-"""What an ended conversion has left is not gone on with if it is of something else, or broken."""
+"""Conversions that start over, as the remains are broken or of something else."""
 
 import os
 import shutil
@@ -80,7 +80,7 @@ def test_unusable_remains_start_over(
 
 
 def test_another_source_starts_over(large: Path, tmp_path: Path) -> None:
-    """Even one with the same names and options, and whatever became of the first one."""
+    """Even with the same names and options."""
     target = tmp_path / "model.gguf"
     first, other = tmp_path / "a" / "large", tmp_path / "b" / "large"
     shutil.copytree(large, first)

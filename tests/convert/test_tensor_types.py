@@ -1,6 +1,5 @@
-"""Every type that a weight can have: bit for bit what llama.cpp's own quantizer makes."""
+"""Every type of a weight equals llama.cpp's own quantizer, bit for bit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,10 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
-from convert.config import read_config
-from convert.tensor_map import check_sources, plan_names
 from convert.tensor_types import BF16, DENSE_TYPES, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
 from gptoss_local.errors import UsageError
 from tests.convert import ggml
-from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
-from tests.convert.reader import CheckpointReader
+from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import write_tiny
 
 Rows = NDArray[np.float32]
@@ -79,7 +75,7 @@ def test_equals_llama_cpp(kind: type[TensorType], name: str) -> None:
     values=hnp.arrays(np.float32, (4, 32), elements=st.floats(-6e4, 6e4, width=32)),
     kind=st.sampled_from(KINDS),
 )
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=150)
 def test_equals_llama_cpp_for_anything(values: Rows, kind: type[TensorType]) -> None:
     largest = np.abs(values).max(axis=1)
     values = values[(largest == 0) | (largest >= LEAST_MXFP4)] if kind is MXFP4 else values
@@ -107,7 +103,7 @@ def test_no_value_is_rounded_beyond_the_bound(kind: type[TensorType], name: str)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(kind: type[TensorType], bad: float) -> None:
+def test_infinite_values_are_refused(kind: type[TensorType], bad: float) -> None:
     values = ROWS["random"][:4].copy()
     values[2, 31] = bad
     with pytest.raises(ValueError, match="not finite"):
@@ -115,7 +111,7 @@ def test_what_is_not_finite_is_refused(kind: type[TensorType], bad: float) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_what_is_not_finite_is_found(kind: type[TensorType]) -> None:
+def test_infinite_values_are_found(kind: type[TensorType]) -> None:
     """In the data of a file, wherever llama.cpp finds it, too."""
     rng = np.random.default_rng(1)
     for _ in range(300):
@@ -165,42 +161,6 @@ def test_types_that_need_longer_blocks(tmp_path: Path, dense: str) -> None:
 def test_no_such_type(tmp_path: Path, dense: str) -> None:
     with pytest.raises(UsageError, match="is not a type for the dense weights"):
         convert_checkpoint(write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf", dense=dense)
-
-
-def test_bf16_tensors_keep_their_bits(nano_checkpoint: Path, bf16_file: GgufFile) -> None:
-    for source, tensor in pairs(nano_checkpoint, bf16_file):
-        if tensor.qtype == GGMLQuantizationType.BF16:
-            assert tensor.data.tobytes() == source.tobytes()
-        else:
-            assert tensor.qtype == GGMLQuantizationType.F32
-            widened = source.ravel().astype(np.uint32) << 16
-            np.testing.assert_array_equal(tensor.data.view(np.uint32), widened)
-
-
-def test_q8_0_tensors_of_nano(nano_checkpoint: Path, q8_0_file: GgufFile) -> None:
-    n_quantized = 0
-    for source, tensor in pairs(nano_checkpoint, q8_0_file):
-        if tensor.qtype == GGMLQuantizationType.Q8_0:
-            reference = ggml.quantize(tensor.qtype, widen_bf16(source))
-            assert tensor.data.tobytes() == reference.tobytes()
-            n_quantized += 1
-    assert n_quantized == 2 + 4 * 8
-
-
-def pairs(checkpoint: Path, file: GgufFile) -> Iterator[tuple[NDArray[np.uint16], Tensor]]:
-    """Source bits and converted tensor, for all but the experts' weights."""
-    reader = CheckpointReader(checkpoint)
-    plan = plan_names(read_config(checkpoint), reader.tensors, "bf16")
-    check_sources(plan, reader.tensors)
-    assert file.tensors.keys() == {t.name for t in plan}
-    for planned in plan:
-        tensor = file.tensors[planned.name]
-        assert tensor.shape == planned.shape
-        if planned.scales is None:
-            source = reader.read(planned.sources[0])
-            if planned.rows != "all":
-                source = source[:, 0 if planned.rows == "even" else 1 :: 2]
-            yield source, tensor
 
 
 def test_bf16_rounds_halves_to_even() -> None:

@@ -100,11 +100,6 @@ def test_missing_sources(tmp_path: Path, name: str) -> None:
         read_tokenizer(tmp_path, VOCAB_SIZE, tmp_path / name)
 
 
-def test_rank_file_for_a_smaller_embedding(rank_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConvertError, match="token id 200018; vocab_size is 24"):
-        read_tokenizer(tmp_path, 24, rank_file)
-
-
 def test_two_tokens_with_one_id(tmp_path: Path) -> None:
     folder = write_tiny(tmp_path / "tiny")
     edit_tokenizer(folder, lambda t: t["model"]["vocab"].update(ab=1))

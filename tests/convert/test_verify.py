@@ -1,4 +1,4 @@
-"""What verify proves of a file by itself: every kind of damage is found, and nothing else is."""
+"""`verify` without a checkpoint: it finds every kind of damage, and nothing else."""
 
 import re
 import struct
@@ -84,7 +84,7 @@ def test_a_right_file_is_proven(models: list[Model]) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=60)
 def test_any_flipped_bit_of_data_and_padding(models: list[Model], data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(models))
     at = data.draw(st.integers(model.info.n_header_bytes, len(model.data) - 1))
@@ -109,7 +109,7 @@ def test_flipped_bits_of_the_header(model: Model) -> None:
     """With the checkpoint at hand only names of no consequence go unseen."""
     rng = np.random.default_rng(0)
     harmless = (b"general.", b"yarn_beta", b".add_", b"gptoss.tensor_sums", b"padding_token_id")
-    for at in rng.integers(0, model.info.n_header_bytes, 300):
+    for at in rng.integers(0, model.info.n_header_bytes, 120):
         report = model.verify(model.flip(int(at), int(rng.integers(8))), against=True)
         if report.is_proven:
             around = model.data[max(0, at - 120) : at + 30]
@@ -117,8 +117,8 @@ def test_flipped_bits_of_the_header(model: Model) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=100)
-def test_whatever_the_header_says_the_answer_is_a_report(model: Model, data: st.DataObject) -> None:
+@settings(max_examples=40)
+def test_any_header_gives_a_report(model: Model, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, model.info.n_header_bytes - 8))
     word = data.draw(st.one_of(st.binary(min_size=8, max_size=8), st.just(b"\xff" * 8)))
     changed = model.data[:at] + word + model.data[at + 8 :]
@@ -126,7 +126,7 @@ def test_whatever_the_header_says_the_answer_is_a_report(model: Model, data: st.
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_cut_off_anywhere(model: Model, data: st.DataObject) -> None:
     n_bytes = data.draw(st.integers(0, len(model.data) - 1))
     found = messages(model.verify(model.data[:n_bytes]))
@@ -153,7 +153,7 @@ INFINITE = {
 
 
 @pytest.mark.parametrize("name", INFINITE)
-def test_what_is_not_finite(model: Model, tmp_path: Path, name: str) -> None:
+def test_infinite_values_are_found(model: Model, tmp_path: Path, name: str) -> None:
     """In a file without checksums, as another program writes it."""
     file = read_gguf(model.path)
     tensor, block = file.tensors[name], INFINITE[name]

@@ -1,4 +1,4 @@
-"""What verify proves with the checkpoint at hand: every tensor, whoever wrote the file."""
+"""`verify` with the checkpoint at hand proves every tensor of any program's file."""
 
 import shutil
 import tracemalloc
@@ -54,22 +54,20 @@ def rewritten(converted: Path, **tensors: Tensor) -> Path:
 
 
 @pytest.mark.parametrize("layout", ["hugging_face", "original"])
-@pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize(
     ("experts", "kept"), [("mxfp4", "mxfp4"), ("bf16", "mxfp4"), ("bf16", "bf16")]
 )
 @pytest.mark.parametrize("dense", ["q8_0", "bf16"])
-def test_what_we_convert_is_proven(
+def test_our_conversions_are_proven(
     tmp_path: Path,
     layout: Layout,
-    n_shards: int,
     experts: Experts,
     kept: ExpertType,
     dense: DenseType,
 ) -> None:
     config = tiny_config(num_hidden_layers=2)
     source = tmp_path / "source"
-    write_tiny(source, config=config, layout=layout, experts=experts, n_shards=n_shards)
+    write_tiny(source, config=config, layout=layout, experts=experts, n_shards=3)
     write_tokenizer(source)
     (path,) = convert_checkpoint(source, tmp_path / "m.gguf", dense=dense, experts=kept)
     report = verify_model(path, against=source)
@@ -81,15 +79,6 @@ def test_what_we_convert_is_proven(
         is_rounded = dense == "q8_0" and name in ("embedding", "attention", "head")
         is_rounded |= name == "experts" and experts != kept
         assert (each.worst_error or 0) > 0 if is_rounded else each.worst_error == 0
-
-
-def test_worst_error(converted: Path, tiny_checkpoint: Path) -> None:
-    """As gguf's own dequantizer sees it."""
-    report = verify_model(converted, against=tiny_checkpoint)
-    values = read_gguf(converted).tensors["output.weight"].values()
-    exact = tiny_tensors()["lm_head.weight"][1].astype(np.uint32) << 16
-    assert classes(report)["head"].worst_error == np.abs(values - exact.view(np.float32)).max()
-    assert classes(report)["head"].worst_tensor == "output.weight"
 
 
 def test_another_models_weights(converted: Path, tmp_path: Path) -> None:

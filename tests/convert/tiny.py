@@ -73,7 +73,7 @@ def tiny_config(**changes: Any) -> dict[str, Any]:
 
 
 def original_config(config: dict[str, Any]) -> dict[str, Any]:
-    """What `original/config.json` says of the same model."""
+    """Return `original/config.json` of the same model."""
     yarn = config.get("rope_scaling") or config["rope_parameters"]
     same = ("num_hidden_layers", "vocab_size", "hidden_size", "intermediate_size", "head_dim")
     same += ("num_attention_heads", "num_key_value_heads", "sliding_window", "swiglu_limit")
@@ -176,7 +176,7 @@ def to_original(tensors: Tensors) -> Tensors:
 
 
 def original_dtypes(tensors: Tensors) -> dict[str, str]:
-    """What `dtypes.json` says of tensors in OpenAI's layout."""
+    """Return `dtypes.json` for tensors in OpenAI's layout."""
     kinds = {".blocks": "FP4", ".scales": "UE8"}
     return {name: kinds.get(name[-7:], "BF16") for name in tensors}
 

@@ -1,4 +1,4 @@
-"""Models, and what is asked of them."""
+"""Models, engines and prompts."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Random clients of one engine, and what each of their answers must be.
+"""Random clients of one engine, and the judge of their answers.
 
 What is drawn with a seed is compared, token by token, with the same request alone on a fresh
 engine; what is drawn without one, with the probabilities that the model gives it. Both go through
@@ -72,7 +72,7 @@ class SmallMasks(MaskCompiler):
 
 
 class Asked:
-    """A request and what has come of it."""
+    """A request, its answer so far, and its end."""
 
     def __init__(self, request: Generate) -> None:
         self.request = request
@@ -278,7 +278,7 @@ class Interleaving:
                 self.done["rests"] += 1
 
     def _restart(self) -> None:
-        """Another process, which finds on disk what the last one had in its cache."""
+        """Start another process, which finds the last one's cache on disk."""
         self._finish()
         self._count()
         self.close()
@@ -330,7 +330,7 @@ class Interleaving:
 
 
 class Judge:
-    """Says of each answer whether it is what the model says.
+    """Tells for each answer whether it is the model's own.
 
     Args:
         model: The smooth model.
@@ -395,7 +395,7 @@ class Judge:
             self.draws.append(below + within * float(place.odds[token]))
 
     def _places(self, asked: Asked, answer: list[int], *, first: int = 0) -> Iterator["Place"]:
-        """What each token of an answer was drawn from, from the `first` one on."""
+        """Yield the distribution of each token of an answer, from the `first` one on."""
         request = asked.request
         mask = self._masks.mask(request.grammar) if request.grammar else None
         rows = self._reference.logits([*request.prompt, *answer[:-1]], len(request.prompt))
@@ -412,7 +412,7 @@ class Judge:
 
 
 class Place:
-    """What one token is drawn from.
+    """The distribution of one token.
 
     Args:
         logits: Behind biases, penalties and masks; (n_vocab,).
@@ -454,7 +454,7 @@ class Place:
 
 
 def _loosened(sampling: SamplingParams) -> SamplingParams:
-    """Filters that keep also what rounding might have kept."""
+    """Return filters with room for rounding."""
     return msgspec.structs.replace(
         sampling,
         top_k=sampling.top_k and sampling.top_k + 1,
@@ -500,7 +500,7 @@ def _filtered(
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Nothing depends on the clock, and what is for long prompts happens to short ones."""
+    """Make runs independent of the clock, and treat short prompts as long ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefix_cache, "_CHECKPOINT_EVERY", 100)
         patch.setattr(prefix_cache, "_WORTH_REUSING", 4)

@@ -61,7 +61,7 @@ class Reference:
         self._context = make_context(model, 1024, 1, cache_type=cache_type)
 
     def logits(self, tokens: list[int], n_prompt: int) -> list[Logits]:
-        """Those behind the prompt and behind each further token."""
+        """Return the logits behind the prompt and behind each further token."""
         self._context.remove(0)
         found = []
         for start in range(0, len(tokens), 32):

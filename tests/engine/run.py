@@ -33,7 +33,7 @@ def load_of(path: Path, n_ctx: int = N_CTX) -> Load:
 
 
 class Run:
-    """An engine driven step by step, with what came out of it."""
+    """An engine driven step by step, and its output."""
 
     def __init__(
         self,

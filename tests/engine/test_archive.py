@@ -23,7 +23,7 @@ LONG = messages(1, 4)  # 400 tokens
 
 @pytest.fixture
 def reopen(start: Start, tmp_path: Path) -> Start:
-    """Makes an engine whose store is that of the test."""
+    """Make an engine over the test's store."""
 
     def make(
         model: str = "this model",
@@ -47,7 +47,7 @@ def save(run: Run) -> None:
 
 
 def rest(run: Run) -> float | None:
-    """What an engine does while it is idle, until it has to wait; for how long."""
+    """Let an idle engine work until it has to wait; return for how long."""
     assert run.engine.archive is not None
     wait_s: float | None = 0.0
     while wait_s is not None and wait_s <= archive._BETWEEN_SAVES_S:
@@ -91,7 +91,7 @@ def test_it_also_goes_back_to_the_messages_before(reopen: Start) -> None:
     assert max(again.errors()) <= TOLERANCE
 
 
-def test_what_is_in_memory_is_not_read(reopen: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_prefixes_are_not_read(reopen: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     run = reopen()
     run.answer(LONG)
     save(run)
@@ -134,7 +134,7 @@ def test_idle_engine_saves_a_prefix_once(reopen: Start, tmp_path: Path) -> None:
     assert files(tmp_path) != [path]  # the longer one is instead of the shorter
 
 
-def test_what_is_kept_in_memory_is_never_written(reopen: Start, tmp_path: Path) -> None:
+def test_private_prefixes_are_never_written(reopen: Start, tmp_path: Path) -> None:
     run = reopen()
     private = run.answer(LONG, n_answer=20, in_memory=True)
     history = [*LONG, *private.answer, *text(7, 80)]
@@ -155,7 +155,7 @@ def test_what_is_kept_in_memory_is_never_written(reopen: Start, tmp_path: Path) 
     assert any(array("i", LONG).tobytes() in each.read_bytes() for each in files(tmp_path))
 
 
-def test_what_is_on_disk_makes_way_for_what_was_used_last(
+def test_saved_prefixes_make_way_for_recent_ones(
     reopen: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)
@@ -171,9 +171,7 @@ def test_what_is_on_disk_makes_way_for_what_was_used_last(
     assert max(run.errors()) <= TOLERANCE
 
 
-def test_what_is_shared_makes_way_for_nobody_else(
-    reopen: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_prefixes_stay(reopen: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)
     run = reopen(keep_s=0)
     run.answer([*LONG, *text(3, 60)])
@@ -185,7 +183,7 @@ def test_what_is_shared_makes_way_for_nobody_else(
     assert max(run.errors()) <= TOLERANCE
 
 
-def test_what_is_used_or_not_on_disk_stays(
+def test_used_and_unsaved_prefixes_stay(
     reopen: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefix_cache, "_FEW_CELLS", 0)

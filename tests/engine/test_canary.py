@@ -45,7 +45,7 @@ def ask(engine: Engine, kinds: list[SamplingParams], n_prompt: int = 30) -> None
 
 
 @pytest.mark.parametrize("on_device", [False, True])
-def test_what_is_well_is_checked_after_each_answer(smooth_model: Model, on_device: bool) -> None:
+def test_a_healthy_device_passes_after_each_answer(smooth_model: Model, on_device: bool) -> None:
     engine = make_engine(smooth_model, on_device=on_device)
     for n_checks, kinds in enumerate([[], KINDS, KINDS[::-1], [KINDS[1]] * 8]):
         ask(engine, kinds)
@@ -106,7 +106,7 @@ def keep_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
         *((damage_logits, False), (make_nan, False)),  # nothing is drawn: logits alone can tell
     ],
 )
-def test_what_is_damaged_is_noticed(
+def test_damage_is_noticed(
     smooth_model: Model,
     monkeypatch: pytest.MonkeyPatch,
     damage: Callable[..., None],

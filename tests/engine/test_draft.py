@@ -16,13 +16,13 @@ def numbers(start: int, end: int) -> "array[int]":
 
 
 def grow(drafter: Drafter, tokens: "array[int]", token: int) -> list[int]:
-    """One token more, and what would be drafted behind it."""
+    """Append a token; return the draft behind it."""
     tokens.append(token)
     drafter.advance(0)
     return drafter.take(drafter.look())
 
 
-def test_what_followed_last_time_is_drafted() -> None:
+def test_the_last_continuation_is_drafted() -> None:
     tokens = array("i", [1, 2, *range(100, 140), 3, 4, *range(100, 150), 5])
     drafter = Drafter(tokens)
     assert drafter.look() == 0
@@ -110,7 +110,7 @@ def test_drafts_are_as_long_as_they_pay() -> None:
     assert StepCosts().draft_length(1, 0.99, 63) == 0  # nothing is known
 
 
-def test_a_draft_must_pay_for_those_beside_it() -> None:
+def test_a_draft_must_pay_for_its_neighbours() -> None:
     costs = costs_of(w1=1.0, w2=1.1, w4=1.7, w8=2.7, w16=5.0, w32=8.0, w64=12.0)  # H200, 20b
     assert costs.draft_length(1, 0.97, 63) == 8
     assert costs.draft_length(1, 0.995, 63) == 63
@@ -179,7 +179,7 @@ def test_the_first_step_of_a_width_is_not_believed(monkeypatch: pytest.MonkeyPat
     assert costs.switch_s == pytest.approx(0)
 
 
-def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_machine_measures_fewer_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
 
     def decode(n_rows: int) -> None:

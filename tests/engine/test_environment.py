@@ -1,4 +1,4 @@
-"""What an engine process finds in its environment."""
+"""The environment of an engine process."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_head_that_is_named_for_one_of_two_gpus_is_no_expert_on_the_host() -> 
     assert not msgspec.structs.replace(ON_HOST, n_gpu_layers=0).shares_experts
 
 
-def test_llama_cpp_is_not_asked_for_streams_that_overwrite_what_others_read() -> None:
+def test_llama_cpp_does_not_reorder_the_graph() -> None:
     assert "GGML_CUDA_GRAPH_OPT" not in environment(RESIDENT) | environment(IN_TURNS)
 
 

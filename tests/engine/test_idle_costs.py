@@ -99,7 +99,7 @@ class Cache:
         return slot
 
 
-def test_what_returns_soon_leaves_soon(smooth_model: Model, tmp_path: Path) -> None:
+def test_cheap_prefixes_leave_first(smooth_model: Model, tmp_path: Path) -> None:
     """A prefix on disk is read faster than one that is not is computed."""
     it = Cache(smooth_model, tmp_path)
     costs, n = it.cache.costs, 800

@@ -1,4 +1,4 @@
-"""Whatever happens beside a request, its answer is the model's own.
+"""Other requests never change an answer: it is the model's own.
 
 Sixty random interleavings by default; for thousands, and other ones:
 
@@ -34,7 +34,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 class Outcome:
-    """All that was asked, and what came of it."""
+    """All requests, and their verdicts."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def chi_square(self) -> float:
-        """How uneven the random numbers are that lie behind what was drawn without a seed."""
+        """Return how uneven the random numbers behind unseeded draws are."""
         counts = np.histogram(self.judge.draws, bins=20, range=(0, 1))[0]
         expected = len(self.judge.draws) / 20
         return float(((counts - expected) ** 2 / expected).sum())
@@ -112,7 +112,7 @@ def wrong_drafts_are_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def random_states_are_lost(patch: pytest.MonkeyPatch) -> None:
-    """Whoever takes over a chain goes on with the random numbers of the one before."""
+    """A new owner of a chain continues with the old one's random numbers."""
     bind = Sampler.bind
 
     def keep_the_old(self: Sampler, context: Any, seq_id: int) -> bool:
@@ -123,10 +123,11 @@ def random_states_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sampler, "bind", keep_the_old)
 
 
+@pytest.mark.nightly  # it watches the watchmen
 @pytest.mark.parametrize(
     "broken", [outputs_are_not_kept, wrong_drafts_are_accepted, random_states_are_lost]
 )
-def test_what_is_broken_is_noticed(
+def test_faults_are_noticed(
     smooth_model: Model, monkeypatch: pytest.MonkeyPatch, broken: Break
 ) -> None:
     broken(monkeypatch)

@@ -22,7 +22,7 @@ from tests.engine.run import GREEDY, Prompt
 
 Logits = npt.NDArray[np.float64]
 ROUNDING = 0.4
-"""What company and the order of cells do to a logit of nano; see docs/structure.md."""
+"""The effect of company and of the order of cells on a logit of nano; see docs/structure.md."""
 COUNT = "Count from 1 to 12."
 
 
@@ -81,7 +81,7 @@ def test_values_are_the_log_softmax() -> None:
 def test_equal_to_a_context_of_its_own(
     model: Model, context: Context, prompt: Prompt, backend_sampling: bool
 ) -> None:
-    """Also beside others, who get what they get without it, and where the device samples those."""
+    """Beside plain requests, which do not change, and where the device samples those."""
     engine = Engine(context, backend_sampling=backend_sampling)
     question, other = prompt(COUNT), prompt("What is the capital of France?")
     answers = run(engine, request(1, question, n_logprobs=5), request(2, other))
@@ -108,7 +108,7 @@ def test_equal_to_a_context_of_its_own(
 def test_every_token_is_drawn_from_its_own_row(
     context: Context, prompt: Prompt, nano_gguf: Path
 ) -> None:
-    """Text that would be drafted is not, and what a mask forces has log-probabilities, too."""
+    """Nothing is drafted, and tokens forced by a mask have log-probabilities, too."""
     engine = Engine(context, MaskCompiler(nano_gguf))
     question = prompt(COUNT)
     first = run(engine, request(1, question, n_logprobs=0))[1]
@@ -126,7 +126,7 @@ def test_every_token_is_drawn_from_its_own_row(
 
 
 def changed(logits: Logits, earlier: list[int], sampling: SamplingParams) -> Logits:
-    """What llama.cpp's samplers should make of the logits behind the tokens `earlier`."""
+    """Apply a sampling's changes to the logits behind the tokens `earlier`."""
     logits = logits.copy()
     for token, bias in sampling.logit_bias:
         logits[token] += bias
@@ -194,15 +194,6 @@ def test_going_on_after_a_preemption(model: Model, prompt: Prompt) -> None:
         assert len(tokens) == len(logprobs) == 120
         check_best(model, question, tokens, sampling)
     context.close()
-
-
-def test_neutral_values_change_nothing(context: Context, prompt: Prompt) -> None:
-    engine = Engine(context)
-    neutral = [Penalties(), Penalties(repeat=1.5, last_n=0)]
-    samplings = [GREEDY, *(SamplingParams(temperature=0, penalties=p) for p in neutral)]
-    question = prompt("What is the capital of France?")
-    answers = run(engine, *(request(i, question, s) for i, s in enumerate(samplings)))
-    assert len({tuple(tokens) for tokens, _ in answers.values()}) == 1
 
 
 @pytest.mark.parametrize("grammar", [None, "start: /[a-z ]{10,60}/ <|return|>"])

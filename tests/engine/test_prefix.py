@@ -1,4 +1,4 @@
-"""Prefix reuse: whatever is reused, logits are those of a context that prefills everything.
+"""Reusing a prefix never changes the logits: they equal those of a full prefill.
 
 The random conversations run some dozens of examples by default; for hundreds, and other ones:
 
@@ -107,7 +107,7 @@ class Chatter:
         self._run.take(self._run.engine.cancel(seq_id))
 
     def _rest(self) -> None:
-        """For long enough that all is written, and what is not needed makes way."""
+        """Rest until all prefixes are written and unneeded ones have made way."""
         self._run.finish()
         engine = self._run.engine
         while engine.archive and engine.archive.wait_s(engine.n_done) is not None:
@@ -137,7 +137,7 @@ def converse(start: Callable[..., Run], data: st.DataObject, folder: Path) -> Ru
 def random_conversations(
     start: Callable[..., Run], n_examples: int, *, seed_by_source: bool = True
 ) -> tuple[Counter[str], float]:
-    """What was done in all, and the largest error."""
+    """Return the sum of all actions, and the largest error."""
     done: Counter[str] = Counter()
     worst = [0.0]
 
@@ -187,7 +187,7 @@ def moves_into(done: Counter[str]) -> Iterator[None]:
 
 
 def test_random_conversations_have_the_logits_of_a_full_prefill(start: Callable[..., Run]) -> None:
-    done, worst = random_conversations(start, N_EXAMPLES or 100, seed_by_source=not N_EXAMPLES)
+    done, worst = random_conversations(start, N_EXAMPLES or 60, seed_by_source=not N_EXAMPLES)
     print(dict(done), f"largest error {worst:.1e}")
     assert worst <= TOLERANCE
     assert done["moved"] > 0, done
@@ -222,13 +222,6 @@ def test_a_rule_that_is_too_lax_is_noticed_on_a_gpu(
     worst = random_conversations(start_on_gpu, 15)[1]
     print(f"largest error {worst:.1e}")
     assert worst > 2 * GPU_TOLERANCE
-
-
-def test_a_rule_that_is_too_lax_is_noticed(
-    start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Context, "can_resume", rule(n_missing=N_WINDOW // 2))
-    assert random_conversations(start, 15)[1] > 10 * TOLERANCE
 
 
 @pytest.mark.parametrize("n_missing", [0, 1])

@@ -1,4 +1,4 @@
-"""What is reused, what is kept, and who goes first when room is needed."""
+"""Reuse of prefixes, and the order of eviction."""
 
 import timeit
 from array import array
@@ -17,7 +17,7 @@ def messages(seed: int, n: int) -> list[int]:
     return [token for i in range(n) for token in (*text(seed + i, 99), END)]
 
 
-def test_next_turn_prefills_only_what_is_new(start: Callable[..., Run]) -> None:
+def test_next_turn_prefills_only_new_tokens(start: Callable[..., Run]) -> None:
     run = start()
     first = run.answer([*text(1, 100), END], n_answer=20)
     history = first.prompt + first.answer[12:] + [END]  # the analysis was 12 tokens
@@ -138,7 +138,7 @@ def test_the_same_prompt_at_once_is_prefilled_once(start: Callable[..., Run]) ->
     assert max(run.errors()) <= TOLERANCE
 
 
-def test_those_that_begin_alike_wait_for_what_they_share(start: Callable[..., Run]) -> None:
+def test_prompts_wait_for_a_common_beginning(start: Callable[..., Run]) -> None:
     run = start(n_ctx=2048, n_seq=4)
     for seed in (50, 51, 52):
         run.ask(messages(0, 6) + text(seed, 100), n_answer=4)
@@ -148,7 +148,7 @@ def test_those_that_begin_alike_wait_for_what_they_share(start: Callable[..., Ru
     assert max(run.errors()) <= TOLERANCE
 
 
-def test_who_waited_for_a_prompt_goes_on_when_that_is_cancelled(start: Callable[..., Run]) -> None:
+def test_waiting_prompts_go_on_after_a_cancel(start: Callable[..., Run]) -> None:
     run = start(n_ctx=2048, n_seq=4)
     for _ in range(2):
         run.ask(messages(0, 10), n_answer=4)

@@ -47,13 +47,6 @@ def test_all_is_there_afterwards(cold: Path) -> None:
     assert fractions == sorted(fractions)
 
 
-def test_what_is_there_is_not_read_again(cold: Path) -> None:
-    fractions: list[float] = []
-    read_ahead.read_ahead(cold, fractions.append)
-    assert read_ahead.read_ahead(cold, fractions.append) == 0
-    assert len(fractions) == 3
-
-
 def test_a_file_larger_than_ram_is_left_to_the_system(
     cold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

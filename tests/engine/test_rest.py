@@ -1,4 +1,4 @@
-"""What an engine does while nobody asks, so that the next prompt is read sooner."""
+"""Preparations of an idle engine for the next prompt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Engine processes that are only measured, told what steps take, or asked what they would take."""
+"""Engine processes for measurements: of steps, of offloading, and of memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Our table of ggml's types is that of the llama.cpp that is installed."""
+"""Our table of ggml's types equals the installed llama.cpp's."""
 
 import llama_cpp
 import numpy as np
@@ -31,7 +31,7 @@ def test_every_name_of_a_mixture() -> None:
 
 
 @pytest.mark.parametrize("kind", GGML_TYPES.values(), ids=lambda kind: kind.name)
-def test_what_is_not_finite_is_found(kind: GgmlType) -> None:
+def test_infinite_values_are_found(kind: GgmlType) -> None:
     """Wherever llama.cpp finds it, in types that others write, too."""
     rng = np.random.default_rng(2)
     n_found = 0

@@ -56,7 +56,7 @@ def test_a_plan_fits_chains_of_the_same_forms_alone(allocator: c_void_p, n_rows:
         assert fits == (planned == asked), (planned, asked)
 
 
-def test_a_form_is_what_a_chain_does_and_not_how_much(nano_gguf: Path) -> None:
+def test_parameters_do_not_change_the_form(nano_gguf: Path) -> None:
     model = Model(nano_gguf)
     context = Context(
         model, ContextParams(n_ctx=256, n_threads_prefill=1, n_threads_decode=1, n_seq_max=1)

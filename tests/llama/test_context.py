@@ -1,4 +1,4 @@
-"""The wrapper over llama.cpp: batches, sequences, state, limits, and what happens after close."""
+"""The wrapper over llama.cpp: batches, sequences, state, limits, and use after close."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_keys_that_are_no_whole_blocks_are_refused(tmp_path: Path) -> None:
     odd.close()
 
 
-def test_sequences_of_one_batch_are_those_of_their_own(model: Model, context: Context) -> None:
+def test_a_shared_batch_changes_no_sequence(model: Model, context: Context) -> None:
     batch = Batch(64)
     rows = [batch.extend(tokens, 0, seq_id, n_outputs=1) for seq_id, tokens in ((2, A), (0, B))]
     context.decode_batch(batch)
@@ -89,7 +89,7 @@ def test_remove_copy_and_positions(context: Context) -> None:
 
 
 def test_positions_tell_the_window(context: Context) -> None:
-    """The sliding layers forget what is far behind, and keep what the next token sees."""
+    """Sliding layers forget distant positions, and keep those that the next token sees."""
     assert context.n_swa == 128
     for n in range(0, N_CTX, 128):
         context.decode([11] * 128, position=n)
@@ -174,7 +174,7 @@ def test_full_cache_changes_nothing(model: Model) -> None:
     context.close()
 
 
-def test_what_would_abort_the_process_raises(context: Context) -> None:
+def test_fatal_batches_raise_instead(context: Context) -> None:
     with pytest.raises(EngineError, match="batch"):
         context.decode([11] * (context.n_batch + 1), position=0)
     batch = Batch(64)
@@ -206,7 +206,7 @@ def test_a_gap_in_the_positions_raises(context: Context) -> None:
 
 
 def test_nothing_works_after_close(nano_gguf: Path) -> None:
-    """Closing the model closes what is made of it first."""
+    """Closing the model closes its contexts and samplers first."""
     model = Model(nano_gguf)
     context, sampler = make_context(model), Sampler(SamplingParams(seed=1))
     assert sampler.bind(context, 0)

@@ -24,5 +24,5 @@ def test_a_library_without_a_backend_for_this_processor(monkeypatch: pytest.Monk
     assert folder == str(library._base_path).encode()  # and not the working directory
 
 
-def test_what_is_loaded_says_what_it_uses() -> None:
+def test_the_library_describes_itself() -> None:
     assert "CPU : " in library.system_info()

@@ -1,4 +1,4 @@
-"""Tensors of a mapped file, locked for a GPU: which bytes, and what if it cannot be.
+"""Tensors of a mapped file, locked for a GPU: the right bytes, or none.
 
 The driver's part is played by functions that note what they are told; on a GPU see
 `test_pinned_on_a_gpu`.
@@ -41,7 +41,7 @@ class Driver:
         del self.locked[address]
 
     def holds(self, file: Path, span: tuple[int, int]) -> bool:
-        """Whether the bytes of a span of a file are in what is locked."""
+        """Return whether the bytes of a span of a file are locked."""
         start, end = span
         wanted = file.read_bytes()[start:end]
         return any(wanted in ctypes.string_at(at, n) for at, n in self.locked.items())
@@ -69,7 +69,7 @@ def mapped(file: Path) -> Iterator[Model]:
 
 
 @pytest.mark.usefixtures("mapped")
-def test_what_is_locked_is_what_was_asked_for(file: Path, driver: Driver) -> None:
+def test_the_requested_tensors_are_locked(file: Path, driver: Driver) -> None:
     spans = read_info(file).tensor_spans
     wanted = {name for name in spans if "_exps" in name and name.startswith(("blk.1.", "blk.6."))}
     addresses = pinning.pin(file, wanted.__contains__)

@@ -165,7 +165,7 @@ def test_chains_without_work_are_left_out(
 def test_graphs_of_prompts_have_the_rows_that_memory_is_reserved_with(
     nano_gguf: Path, needed: Counter[tuple[int, int]]
 ) -> None:
-    """One of each chain, whoever has an output; so none of them needs memory of its own."""
+    """One row of each chain, whichever has an output, so none needs memory of its own."""
     params = ContextParams(
         n_ctx=512, n_threads_prefill=1, n_threads_decode=1, n_seq_max=2,
         n_outputs_max=8, n_outputs_max_per_seq=4,

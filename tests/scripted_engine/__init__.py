@@ -1,8 +1,8 @@
 """Run a real server whose engine plays a script, to test with answers as real models write them.
 
-Only the engine process is replaced, by one that speaks the same frames (`engine/protocol.py`) and
-plays token ids at any speed. Harmony, every dialect, the chat and the
-command line are the real ones.
+Only the engine's process is replaced, by an object that speaks the same frames
+(`engine/protocol.py`) and plays token ids at any speed. Harmony, every dialect, the chat and the
+command line are the real ones. The server runs in a thread of this process.
 
     script = Script(vocabulary)
     script.say("Show me a loop", answer("Here:\n\n```python\nfor n in x: ...\n```\n", "Easy."))
@@ -16,122 +16,79 @@ result of a tool, and so on. `Reply` sets the speed, pauses, and where the engin
 `script.prompts` are the token ids that the engine was given.
 """
 
-import json
+import asyncio
+import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import msgspec
+from gptoss_local.settings import load_settings
+from tests.conftest import RunningServer, free_port, run_server
+from tests.scripted_engine.engine import ScriptedProcess
+from tests.scripted_engine.script import (
+    SCRIPT_VARIABLE,
+    Part,
+    Reply,
+    Script,
+    answer,
+    calls,
+    calls_built_in,
+)
+from tests.server_in_thread import serving
 
-from gptoss_local.harmony import Vocabulary
-from gptoss_local.types import Effort
-from tests.conftest import RunningServer, run_server
+__all__ = [
+    "SCRIPT_VARIABLE",
+    "Part",
+    "Reply",
+    "Script",
+    "answer",
+    "calls",
+    "calls_built_in",
+    "run_scripted_server",
+]
 
-SCRIPT_VARIABLE = "SCRIPTED_ENGINE"
-"""The environment variable with the path of the script."""
-
-PROMPTS_SUFFIX = ".prompts"
-"""Of the file beside the script, in which the engine notes the prompts that it gets."""
-
-
-class Reply(msgspec.Struct, kw_only=True):
-    """One generation of the model.
-
-    Attributes:
-        text: In harmony, starting after `<|start|>assistant`. Without a stop token at its end it
-            is cut off, as if the context were full.
-        tokens: Its token ids; `Script.say` fills them in.
-        tok_s: Tokens a second.
-        n_per_frame: Tokens that come together, as after a draft.
-        prefill_s: How long the prompt is read.
-        pauses: Seconds of silence before a token, by its index.
-        fails_at: Index of the token at which the sequence fails.
-        dies_at: Index of the token at which the process exits.
-    """
-
-    text: str
-    tokens: list[int] = []
-    tok_s: float = 500.0
-    n_per_frame: int = 1
-    prefill_s: float = 0.0
-    pauses: dict[int, float] = {}
-    fails_at: int | None = None
-    dies_at: int | None = None
+_played = threading.local()
+_start_process = asyncio.create_subprocess_exec
 
 
-class Part(msgspec.Struct):
-    """The replies to a question. An empty question or effort matches any."""
-
-    question: list[int]
-    replies: list[Reply]
-    effort: list[int] = []
+def play(parts: list[Part], on_prompt: Callable[[list[int]], None]) -> None:
+    """Let engines that this thread starts from now on play a script."""
+    _played.script = (parts, on_prompt)
 
 
-def answer(content: str, reasoning: str = "", **how: Any) -> Reply:
-    """An answer in the final channel, after reasoning if there is some."""
-    final = f"<|channel|>final<|message|>{content}<|return|>"
-    return Reply(text=_after_reasoning(reasoning, final), **how)
+async def _start_scripted(program: str, *arguments: str, **options: Any) -> Any:
+    script = getattr(_played, "script", None)
+    if script and any(argument.startswith("gptoss_local.engine.") for argument in arguments):
+        return ScriptedProcess(*script)
+    return await _start_process(program, *arguments, **options)
 
 
-def calls(name: str, arguments: Mapping[str, Any], reasoning: str = "", **how: Any) -> Reply:
-    """A call of a function."""
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
-    text = json.dumps(arguments, ensure_ascii=False)
-    return Reply(text=_after_reasoning(reasoning, f"{header}{text}<|call|>"), **how)
-
-
-def calls_built_in(name: str, body: str, reasoning: str = "", **how: Any) -> Reply:
-    """A call of `python` or of a function of `browser`, as the model was trained to write it."""
-    message = f"<|channel|>analysis to={name} code<|message|>{body}<|call|>"
-    return Reply(text=_after_reasoning(reasoning, message), **how)
-
-
-def _after_reasoning(reasoning: str, message: str) -> str:
-    if not reasoning:
-        return message
-    return f"<|channel|>analysis<|message|>{reasoning}<|end|><|start|>assistant{message}"
-
-
-class Script:
-    """What the model says to which question."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self._parts: list[Part] = []
-        self._prompts: Path | None = None
-
-    @property
-    def prompts(self) -> list[list[int]]:
-        """The prompts of all requests to the running server so far."""
-        if self._prompts is None or not self._prompts.exists():
-            return []
-        return [msgspec.json.decode(line) for line in self._prompts.read_bytes().splitlines()]
-
-    def say(self, question: str, *replies: Reply, effort: Effort | None = None) -> None:
-        """Reply to a message of the user, then to the results of the calls in these replies."""
-        encode = self.vocabulary.encode
-        for reply in replies:
-            reply.tokens = self.vocabulary.encode_tagged(reply.text)
-        line = encode(f"Reasoning: {effort}") if effort else []
-        self._parts.append(Part(encode(question), list(replies), line))
-
-    def otherwise(self, *replies: Reply) -> None:
-        """Reply to all other messages."""
-        self.say("", *replies)
-
-    def write(self, path: Path) -> None:
-        path.write_bytes(msgspec.msgpack.encode(self._parts))
-        self._prompts = path.with_suffix(PROMPTS_SUFFIX)
+asyncio.create_subprocess_exec = _start_scripted  # type: ignore[assignment]
 
 
 @contextmanager
-def run_scripted_server(home: Path, script: Script, **settings: str) -> Iterator[RunningServer]:
-    """Start a server of its own, with nano's file as the model, and stop it afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "script"
-        script.write(path)
-        variables = {SCRIPT_VARIABLE: str(path)}
-        with run_server(home, "tests.scripted_engine", variables, **settings) as server:
-            yield server
+def run_scripted_server(
+    home: Path, script: Script, *, is_process: bool = False, **settings: str
+) -> Iterator[RunningServer]:
+    """Start a server of its own, with nano's file as the model, and stop it afterwards.
+
+    Args:
+        is_process: For tests of kills, exit codes, logs and processor time: the server has a
+            process of its own. It costs two seconds.
+    """
+    if is_process:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "script"
+            script.write(path)
+            variables = {SCRIPT_VARIABLE: str(path)}
+            with run_server(home, "tests.scripted_engine", variables, **settings) as server:
+                yield server
+        return
+    script.begin()
+    loaded = load_settings(home=home, port=free_port(), prefix_disk_bytes=0, **settings)
+    with serving(loaded, partial(play, script.parts, script.heard.append)) as thread:
+        yield RunningServer(loaded.url, cast("subprocess.Popen[bytes]", thread), home)

@@ -1,18 +1,21 @@
 """`gptoss serve` with the scripted engine in the place of the real one."""
 
-import asyncio
-from typing import Any
+import os
+from pathlib import Path
+
+import msgspec
 
 from gptoss_local.__main__ import main
+from tests.scripted_engine import SCRIPT_VARIABLE, Part, play
+from tests.scripted_engine.script import PROMPTS_SUFFIX
 
-_start_process = asyncio.create_subprocess_exec
-
-
-async def _start_scripted(program: str, *arguments: str, **options: Any) -> Any:
-    if any(argument.startswith("gptoss_local.engine.") for argument in arguments):
-        arguments = ("-m", "tests.scripted_engine.process")
-    return await _start_process(program, *arguments, **options)
+_path = Path(os.environ[SCRIPT_VARIABLE])
 
 
-asyncio.create_subprocess_exec = _start_scripted  # type: ignore[assignment]
+def _note(prompt: list[int]) -> None:
+    with _path.with_suffix(PROMPTS_SUFFIX).open("ab") as file:
+        file.write(msgspec.json.encode(prompt) + b"\n")
+
+
+play(msgspec.msgpack.decode(_path.read_bytes(), type=list[Part]), _note)
 main()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from gptoss_local.harmony import Vocabulary
@@ -191,7 +192,7 @@ def test_an_answer_outlives_all_tabs(page: Page, served: RunningServer) -> None:
 
 
 def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> None:
-    with run_scripted_server(home, script) as server, Page(server) as page:
+    with run_scripted_server(home, script, is_process=True) as server, Page(server) as page:
         chat_id = page.new()
         with page.listening(chat_id) as heard:
             turn = page.ask(chat_id, "Slow?")
@@ -286,17 +287,15 @@ def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
 
 
 @pytest.mark.timing
-def test_nobody_is_told_when_nothing_changes(page: Page, served: RunningServer) -> None:
-    chat_id = page.new()
-    process = served.process.pid
-    import psutil
-
-    with page.listening(chat_id) as heard:
-        time.sleep(1)
-        n_events, used = len(heard.events), sum(psutil.Process(process).cpu_times()[:2])
-        time.sleep(3)
-        assert len(heard.events) == n_events
-        assert sum(psutil.Process(process).cpu_times()[:2]) - used < 0.15  # 5 % of a core
+def test_nobody_is_told_when_nothing_changes(home: Path, script: Script) -> None:
+    with run_scripted_server(home, script, is_process=True) as server, Page(server) as page:
+        process = psutil.Process(server.process.pid)
+        with page.listening(page.new()) as heard:
+            time.sleep(1)
+            n_events, used = len(heard.events), sum(process.cpu_times()[:2])
+            time.sleep(3)
+            assert len(heard.events) == n_events
+            assert sum(process.cpu_times()[:2]) - used < 0.15  # 5 % of a core
 
 
 def test_lines_are_whole_json_and_no_cors(page: Page) -> None:

@@ -376,17 +376,14 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
     configure(home)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-        with run_scripted_server(home, script, grace_s="60") as server:
+        with run_scripted_server(home, script, is_process=is_killed, grace_s="60") as server:
             with Page(server) as page:
                 chat_id = page.new()
                 page.ask(chat_id, "Weather?")
                 asked(page, chat_id)
             if is_killed:
-                engines = server.engines()
                 server.process.send_signal(signal.SIGKILL)
                 server.process.wait()
-                for engine in engines:
-                    engine.kill()
         with run_scripted_server(home, script) as server, Page(server) as page:
             page.call("GET", f"chats/{chat_id}")  # notices that the writer is dead
             turns = page.tree(chat_id)

@@ -22,12 +22,18 @@ NUMBERS = ", ".join(map(str, range(1, 61)))
 
 
 @pytest.fixture(scope="module")
-def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[RunningServer]:
+def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
+    script.say("Count", answer(NUMBERS, tok_s=40, holds_at=30))
     script.say(SLOW, answer(NUMBERS, tok_s=40))
     script.say("Fail", answer(NUMBERS, tok_s=40, fails_at=60))
     script.say("Count on", answer(NUMBERS * 9, tok_s=40))
     script.say(QUICK, answer("Here I am."))
+    return script
+
+
+@pytest.fixture(scope="module")
+def scripted_server(nano_home: Path, script: Script) -> Iterator[RunningServer]:
     with run_scripted_server(nano_home, script) as server:
         yield server
 
@@ -55,24 +61,25 @@ async def open_other(chat: Chat, title: str) -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
 async def test_an_answer_goes_on_in_its_own_chat(
-    open_scripted: OpenChat, history_path: Path, size: tuple[int, int]
+    open_scripted: OpenChat, script: Script, history_path: Path, size: tuple[int, int]
 ) -> None:
     async with open_scripted(size=size) as chat:
-        await chat.enter(SLOW)
+        await chat.enter("Count")
         await chat.until(lambda: "5, 6, 7" in chat.screen())
         await chat.press("ctrl+n")
         assert "5, 6, 7" not in chat.screen()
         assert await chat.ask(QUICK) == "Here I am."
         assert stored(history_path, 1).state == "streaming"
-        await open_other(chat, SLOW)
+        await open_other(chat, "Count")
         assert chat.app.chat.is_answering
         shown = chat.screen()
+        script.go_on()
         await chat.until(lambda: chat.screen() != shown)
         assert "Here I am." not in chat.screen()
         assert await chat.answered() == NUMBERS
         await chat.until(lambda: "58, 59," in chat.screen())
         assert await chat.ask(QUICK) == "Here I am."
-        assert [turn.content for turn in chat.turns()] == [SLOW, NUMBERS, QUICK, "Here I am."]
+        assert [turn.content for turn in chat.turns()] == ["Count", NUMBERS, QUICK, "Here I am."]
         assert [turn.chat_id for turn in chat.turns()] == [1] * 4
 
 

@@ -172,15 +172,13 @@ def test_a_server_that_was_started_again(
     watch.expected = ("ERR_", "Failed to load resource", "status of 401")
     script = Script(vocabulary)
     say_all(script)
-    with run_scripted_server(own_home, script) as server:
+    with run_scripted_server(own_home, script, is_process=True) as server:
         page = open_page(server)
         ask(page, "Count slowly", waits=False)
         expect(prose(page)).to_contain_text("60,")
         wait_until(lambda: page.evaluate("1") and _stored(own_home).startswith("1, 2,"))
         process = psutil.Process(server.process.pid)
         command, variables = process.cmdline(), process.environ()
-        for child in process.children():
-            child.kill()
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
         expect(page.locator(".lost")).to_contain_text("The server does not answer. Trying again…")

@@ -1,12 +1,10 @@
-"""The engine process that plays a script; see `tests.scripted_engine`."""
+"""Plays a script where the server expects its engine's process; see `tests.scripted_engine`."""
 
+import asyncio
 import os
-import queue
-import sys
-import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
@@ -14,7 +12,6 @@ from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
     Cancel,
     Close,
-    Command,
     Event,
     Finished,
     Generate,
@@ -30,21 +27,26 @@ from gptoss_local.engine.protocol import (
 from gptoss_local.errors import EngineError
 from gptoss_local.harmony.vocabulary import END, MESSAGE, START
 from gptoss_local.types import FinishReason, Usage
-from tests.scripted_engine import PROMPTS_SUFFIX, SCRIPT_VARIABLE, Part, Reply
+from tests.scripted_engine.script import Part, Reply
 
 _USER = [START, 1428, MESSAGE]
 _TOOLS = (44580, 29010, 46071)  # `functions`, `python`, `browser`: the beginning of an author
 _N_VOCAB = 201_088
 
 
+class DiedError(Exception):
+    """The script says that the process dies here."""
+
+
 class Player:
-    """A sequence that is played: when its next frame is due, and what that is."""
+    """A sequence that is played: its next frame, and when that is due."""
 
     def __init__(self, request: Generate, reply: Reply) -> None:
         self.request = request
         self.reply = reply
         self._n_begun = self._n_sent = n_begun(request.prompt, reply.tokens)
         self._n_read = 0
+        self._has_held = False
         self._start_s = time.monotonic()
         self._first_s = self._start_s + reply.prefill_s
         self.due_s = self._start_s + (reply.prefill_s / 10 if reply.prefill_s else 0)
@@ -58,9 +60,14 @@ class Player:
             is_asked = self.request.reports_prefill
             return [Prefilled(seq_id, self._n_read, 0)] if is_asked else []
         first, reply = self._n_sent, self.reply
+        if first == reply.holds_at and not self._has_held:
+            reply.is_held = self._has_held = True
+        if first == reply.holds_at and reply.is_held:
+            self.due_s = time.monotonic() + 0.01
+            return []
         was_begun = first > 0 and first == self._n_begun  # here it failed the last time
         if first == reply.dies_at and not was_begun:
-            os._exit(1)
+            raise DiedError
         if first == reply.fails_at and not was_begun:
             return [failure(EngineError("the script says that this fails"), seq_id)]
         tokens = reply.tokens[first : first + reply.n_per_frame][: self._n_left()]
@@ -92,38 +99,94 @@ class Player:
         return [] if n is None else [Logprob(-0.1, [(token, -0.1)][:n]) for token in tokens]
 
 
-def main() -> None:
-    path = Path(os.environ[SCRIPT_VARIABLE])
-    parts = msgspec.msgpack.decode(path.read_bytes(), type=list[Part])
-    commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(commands,), daemon=True).start()
-    players: dict[int, Player] = {}
-    while True:
-        now_s = time.monotonic()
-        wait_s = min((max(0.0, p.due_s - now_s) for p in players.values()), default=None)
-        try:
-            command = commands.get(timeout=wait_s)
-        except queue.Empty:
-            for seq_id, player in list(players.items()):
-                while seq_id in players and player.due_s <= time.monotonic():
-                    events = player.next_events()
-                    _send(events)
-                    if any(not isinstance(event, Prefilled | Tokens) for event in events):
-                        del players[seq_id]
-            continue
+class ScriptedProcess:
+    """The process of an engine, as `EngineClient` sees it. Thread: one event loop.
+
+    Args:
+        parts: Of the script.
+        on_prompt: Called with the token ids of each prompt.
+    """
+
+    pid = os.getpid()
+
+    def __init__(self, parts: list[Part], on_prompt: Callable[[list[int]], None]) -> None:
+        self._parts, self._on_prompt = parts, on_prompt
+        self._players: dict[int, Player] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._commands = b""
+        self._is_over = asyncio.Event()
+        self.returncode: int | None = None
+        self.stdin = self
+        self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
+
+    async def wait(self) -> int:
+        await self._is_over.wait()
+        return self.returncode or 0
+
+    def kill(self) -> None:
+        self._end(-9)
+
+    def is_closing(self) -> bool:
+        return self.returncode is not None
+
+    def close(self) -> None:
+        self._end(0)
+
+    def write(self, frames: bytes) -> None:
+        self._commands += frames
+        while (n := int.from_bytes(self._commands[: protocol.LENGTH_BYTES], "little")) and (
+            len(self._commands) >= protocol.LENGTH_BYTES + n
+        ):
+            body = self._commands[protocol.LENGTH_BYTES :][:n]
+            self._commands = self._commands[protocol.LENGTH_BYTES + n :]
+            self._obey(protocol.decode_command(body))
+
+    def _obey(self, command: protocol.Command) -> None:
         match command:
             case Load():
-                _send([_loaded(command)])
+                self._send([_loaded(command)])
             case Generate():
-                with path.with_suffix(PROMPTS_SUFFIX).open("ab") as file:
-                    file.write(msgspec.json.encode(command.prompt) + b"\n")
-                players[command.seq_id] = Player(command, find_reply(parts, command.prompt))
-            case Cancel(seq_id) if seq_id in players:
-                _send([players.pop(seq_id).finished("cancelled")])
+                self._on_prompt(command.prompt)
+                reply = find_reply(self._parts, command.prompt)
+                self._players[command.seq_id] = Player(command, reply)
+                self._play_when_due()
+            case Cancel(seq_id) if seq_id in self._players:
+                self._send([self._players.pop(seq_id).finished("cancelled")])
             case GetStats():
-                _send([_stats(len(players))])
-            case Close() | None:
-                return
+                self._send([_stats(len(self._players))])
+            case Close():
+                self._end(0)
+
+    def _play(self) -> None:
+        for seq_id, player in list(self._players.items()):
+            while seq_id in self._players and player.due_s <= time.monotonic():
+                try:
+                    events = player.next_events()
+                except DiedError:
+                    self._end(1)
+                    return
+                self._send(events)
+                if any(not isinstance(event, Prefilled | Tokens) for event in events):
+                    del self._players[seq_id]
+        self._play_when_due()
+
+    def _play_when_due(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._players and self.returncode is None:
+            wait_s = min(player.due_s for player in self._players.values()) - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._play)
+
+    def _send(self, events: list[Event]) -> None:
+        self.stdout.feed_data(b"".join(map(protocol.encode_frame, events)))
+
+    def _end(self, code: int) -> None:
+        if self.returncode is None:
+            self.returncode = code
+            self._players.clear()
+            for stream in (self.stdout, self.stderr):
+                stream.feed_eof()
+            self._is_over.set()
 
 
 def find_reply(parts: list[Part], prompt: list[int]) -> Reply:
@@ -158,18 +221,6 @@ def _contains(tokens: list[int], part: list[int]) -> bool:
     return any(tokens[n : n + len(part)] == part for n in range(len(tokens)))
 
 
-def _read(commands: "queue.SimpleQueue[Command | None]") -> None:
-    stdin = sys.stdin.buffer
-    while header := stdin.read(protocol.LENGTH_BYTES):
-        commands.put(protocol.decode_command(stdin.read(int.from_bytes(header, "little"))))
-    commands.put(None)
-
-
-def _send(events: list[Event]) -> None:
-    sys.stdout.buffer.write(b"".join(map(protocol.encode_frame, events)))
-    sys.stdout.buffer.flush()
-
-
 def _loaded(load: Load) -> Loaded:
     return Loaded(
         n_ctx=load.context.n_ctx, n_ctx_train=131_072, n_vocab=_N_VOCAB, size_bytes=1,
@@ -181,8 +232,3 @@ def _stats(n_running: int) -> Stats:
     names = {field.name for field in msgspec.structs.fields(Stats)}
     zeros: dict[str, int] = dict.fromkeys(names - {"n_running", "problems"}, 0)
     return Stats(n_running=n_running, problems=[], **zeros)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # the reader thread holds stdin
