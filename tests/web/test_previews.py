@@ -301,6 +301,24 @@ def test_a_preview_is_drawn_by_a_click_alone(page: Page, scripted: RunningServer
     expect(page.frame_locator(".code iframe").locator("h1")).to_have_text("Hello")
 
 
+def test_scripts_that_people_write_run(page: Page, scripted: RunningServer, watch: Watch) -> None:
+    watch.expected = ("localStorage", "Trusted")
+    code = """<body onload="say('load')"><p id="said"></p><div id="list"></div><script>
+const apply = 1, say = (word) => said.append(word, " "), made = document.createElement("iframe");
+try { localStorage.x = 1 } catch { say("refused") }
+document.addEventListener("DOMContentLoaded", () => say("ready"));
+made.style.width = "9px"; made.src = "https://a.example"; document.body.append(made);
+list.innerHTML = `<button onclick="say('pressed')">I <3 it</button>`;
+document.createElement("canvas").getContext("2d").fillText("x", 1, 1);
+const link = 1, images = [new Image()];
+for (let i = 0; i<link; i++) images[i].onload = () => (say("drawn"), list.firstChild.click());
+setTimeout(() => images[0].src = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'/>");
+</script>"""
+    frame = shown(page, scripted, code)
+    expect(frame.locator("#said")).to_have_text("refused ready load drawn pressed")
+    expect(frame.locator("button")).to_have_text("I <3 it")
+
+
 def test_an_svg_is_drawn(page: Page, scripted: RunningServer) -> None:
     code = (
         '<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10">'
