@@ -132,7 +132,8 @@ def firefox(folder: Path, *, is_dark: bool = False) -> Iterator[Driver]:
     profile = folder / "firefox"
     profile.mkdir()
     theme = f'user_pref("layout.css.prefers-color-scheme.content-override", {int(not is_dark)});\n'
-    (profile / "user.js").write_text(theme)
+    webrtc = 'user_pref("media.peerconnection.ice.loopback", true);\n'
+    (profile / "user.js").write_text(theme + webrtc)
     arguments = ["--headless", "--no-remote", "--profile", str(profile)]
     log = folder / "firefox.log"
     with log.open("wb") as output:
