@@ -17,7 +17,7 @@ from rich.text import Text
 
 from docs.screenshots import run_script
 from gptoss_local.models.nano import ensure_gguf
-from tests.cli.hostile import in_terminal
+from tests.cli.conftest import in_terminal
 
 _QUESTION = "Is 221 a prime number?"
 PICTURES = {

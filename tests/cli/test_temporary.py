@@ -31,11 +31,7 @@ def server(place: Path) -> Iterator[RunningServer]:
 
 def stop(server: RunningServer) -> None:
     server.process.terminate()
-<<<<<<< HEAD
     server.process.wait()
-=======
-    server.process.wait(timeout=30)
->>>>>>> coretests
 
 
 @is_temporary
