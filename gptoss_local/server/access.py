@@ -25,6 +25,7 @@ from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.errors import ForbiddenError, GptOssError, UnauthorizedError, UsageError
 from gptoss_local.printable import printable
 from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.runner.growth import may_reload
 from gptoss_local.server.limits import KeyLimits, KeyUse
 from gptoss_local.server.origin import is_loopback, is_own_origin
 from gptoss_local.settings import Settings
@@ -134,6 +135,7 @@ class Access:
         _caller.set(caller._replace(program=_program(headers)))
         served_in_turn.set(_turns_of(caller, request))
         cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
+        may_reload.set(caller.kind != "key")
         if caller.has_users_key and is_metered:
             self._limits.admit(caller.name)
 
