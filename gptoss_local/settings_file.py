@@ -280,7 +280,7 @@ def make_change(change: Change) -> Path:
     if now != (None if change.before is None else change.before.encode()):
         raise UsageError(f"{path} has just been changed by another program", hint="Try again.")
     backup = _back_up(path)
-    write_whole(path, change.after, is_private=True)
+    write_whole(path, change.after)
     return backup
 
 
@@ -303,7 +303,7 @@ def make_undo(change: Change) -> None:
     if backups[0].name.endswith(_NO_FILE):
         change.path.unlink(missing_ok=True)
     else:
-        write_whole(change.path, change.after, is_private=True)
+        write_whole(change.path, change.after)
     for backup in backups:
         backup.unlink()
 

@@ -72,14 +72,14 @@ def add_server(
         hint = f"`gptoss tools rm {name}` removes it."
         raise UsageError(f"{file} already has a server '{name}'", hint=hint)
     added = entry_of(name, entry, file, {*taken, *read_entries(settings)})
-    write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
+    write_whole(file, merge(text, {key: {name: entry}}, "json"))
     return added
 
 
 def remove_server(name: str) -> Path:
     """Take a server out of mcp.json, and return the file. Raises UsageError: it has no such one."""
     file = mcp_path()
-    write_whole(file, without_entry(read_text(file), name, file), is_private=True)
+    write_whole(file, without_entry(read_text(file), name, file))
     return file
 
 
