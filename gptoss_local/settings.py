@@ -25,10 +25,11 @@ HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
 """Names of tools that the server may run for requests, as the owner states them."""
 PASSPHRASE = "GPTOSS_PASSPHRASE"
 """The variable with the passphrase of the chats."""
+SEARCH_KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 SECRETS = (
     *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "GPTOSS_EMBEDDINGS_KEY"),
-    *("EXA_API_KEY", "TAVILY_API_KEY", *HUB_TOKENS, PASSPHRASE),
+    *(*SEARCH_KEYS.values(), *HUB_TOKENS, PASSPHRASE),
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
 """Variables with secrets of gptoss, which no child gets; models.toml may name more."""
