@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -32,20 +32,13 @@ async def reach(
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    client = _Client(launch, log, inbox, is_sse=is_sse)
+    client, most = _Client(launch, log, inbox, is_sse=is_sse), messages.MAX_MESSAGE_BYTES
     if is_sse:
-        make = cast("Any", lambda **_: client)
-        async with sse_client(launch.url, httpx_client_factory=make) as streams:
-            yield streams
+        transport = sse_client(launch.url, httpx_client_factory=cast("Any", lambda **_: client))
     else:
-        n_most = messages.MAX_MESSAGE_BYTES
-        async with (
-            client,
-            streamable_http_client(
-                launch.url, http_client=client, max_sse_event_size=n_most
-            ) as streams,
-        ):
-            yield streams
+        transport = streamable_http_client(launch.url, http_client=client, max_sse_event_size=most)
+    async with aclosing(client), transport as streams:
+        yield streams
 
 
 class _Client(httpx2.AsyncClient):

@@ -1,10 +1,8 @@
 """A server that is a program: messages are lines of its standard streams."""
 
 import asyncio
-import atexit
 import contextlib
 import sys
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +22,6 @@ _PAUSE_S = 0.2  # after which an unreadable line is all that comes
 _MAX_UNREADABLE_BYTES = 2**20
 _PIECE_BYTES = 2**16
 _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-_running: weakref.WeakSet[asyncio.subprocess.Process] = weakref.WeakSet()
 
 
 @asynccontextmanager
@@ -43,7 +40,6 @@ async def run(
 
         program = get_windows_executable_command(program)  # npx is npx.cmd
     process: Any = await start(program, *arguments, **_PIPES, cwd=folder, env=env, limit=limit)
-    _running.add(process)
     put, incoming = anyio.create_memory_object_stream[Any](0)
     outgoing, take = anyio.create_memory_object_stream[Any](0)
 
@@ -138,18 +134,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             async with asyncio.timeout(END_S):
                 await process.wait()
                 break
-    _kill(process)
+    with contextlib.suppress(ProcessLookupError):
+        kill_tree(process)
     for each in started:
         with contextlib.suppress(psutil.Error):
             each.kill()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        kill_tree(process)
-
-
-@atexit.register
-def _kill_all() -> None:
-    for process in _running:
-        _kill(process)
