@@ -111,7 +111,7 @@ def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
         rows: Any = document.setdefault("keys", tomlkit.aot())
         rows.append(table)
 
-    change_toml(path, put, read_keys, header=_HEADER, is_private=True)
+    change_toml(path, put, read_keys, header=_HEADER)
     return key
 
 
@@ -130,4 +130,4 @@ def remove_key(path: Path, name: str) -> None:
         rows: Any = document["keys"]
         del rows[names.index(name)]
 
-    change_toml(path, remove, read_keys, is_private=True)
+    change_toml(path, remove, read_keys)

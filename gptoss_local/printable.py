@@ -21,10 +21,17 @@ _BLANK = re.compile(  # letters, marks and symbols of which nothing is drawn
 _RIGHT_TO_LEFT = re.compile(  # the blocks of letters and digits of such scripts
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff]+"
 )
+_UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that no name has
 _MOST_MARKS = 2
 _OVERLAY = 1  # the combining class of marks through the middle of a letter
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _BREAKS = str.maketrans(_SHORT)
+
+
+def is_segment(text: str) -> bool:
+    """Return whether all readers of a path see one and the same segment in a text."""
+    is_shown = not any(c in "/\\" or unicodedata.category(c) in _UNSHOWN for c in text)
+    return is_shown and text not in ("", ".", "..")
 
 
 def printable(text: str) -> str:

@@ -25,14 +25,15 @@ HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
 """Names of tools that the server may run for requests, as the owner states them."""
 PASSPHRASE = "GPTOSS_PASSPHRASE"
 """The variable with the passphrase of the chats."""
+SEARCH_KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 SECRETS = (
     *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "GPTOSS_EMBEDDINGS_KEY"),
-    *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
-    PASSPHRASE,
+    *(*SEARCH_KEYS.values(), *HUB_TOKENS, PASSPHRASE),
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
-"""Variables that no tool and no engine needs."""
-_named_secrets: set[str] = set()
+"""Variables with secrets of gptoss, which no child gets; models.toml may name more."""
+_NAMES_SECRET = re.compile(r"""key_env["']?\s*=\s*["'](\w+)""")
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,14 +233,17 @@ def take_passphrase() -> str:
     return os.environ.pop(PASSPHRASE, "")
 
 
-def environment_without_secrets() -> dict[str, str]:
-    secrets = {*SECRETS, *_named_secrets}
-    return {name: value for name, value in os.environ.items() if name not in secrets}
+def secrets() -> frozenset[str]:
+    """Return the names of all variables that only gptoss may read."""
+    file = user_models_file()
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return frozenset((*SECRETS, *_NAMES_SECRET.findall(text)))
 
 
-def keep_from_children(variable: str) -> None:
-    """Note a variable with a key, which a file of the user names."""
-    _named_secrets.add(variable)
+def environment_without_secrets(*kept: str) -> dict[str, str]:
+    """Return the environment of a child, with those secrets alone that it needs."""
+    hidden = secrets().difference(kept)
+    return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
 def user_models_file() -> Path:

@@ -20,6 +20,9 @@ from gptoss_local.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there
+_GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+GONE = object()
+"""In place of a value: its name is taken out."""
 _WORDS = ("null", "true", "false", "Infinity", "NaN")
 
 
@@ -46,8 +49,8 @@ class Default:
 def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
     """Return the text with the wanted values in it; the same text if it has them.
 
-    An empty text stands for no file. `wanted` nests mappings down to plain values, `ListEntry` or
-    `Default`; a `ListEntry` without a name is one of a file that is a list.
+    An empty text stands for no file. `wanted` nests mappings down to plain values, `ListEntry`,
+    `Default` or `GONE`; a `ListEntry` without a name is one of a file that is a list.
 
     Raises:
         UsageError: the text cannot be read, or has another kind of value where one must go.
@@ -58,7 +61,9 @@ def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
 def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> None:
     for key, value in wanted.items():
         place, present = f"{where}{key}", data.get(key)
-        if isinstance(value, Default):
+        if value is GONE:
+            data.pop(key, None)
+        elif isinstance(value, Default):
             if present is None:
                 data[key] = value.value
         elif isinstance(value, ListEntry):
@@ -169,8 +174,11 @@ class _Edits:
         kind = type(node).__name__
         if kind == "JSONObject" and isinstance(value, dict):
             keys = [_plain(self._text_of(key)) for key in node.keys]
-            for key, child in zip(keys, node.values, strict=True):
-                self.change(child, value[key], depth + 1)
+            for n, (key, child) in enumerate(zip(keys, node.values, strict=True)):
+                if key in value:
+                    self.change(child, value[key], depth + 1)
+                else:
+                    self._remove(node, n)
             added = {key: each for key, each in value.items() if key not in keys}
             members = [f"{json.dumps(k)}: {self._json(v, depth + 1)}" for k, v in added.items()]
             self._add(node, members, depth)
@@ -202,6 +210,25 @@ class _Edits:
             else:
                 self._edits.append((last, last, ","))
         self._edits.append((at, close, new))
+
+    def _remove(self, node: Any, n: int) -> None:
+        """Take out a member, a comma beside it, and lines that it leaves empty."""
+        start, end = _span(node.keys[n])[0], _span(node.values[n])[1]
+        comma = self._comma(end)
+        if comma is None and n > 0:
+            comma = self._comma(_span(node.values[n - 1])[1])
+        if comma is not None:
+            self._edits.append((comma, comma + 1, ""))
+        first, last = self._text.rfind("\n", 0, start) + 1, self._text.find("\n", end)
+        if first > 0 and f"{self._text[first:start]}{self._text[end:last]}".strip() in ("", ","):
+            start, end = first, last + 1
+            self._edits = [each for each in self._edits if not start <= each[0] < end]
+        self._edits.append((start, end, ""))
+
+    def _comma(self, at: int) -> int | None:
+        found = _GAP.match(self._text, at)
+        end = found.end() if found else at
+        return end if self._text[end : end + 1] == "," else None
 
     def _json(self, value: Any, depth: int) -> str:
         text = json.dumps(value, indent=self._unit, ensure_ascii=False)
@@ -280,7 +307,7 @@ def make_change(change: Change) -> Path:
     if now != (None if change.before is None else change.before.encode()):
         raise UsageError(f"{path} has just been changed by another program", hint="Try again.")
     backup = _back_up(path)
-    write_whole(path, change.after, is_private=True)
+    write_whole(path, change.after)
     return backup
 
 
@@ -303,7 +330,7 @@ def make_undo(change: Change) -> None:
     if backups[0].name.endswith(_NO_FILE):
         change.path.unlink(missing_ok=True)
     else:
-        write_whole(change.path, change.after, is_private=True)
+        write_whole(change.path, change.after)
     for backup in backups:
         backup.unlink()
 

@@ -20,6 +20,11 @@ _EXPECTED = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?", re.DOTALL
 _FIELD = re.compile(r"Object (?:contains (unknown) field|missing required field) `(.+)`", re.DOTALL)
 _INVALID = re.compile(r"Invalid (?:enum )?value (.+)", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_ESCAPE = re.compile(  # a whole character in two halves, a half without the other, any other
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 _MAX_SHOWN = 40  # characters of a value
 
 
@@ -71,3 +76,13 @@ def _quoted(values: Any, place: str) -> str:
         return ""
     shown = str(values).lower() if isinstance(values, bool) else repr(values)
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+
+
+def lenient(data: bytes) -> bytes:
+    """Return JSON in which half a character and bytes of another encoding are U+FFFD, as in Go.
+
+    JavaScript programs that cut a text in the middle of an emoji send one half of its surrogate
+    pair. PowerShell 5.1 sends Latin-1.
+    """
+    utf8 = data.decode(errors="replace").encode()
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match[0], utf8)

@@ -6,14 +6,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from gptoss_local.errors import PathNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
+PRIVATE = partial(os.open, mode=0o600)
+"""Opens new files that only their user may read."""
 _BUSY_S = 2.0
 
 
@@ -51,17 +54,25 @@ def read_text(path: Path, *, hint: str = "") -> str:
         raise UsageError(f"{path} is not a text file") from error
 
 
+def open_private(path: Path) -> BinaryIO:
+    """Open a file to append, which only its user may read; its folder is made, too."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = PRIVATE(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    if os.name == "posix":
+        os.fchmod(descriptor, 0o600)  # one of an older version may be readable for all
+    return os.fdopen(descriptor, "ab")
+
+
 def write_whole(
     path: Path,
     text: str,
     *,
-    is_private: bool = False,
     check: Callable[[Path], object] = lambda _: None,
 ) -> None:
     """Replace the text of a file, which keeps its mode, and stays a link if it is one.
 
-    Its folder is made if it is not there. With `is_private`, only its user may read a new one.
-    `check` is called with the new file before it replaces the old one.
+    Its folder is made if it is not there. Only its user may read a new one. `check` is called with
+    the new file before it replaces the old one.
 
     Raises:
         UsageError: it cannot be written, or `check` refuses it.
@@ -71,7 +82,7 @@ def write_whole(
         target = path.resolve()
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             written = Path(folder) / target.name
-            written.touch(mode=0o600 if is_private else 0o666)
+            written.touch(mode=0o600)
             written.write_text(text, encoding="utf-8", newline="")
             try:
                 check(written)
@@ -91,7 +102,6 @@ def change_toml(
     check: Callable[[Path], object],
     *,
     header: str = "",
-    is_private: bool = False,
 ) -> None:
     """Change a TOML file, and leave comments and order as they are.
 
@@ -111,4 +121,4 @@ def change_toml(
         document.add(tomlkit.comment(header))
         document.add(tomlkit.nl())
     change(document)
-    write_whole(path, tomlkit.dumps(document), is_private=is_private, check=check)
+    write_whole(path, tomlkit.dumps(document), check=check)

@@ -69,7 +69,7 @@ class Drafts:
             return
         try:
             text = msgspec.json.encode([*others, *now][-_MAX:]).decode()
-            write_whole(self._path, text, is_private=True)
+            write_whole(self._path, text)
         except UsageError:
             self._path = None
             raise

@@ -30,6 +30,7 @@ from gptoss_local.errors import (
     error_by_name,
 )
 from gptoss_local.settings import Settings
+from gptoss_local.whole_file import open_private
 
 T = TypeVar("T")
 
@@ -254,14 +255,10 @@ def _frame(line: str, line_type: type[T]) -> T:
 
 def _open_log(path: Path) -> BinaryIO:
     """Open the log to append; one that has grown large first becomes `server.log.1`."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
             path.replace(path.with_name(f"{path.name}.1"))
-    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-    if os.name == "posix":
-        os.fchmod(descriptor, 0o600)  # one of an older version may be readable for all
-    return os.fdopen(descriptor, "ab")
+    return open_private(path)
 
 
 def _cause(log: Path, start: int) -> str:

@@ -17,6 +17,8 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
+from gptoss_local.whole_file import open_private
+
 _MAX_HISTORY_BYTES = 1 << 20
 _N_KEPT = 1000  # messages, of a history that has grown larger
 
@@ -100,8 +102,7 @@ def _open_history(path: Path, is_private: Callable[[], bool]) -> "_History":
     with contextlib.suppress(OSError):
         if is_private():
             path.unlink(missing_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        open_private(path).close()
         if path.stat().st_size > _MAX_HISTORY_BYTES:
             _shorten(path)
     history = _History(str(path))

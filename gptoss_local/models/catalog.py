@@ -16,7 +16,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_size
-from gptoss_local.settings import keep_from_children, user_models_file
+from gptoss_local.settings import user_models_file
 from gptoss_local.validation import in_words
 
 _AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
@@ -235,9 +235,6 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
         raise UsageError(f"{users}: the model '{twice}' is listed twice.")
     found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
     _check(found, frozenset(names), users)
-    for model in found.values():
-        if model.upstream and model.upstream.key_env:
-            keep_from_children(model.upstream.key_env)
     return tuple(found.values())
 
 

@@ -167,7 +167,7 @@ class Access:
         path = settings.owner_secret_path
         try:
             path.unlink(missing_ok=True)  # a mode that another file has had is not kept
-            write_whole(path, self.secret, is_private=True)
+            write_whole(path, self.secret)
         except (OSError, UsageError) as error:
             _log.warning("commands need GPTOSS_API_KEY, as this account's secret: %s", error)
         try:

@@ -8,7 +8,6 @@ together: a body that has no room next to the others waits.
 import asyncio
 import codecs
 import itertools
-import re
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from gptoss_local.errors import (
 from gptoss_local.off_loop import SMALL_BYTES, Check, run_off_loop
 from gptoss_local.server.body_limits import Room, RoomShare, ValueCount
 from gptoss_local.server.content_encoding import BodyDecoder, check_size
-from gptoss_local.validation import in_words
+from gptoss_local.validation import in_words, lenient
 
 Body = TypeVar("Body")
 T = TypeVar("T")
@@ -40,11 +39,6 @@ _FREE_BYTES = 1024 * 1024
 _TIMEOUT_S = 60.0
 _MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
-_ESCAPE = re.compile(  # a whole character in two halves, a half without the other, any other
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 
 
 _room = Room(_ROOM_BYTES)
@@ -263,20 +257,14 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _decode(data: bytes) -> Any:
-    """Decode JSON, in which half a character and bytes of another encoding are U+FFFD, as in Go.
-
-    JavaScript programs that cut a text in the middle of an emoji send one half of its surrogate
-    pair; a refusal would end their conversation for good, as the text stays in it. PowerShell 5.1
-    sends Latin-1.
-    """
+    """Decode JSON; a refusal would end a conversation for good, as the text stays in it."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        utf8 = data.decode(errors="replace").encode()
-        lenient = _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match[0], utf8)
-        if lenient == data:
+        mended = lenient(data)
+        if mended == data:
             raise
-        return msgspec.json.decode(lenient)
+        return msgspec.json.decode(mended)
 
 
 def _clean(value: Any, depth: int = 0, *, keeps_nulls: bool = False) -> Any:

@@ -10,7 +10,6 @@ is decided by `access`, once the route is known.
 import ipaddress
 import re
 import socket
-import unicodedata
 from fnmatch import fnmatchcase
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -21,11 +20,10 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local.errors import UsageError
+from gptoss_local.printable import is_segment
 from gptoss_local.server.error_handlers import error_response
 from gptoss_local.server.origin import is_allowed_origin, is_loopback
 from gptoss_local.settings import Settings
-
-_UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that no name has
 
 
 class Guard:
@@ -97,10 +95,7 @@ def is_plain_path(raw_path: bytes) -> bool:
         segments = [unquote_to_bytes(part).decode() for part in raw_path.split(b"/")]
     except UnicodeDecodeError:
         return False
-    if any(segment in (".", "..") for segment in segments):
-        return False
-    text = "".join(segments)
-    return not any(c in "/\\" or unicodedata.category(c) in _UNSHOWN for c in text)
+    return all(is_segment(segment) for segment in segments if segment)
 
 
 def check_access(settings: Settings) -> None:

@@ -183,5 +183,5 @@ def _make_certificate(
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.unlink(missing_ok=True)  # a mode that another file has had is not kept
-    write_whole(path, (secret + made.public_bytes(Encoding.PEM)).decode(), is_private=True)
+    write_whole(path, (secret + made.public_bytes(Encoding.PEM)).decode())
     return made

@@ -139,6 +139,8 @@ def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
         ("a\u202eb", r"'a\u202eb' cannot be the name of a server"),
         (" a", "' a' cannot be the name of a server"),
         ("a,b", "'a,b' cannot be the name of a server"),
+        ("../x", "'../x' cannot be the name of a server"),
+        ("a\\b", "cannot be the name of a server"),
         ("", "'' cannot be the name of a server"),
         ("a" * 65, "cannot be the name of a server"),
     ],

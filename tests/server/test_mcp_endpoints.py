@@ -1,7 +1,9 @@
 """MCP servers are tested, added and removed by the page; their programs really run."""
 
 import json
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,9 +88,42 @@ def test_a_server_that_does_not_answer_says_what_to_do(page: Page) -> None:
         said = page.call("POST", "mcp/test", body, status=status)
         assert why in said["error"], reached
         assert hint in said.get("hint", ""), reached
+    for name in ("../x", "a/..", ".", "a//b", "a\\b"):
+        said = page.call("POST", "mcp", {"name": name, "reached": "uvx x"}, status=400)
+        assert "cannot be the name of a server" in said["error"]
+    page.call("POST", "mcp", {"name": "io.github.me/x", "reached": "uvx x"})
+    page.call("DELETE", "mcp/io.github.me/x")
     assert "another tool" in page.call(
         "POST", "mcp", {"name": "python", "reached": "uvx x"}, status=400
     )["error"]  # fmt: skip
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_other_accounts_read_nothing_that_is_kept(home: Path) -> None:
+    """Whatever the umask is; models are for all, and need not be secret."""
+    (home / "log").mkdir()
+    (home / "log" / "mcp-good.log").touch(mode=0o644)  # of an older version
+    usual = os.umask(0)
+    try:
+        variables = {"XDG_CONFIG_HOME": str(home)}
+        add = ["upstream", "add", "far", "--kind", "llama-server", "--url", "http://127.0.0.1:9"]
+        command = [sys.executable, "-m", "gptoss_local", *add]
+        subprocess.run(command, env=os.environ | variables, check=True)
+        add_key(home / "keys.toml", "guest")
+        with run_server(home, variables=variables) as server, Page(server) as page:
+            page.call("POST", "mcp", {"name": "good", "reached": COMMAND})
+            chat = page.new()
+            assert "good" in groups(page, chat)
+            page.answered(page.ask(chat, "What is the capital of France?"))
+            page.call("PUT", "presets/critic", {"system": "Be strict."})
+    finally:
+        os.umask(usual)
+    kept = [each for each in home.rglob("*") if each.is_file()]
+    kept = [each for each in kept if not {"cache", "models"} & {*each.relative_to(home).parts}]
+    names = {each.name for each in kept}
+    assert {"mcp-good.log", "presets.toml", "mcp.json", "models.toml", "keys.toml"} < names
+    assert "chats.sqlite3" in names
+    assert [each for each in kept if each.stat().st_mode & 0o077] == []
 
 
 def test_only_the_owner_and_the_page_run_programs(home: Path, tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
         await chat.ask(FRANCE)
         await chat.enter(f"/export {tmp_path}/a.md")
         assert PARIS in (tmp_path / "a.md").read_text()
+        assert (tmp_path / "a.md").stat().st_mode & 0o077 == 0
         await chat.enter(f"/export {tmp_path}/a.json")
         assert json.loads((tmp_path / "a.json").read_text())["turns"]
         await chat.enter(f"/export {tmp_path}/a.md")

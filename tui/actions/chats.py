@@ -8,6 +8,7 @@ from gptoss_local.models.catalog import DEVICE
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
+from gptoss_local.whole_file import PRIVATE
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place
@@ -115,7 +116,7 @@ def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
     is_json = path.suffix == ".json"
     text = history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
+        with open(path, "x", encoding="utf-8", newline="\n", opener=PRIVATE) as file:
             file.write(text)
     except FileExistsError as error:
         raise UsageError(f"{path} already exists", hint="/export OTHER-NAME.md") from error

@@ -22,7 +22,12 @@ from gptoss_local.machine.hardware import Machine, free_bytes, llama_version, re
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import list_models
 from gptoss_local.runner import losses
-from gptoss_local.settings import Settings, load_settings, settings_without_file
+from gptoss_local.settings import (
+    Settings,
+    environment_without_secrets,
+    load_settings,
+    settings_without_file,
+)
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
@@ -154,7 +159,10 @@ def _llama_problem() -> str:
     import signal
     import subprocess
 
-    done = subprocess.run(_TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    env = environment_without_secrets()
+    done = subprocess.run(
+        _TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env
+    )
     if done.returncode < 0:
         return f"it ended with {signal.Signals(-done.returncode).name}, as on a wrong processor."
     said = done.stderr.strip().rpartition("\n")[2]

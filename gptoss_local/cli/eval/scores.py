@@ -123,7 +123,7 @@ def keep(run: Run, settings: Settings) -> None:
     runs = read_runs(settings)
     saved = [each for each in runs[:-_MOST_RUNS] if each.is_saved]
     text = msgspec.json.encode([*saved, *runs[-_MOST_RUNS:], run]).decode()
-    write_whole(settings.evals_dir / "runs.json", text, is_private=True)
+    write_whole(settings.evals_dir / "runs.json", text)
 
 
 def changes(run: Run, now: Mapping[str, str]) -> list[str]:

@@ -200,4 +200,4 @@ def write_measured(path: Path, measured: Measured) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    write_whole(path, msgspec.json.format(msgspec.json.encode(measured)).decode(), is_private=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(measured)).decode())

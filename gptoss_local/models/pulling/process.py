@@ -16,7 +16,12 @@ import time
 import msgspec
 
 from gptoss_local.errors import GptOssError, error_by_name
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.settings import (
+    HUB_TOKENS,
+    Settings,
+    environment_without_secrets,
+    load_settings,
+)
 
 STEP = "pull"
 _REPORT_EVERY_S = 0.1
@@ -48,9 +53,11 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command line of a pull, and its environment."""
     what = "gguf" if gguf else "default"
-    home = {"GPTOSS_HOME": str(settings.home)} if settings.home else {}
+    environment = environment_without_secrets(*HUB_TOKENS)
+    if settings.home:
+        environment["GPTOSS_HOME"] = str(settings.home)
     module = "gptoss_local.models.pulling.process"
-    return [sys.executable, "-P", "-m", module, name, what, dense], os.environ | home
+    return [sys.executable, "-P", "-m", module, name, what, dense], environment
 
 
 def start(

@@ -178,7 +178,7 @@ export const addServer = action(async (/** @type {import("./types").Server} */ s
   await setTools([...on, server.name]);
 });
 
-export const removeServer = action(async (/** @type {string} */ name) => call("DELETE", `/api/gptoss/mcp/${encodeURIComponent(name)}`));
+export const removeServer = action(async (/** @type {string} */ name) => call("DELETE", `/api/gptoss/mcp/${name.split("/").map(encodeURIComponent).join("/")}`));
 
 /** Switch the tools of the chat. */
 export const setTools = action(async (/** @type {string[]} */ names) => {

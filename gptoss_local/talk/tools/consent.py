@@ -75,7 +75,7 @@ class Consents:
         if self._path is None:
             return
         text = msgspec.json.format(msgspec.json.encode(_Allowed(allowed=allowed)), indent=2)
-        write_whole(self._path, f"{text.decode()}\n", is_private=True)
+        write_whole(self._path, f"{text.decode()}\n")
 
 
 def digest(*facts: object) -> str:

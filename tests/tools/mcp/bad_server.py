@@ -132,6 +132,9 @@ def call(request: dict[str, Any]) -> None:
             print(json.dumps([news | {"params": params}, reply]), flush=True)
         case "bytes":
             sys.stdout.buffer.write(b"\xff\xfe\x00 no text\n\n[]\nnull\n")
+            print(f"DEBUG got {json.dumps(request)}", flush=True)
+            print(json.dumps({"id": request["id"], "msg": "a log\nas JSON"}) * 2, flush=True)
+            time.sleep(0.5)  # the answer is still to come
             done(request)
         case "ask":
             ask(request)

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from mcp.client import stdio
 
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import Toolbox, ToolSources
+from gptoss_local.talk.tools.mcp import stdio
 
 HERE = Path(__file__).parent
 GOOD = {"command": sys.executable, "args": [str(HERE / "good_server.py")]}
@@ -25,8 +25,7 @@ def bad(fault: str, folder: Path) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for servers to end by themselves."""
-    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.5)
-    monkeypatch.setattr(stdio, "FORCE_KILL_TIMEOUT", 0.5)
+    monkeypatch.setattr(stdio, "END_S", 0.5)
 
 
 @pytest.fixture

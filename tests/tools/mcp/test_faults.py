@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import time
 from pathlib import Path
 
@@ -11,25 +10,17 @@ import psutil
 import pytest
 
 from gptoss_local.talk.tools import Toolbox
-from gptoss_local.talk.tools.mcp import connection, server, transport
-from gptoss_local.talk.tools.mcp.transport import MARK
+from gptoss_local.talk.tools.mcp import connection, messages, server
 from tests.conftest import wait_until
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
 
 
 def processes_of_servers() -> list[psutil.Process]:
-    ours = []
-    for process in psutil.process_iter():
-        try:
-            if MARK in process.environ() and process.status() != psutil.STATUS_ZOMBIE:
-                ours.append(process)
-        except psutil.Error:
-            pass
-    return [process for process in ours if os.getpid() in map(_pid, process.parents())]
-
-
-def _pid(process: psutil.Process) -> int:
-    return process.pid
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.status() != psutil.STATUS_ZOMBIE and "_server.py" in str(process.cmdline())
+    ]
 
 
 def problem(toolbox: Toolbox, name: str) -> str:
@@ -95,8 +86,8 @@ async def test_a_start_that_nobody_waits_for(
 async def test_one_that_floods_us(
     prepared: Prepare, tmp_path: Path, call: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
-    monkeypatch.setattr(transport, "_MAX_IN_WINDOW", 2_000)
+    monkeypatch.setattr(messages, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(messages, "_MAX_IN_WINDOW", 2_000)
     toolbox, _ = await prepared(floods=bad("", tmp_path))
     lags = []
 
@@ -120,7 +111,7 @@ async def test_one_that_floods_us(
 async def test_one_that_floods_at_the_start(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_MAX_IN_WINDOW", 2_000)
+    monkeypatch.setattr(messages, "_MAX_IN_WINDOW", 2_000)
     async with asyncio.timeout(25):
         _, news = await prepared(floods=bad("flood-at-start", tmp_path))
     assert "sent more messages than can be read" in news[0]

@@ -1,5 +1,6 @@
 """MCP servers at an address: streamable HTTP, and the older SSE."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -11,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import pytest
 
-from gptoss_local.talk.tools.mcp import connection, transport
+from gptoss_local.talk.tools.mcp import connection, messages
 from tests.conftest import free_port, wait_until
 from tests.tools.mcp.conftest import HERE, Prepare
 
@@ -25,14 +27,14 @@ def running(kind: str, port: int, **variables: str) -> Iterator[str]:
     command = [sys.executable, str(HERE / "good_server.py"), kind, str(port)]
     process = subprocess.Popen(command, env=os.environ | variables)
     try:
-        wait_until(lambda: _listens(port), timeout_s=60)
+        wait_until(lambda: listens(port), timeout_s=60)
         yield f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
     finally:
         process.kill()
         process.wait()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
@@ -184,45 +186,39 @@ class Old(Faulty):
         return self._send(body, kind="application/json", status=400)
 
 
-@pytest.mark.parametrize(
-    ("only", "way", "n_tried"),
-    [
-        ("2025-06-18", "bare", 2),
-        ("2024-11-05", "bare", 4),
-        ("2025-03-26", "named", 3),
-        ("2024-11-05", "offered", 2),
-    ],
-)
-async def test_a_server_of_an_older_version(
-    prepared: Prepare, only: str, way: str, n_tried: int
-) -> None:
+@pytest.mark.parametrize("way", ["bare", "named", "offered"])
+@pytest.mark.parametrize("only", ["2025-06-18", "2024-11-05"])
+async def test_a_server_of_an_older_version(prepared: Prepare, only: str, way: str) -> None:
     Old.versions.clear()
     with served(Old) as url:
         toolbox, news = await prepared(old={"url": f"{url}/{only}/{way}"})
     assert news == []
     assert "f" in toolbox.tools
-    assert len(Old.versions) == n_tried
+    assert Old.versions[-1] == only
 
 
-@pytest.mark.parametrize(("way", "n_tried"), [("named", 4), ("offered", 1)])
-async def test_a_server_of_no_known_version(prepared: Prepare, way: str, n_tried: int) -> None:
+async def test_a_server_of_no_known_version(prepared: Prepare) -> None:
     Old.versions.clear()
     with served(Old) as url:
-        _, news = await prepared(old={"url": f"{url}/1998-01-01/{way}"})
+        _, news = await prepared(old={"url": f"{url}/1998-01-01/named"})
     assert "Unsupported protocol version" in news[0]
-    assert len(Old.versions) == n_tried
+    assert len(Old.versions) == 4
 
 
 class Forgetful(Faulty):
-    """A server that has lost its sessions, and says so in its own way: a status and words."""
+    """A server with sessions. A call is refused as its path says: a status, a kind of body, words.
+
+    It is refused without having run if its session is lost, or else after it has run.
+    """
 
     sessions: ClassVar[list[str]] = []
     n_calls = 0
 
     def do_POST(self) -> None:
-        _, status, words = self.path.split("/")
+        _, status, kind, words = unquote(self.path).split("/")
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         known = self.headers.get("mcp-session-id", "")
+        is_lost = known != self.sessions[-1] if self.sessions else False
         match request.get("method"):
             case "initialize":
                 self.sessions.append(f"s{len(self.sessions)}")
@@ -230,11 +226,14 @@ class Forgetful(Faulty):
                 result: dict[str, Any] = {"protocolVersion": "2025-06-18", "serverInfo": info}
                 message = {"result": result | {"capabilities": {"tools": {}}}}
                 self._reply(request, message, session=self.sessions[-1])
-            case "tools/call" if known != self.sessions[-1] or words == "never":
-                words = words.replace("_", " ").replace("never", "Session not found")
-                error = {"code": -32600, "message": words}
-                self._reply(request, {"error": error}, int(status))
+            case "tools/call" | "ping" if is_lost or "never" in words:
+                self._refuse(request, int(status), kind, words)
+            case "ping":
+                self._reply(request, {"result": {}})
             case "tools/call":
+                Forgetful.n_calls += 1
+                if "ran" in words:
+                    return self._refuse(request, int(status), kind, words)
                 text = f"in {known}"
                 self._reply(request, {"result": {"content": [{"type": "text", "text": text}]}})
             case "tools/list":
@@ -245,6 +244,14 @@ class Forgetful(Faulty):
 
     def do_DELETE(self) -> None:
         self._send(b"", 405)
+
+    def _refuse(self, request: Any, status: int, kind: str, words: str) -> None:
+        if kind in ("text", "empty"):
+            body = words.encode() * (kind == "text")
+            return self._send(body, kind="text/plain", status=status)
+        id_ = request["id"] if kind == "own" else None
+        error = {"code": -32000, "message": words}
+        self._reply({"id": id_}, {"error": error}, status)
 
     def _reply(
         self, request: Any, message: dict[str, Any], status: int = 200, session: str = ""
@@ -262,6 +269,7 @@ class Forgetful(Faulty):
 @pytest.fixture
 def forgetful() -> Iterator[str]:
     Forgetful.sessions.clear()
+    Forgetful.n_calls = 0
     with served(Forgetful) as url:
         yield url
 
@@ -269,11 +277,8 @@ def forgetful() -> Iterator[str]:
 @pytest.mark.parametrize(
     "how",
     [
-        "404/Session_not_found",
-        "404/Session_terminated",
-        "400/Bad_Request:_No_valid_session_ID_provided",
-        "200/Unknown_session",
-        "400/Server_not_initialized",
+        *(f"{status}/json/Session not found" for status in (400, 401, 404, 410, 500, 503, 200)),
+        *("404/text/gone", "404/empty/x", "400/text/Server not initialized", "503/empty/x"),
     ],
 )
 async def test_a_lost_session_is_renewed(prepared: Prepare, forgetful: str, how: str) -> None:
@@ -285,15 +290,45 @@ async def test_a_lost_session_is_renewed(prepared: Prepare, forgetful: str, how:
     again = await toolbox.run("f", {})
     assert not again.is_error, again.text
     assert again.text == f"in {Forgetful.sessions[-1]}" != "in another"
+    assert Forgetful.n_calls == 2
 
 
 async def test_a_session_is_renewed_once(prepared: Prepare, forgetful: str) -> None:
-    toolbox, _ = await prepared(lost={"url": f"{forgetful}/404/never"})
+    toolbox, _ = await prepared(lost={"url": f"{forgetful}/404/json/never"})
     n_before = len(Forgetful.sessions)
     result = await toolbox.run("f", {})
     assert result.is_error
-    assert "the MCP server 'lost' ended during the call" in result.text
+    assert "the MCP server 'lost' answered 404 Not Found: never" in result.text
     assert len(Forgetful.sessions) <= n_before + 2
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("kind", ["own", "json", "text"])
+async def test_a_call_that_may_have_run_is_not_repeated(
+    prepared: Prepare, forgetful: str, status: int, kind: str
+) -> None:
+    words = "it ran, but the browser session has expired"
+    toolbox, _ = await prepared(refuses={"url": f"{forgetful}/{status}/{kind}/{words}"})
+    for n_calls in (1, 2):
+        async with asyncio.timeout(10):
+            result = await toolbox.run("f", {})
+        assert result.is_error
+        if (status, kind) != (200, "text"):
+            assert words in result.text
+            assert ("answered" in result.text) == (kind != "own")
+        assert Forgetful.n_calls == n_calls
+    assert len(Forgetful.sessions) == 1
+
+
+async def test_an_answer_to_a_lost_session_is_the_last_in_it(
+    prepared: Prepare, forgetful: str
+) -> None:
+    """It has the id of the call, which is therefore not repeated."""
+    toolbox, _ = await prepared(lost={"url": f"{forgetful}/404/own/Session not found"})
+    Forgetful.sessions.append("another")
+    assert (await toolbox.run("f", {})).text == "Error: Session not found"
+    assert (await toolbox.run("f", {})).text == f"in {Forgetful.sessions[-1]}"
+    assert Forgetful.n_calls == 1
 
 
 @pytest.fixture
@@ -309,7 +344,7 @@ async def test_a_result_that_is_too_long(
     toolbox, news = await prepared(long={"url": f"{faulty}/{kind}"})
     assert news == []
     assert not (await toolbox.run("f", {})).is_error
-    monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(messages, "MAX_MESSAGE_BYTES", 2**20)
     toolbox, _ = await prepared(long={"url": f"{faulty}/{kind}"})
     result = await toolbox.run("f", {})
     assert result.is_error

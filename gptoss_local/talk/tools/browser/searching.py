@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.settings import SEARCH_KEYS, Settings
 from gptoss_local.talk.tools.browser.addresses import is_internal, is_public
 from gptoss_local.talk.tools.browser.links import clean, domain_of
 from gptoss_local.talk.tools.browser.page import Content
@@ -21,7 +21,6 @@ EXA_URL, TAVILY_URL = "https://api.exa.ai", "https://api.tavily.com"
 _TIMEOUT_S = 20.0
 _MAX_BYTES = 2 * 1000 * 1000
 _N_SUMMARY = 400  # characters
-_KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
 class SearchResult(NamedTuple):
@@ -126,7 +125,7 @@ class SearchEngine:
         return await asyncio.to_thread(_ask_ddgs, query, n_results)
 
     def _secret(self) -> str:
-        variable = _KEYS[self.name]
+        variable = SEARCH_KEYS[self.name]
         key = self._key or os.environ.get(variable, "").strip()
         if not key:
             raise ToolError(f"{self.about} needs a key: set search_key, or {variable}")

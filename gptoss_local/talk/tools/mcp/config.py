@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.printable import visible
+from gptoss_local.printable import is_segment, visible
 from gptoss_local.quantities import as_written
-from gptoss_local.settings import SECRETS, Settings, config_path
+from gptoss_local.settings import Settings, config_path, secrets
 from gptoss_local.validation import in_words
 
 KEYS = ("mcpServers", "servers")  # the second is VS Code's
@@ -118,8 +118,10 @@ class Entry:
             def fill(found: re.Match[str]) -> str:
                 value = environment.get(found[1]) or found[2]
                 if value is None:
-                    why = "is for gptoss alone" if found[1] in SECRETS else "is not set"
-                    raise self._error(f"{where} needs the variable {found[1]}, which {why}")
+                    is_ours = found[1] in secrets()
+                    why = "is for gptoss alone" if is_ours else "is not set"
+                    hint = "If the server may have it, write its value there." if is_ours else ""
+                    raise self._error(f"{where} needs the variable {found[1]}, which {why}", hint)
                 known[found[1]] = value
                 return value
 
@@ -134,13 +136,13 @@ class Entry:
         env = {name: filled(value, f"env.{name}") for name, value in fields.env.items()}
         url = filled(fields.url, "url")
         headers = {k: filled(value, f"headers.{k}") for k, value in fields.headers.items()}
-        secrets = {*env.values(), *headers.values(), *known.values()}
-        secrets |= {value.rpartition(" ")[2] for value in headers.values()}  # without `Bearer`
-        hidden = sorted((s for s in secrets if len(s) >= _MIN_SECRET), key=len, reverse=True)
+        hide = {*env.values(), *headers.values(), *known.values()}
+        hide |= {value.rpartition(" ")[2] for value in headers.values()}  # without `Bearer`
+        hidden = sorted((s for s in hide if len(s) >= _MIN_SECRET), key=len, reverse=True)
         return Launch([command, *args] if command else [], env, url, headers, tuple(hidden))
 
-    def _error(self, message: str) -> ToolError:
-        return ToolError(f"{self.file}: {self.name}: {message}")
+    def _error(self, message: str, hint: str = "") -> ToolError:
+        return ToolError(f"{self.file}: {self.name}: {message}", hint=hint)
 
 
 def mcp_path() -> Path:
@@ -209,11 +211,13 @@ def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> 
     if name in taken:
         hint = "Give the server another name."
         raise UsageError(f"{file}: there is another tool '{name}'", hint=hint)
-    # Names are listed with commas between them, and a name that hides something misleads.
-    if not name or visible(name) != name.strip() or "," in name or len(name) > _MAX_NAME:
+    # Names are listed with commas between them, a name that hides something misleads, and the
+    # page's endpoints have it in their path.
+    is_plain = all(map(is_segment, name.split("/")))
+    if not is_plain or visible(name) != name.strip() or "," in name or len(name) > _MAX_NAME:
         raise UsageError(
             f"{file}: '{visible(name)}' cannot be the name of a server",
-            hint=f"Use at most {_MAX_NAME} letters, digits, spaces and signs other than commas.",
+            hint=f"Use at most {_MAX_NAME} letters, digits, spaces and signs other than , and \\.",
         )
     try:
         fields = msgspec.convert(value, _Fields)

@@ -4,10 +4,9 @@ The SDK's task groups must be left by the task that has entered them, while call
 """
 
 import asyncio
-import atexit
 import importlib
+import logging
 import math
-import uuid
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,16 @@ from gptoss_local import __version__
 from gptoss_local.errors import ToolError
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.log import ServerLog
-from gptoss_local.talk.tools.mcp.transport import Link, end_survivors
+from gptoss_local.talk.tools.mcp.messages import NO_MCP, NOT_RUN, REFUSED, Inbox, quoted
 
 if TYPE_CHECKING:
     import anyio
     from mcp.client import Client, IncomingMessage
+    from mcp.client._transport import Transport
 
 START_TIMEOUT_S = 30.0
-_END_TIMEOUT_S = 15.0  # the SDK waits 2 s for a program to end by itself, and 2 s after SIGTERM
+_END_TIMEOUT_S = 15.0  # more than a program has
+_PING_TIMEOUT_S = 10.0
 _LISTEN_AGAIN_S = 30.0
 
 
@@ -38,13 +39,13 @@ class Connection:
     def __init__(self, entry: Entry, launch: Launch, folder: Path, log_dir: Path) -> None:
         self.log = ServerLog(log_dir, entry.name, launch.secrets)
         self.about, self.is_stale = "", True
-        self._name = entry.name
+        self._name, self._is_sse = entry.name, entry.is_sse
+        self._launch, self._folder = launch, folder
         self._problem = ""
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
         self._is_ready, self._end = asyncio.Event(), asyncio.Event()
-        mark = uuid.uuid4().hex
-        self._link = Link(entry, launch, folder, self.log, mark, self._on_fault)
+        self._inbox = Inbox(self.log, self._on_fault)
         self._task = asyncio.create_task(self._hold(), name=f"mcp {entry.name}")
 
     @property
@@ -66,9 +67,22 @@ class Connection:
 
     def error(self, what: str) -> ToolError:
         """Return an error that tells of a fault of the server, with the end of its log."""
-        said = f". Its log ends with: {words}" if (words := self.log.last_words) else ""
+        said = f". Its log ends with: {words}" if (words := self.log.last_words) not in what else ""
         hint = f"Its log: {self.log.path}"
         return ToolError(self.log.hide(f"the MCP server '{self._name}' {what}{said}"), hint=hint)
+
+    async def is_lost(self) -> bool:
+        """Ask a server at an address, which has refused something, whether the session is over."""
+        from mcp import MCPError
+
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                await self.client.session.send_ping()
+        except MCPError as error:
+            return error.code in (REFUSED, NOT_RUN)
+        except (TimeoutError, ValueError):  # the second: of an answer that is none
+            return False
+        return False
 
     async def close(self) -> None:
         self._on_fault("")
@@ -91,7 +105,6 @@ class Connection:
             self._scope.cancel()
 
     async def _hold(self) -> None:
-        _open_marks.add(self._link.mark)
         try:
             await self._talk()
         except Exception as error:  # of the SDK, of libraries below it, or a group of them
@@ -100,7 +113,6 @@ class Connection:
             self._client = None
             self._end.set()
             self._is_ready.set()
-            _open_marks.discard(self._link.mark)
 
     async def _talk(self) -> None:
         import anyio
@@ -132,11 +144,23 @@ class Connection:
         from mcp_types import Implementation
 
         return Client(
-            self._link.open(),
+            self._transport(),
             client_info=Implementation(name="gptoss", version=__version__),
             message_handler=self._on_message,
             cache=None,  # `is_stale` says when to list again
         )
+
+    def _transport(self) -> "Transport":
+        for name in ("mcp", "client"):  # the SDK's records quote servers
+            logging.getLogger(name).handlers[:] = [logging.NullHandler()]
+            logging.getLogger(name).propagate = False
+        if self._launch.url:
+            from gptoss_local.talk.tools.mcp.http import reach
+
+            return reach(self._launch, is_sse=self._is_sse, log=self.log, inbox=self._inbox)
+        from gptoss_local.talk.tools.mcp.stdio import run
+
+        return run(self._launch, self._folder, self.log, self._inbox)
 
     async def _on_message(self, message: "IncomingMessage") -> None:
         from mcp_types import ToolListChangedNotification
@@ -164,15 +188,6 @@ class Connection:
             self.is_stale = True
 
 
-_open_marks: set[str] = set()
-
-
-@atexit.register
-def _end_all() -> None:
-    for mark in _open_marks:
-        end_survivors(mark)
-
-
 def said_by(error: BaseException) -> str:
     """Return the fault, in words that can follow the name of a server."""
     while isinstance(error, BaseExceptionGroup):
@@ -186,8 +201,9 @@ def said_by(error: BaseException) -> str:
     if kind.__module__.startswith("httpx2"):
         return f"cannot be reached: {str(error) or kind.__name__}"
     if kind.__module__.startswith("pydantic"):
-        place = ".".join(map(str, kind.errors(error)[0]["loc"]))
-        return f"answered something that is not MCP{f' at {place}' if place else ''}"
+        first = kind.errors(error)[0]
+        place = ".".join(map(str, first["loc"]))
+        return f"{NO_MCP} at {place}: {quoted(repr(first['input']).encode(errors='replace'))}"
     if getattr(getattr(error, "error", None), "message", "") == "Connection closed":
         return "ended before it answered"
     return f"failed: {str(error) or kind.__name__}"

@@ -5,35 +5,26 @@ models use.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from gptoss_local.errors import GptOssError, ToolError, UsageError
 from gptoss_local.settings import environment_without_secrets
 from gptoss_local.talk.tools.consent import digest, program_digest
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.connection import Connection, said_by
+from gptoss_local.talk.tools.mcp.messages import NOT_MCP, NOT_RUN, REFUSED
 from gptoss_local.talk.tools.results import ToolResult
 from gptoss_local.talk.tools.tool import Arguments
 
 if TYPE_CHECKING:
     import mcp_types
-    from mcp_types import CallToolResult, ContentBlock
 
 LIST_TIMEOUT_S = 30.0
 MAX_TOOLS = 2_000
 MAX_PAGES = 200
-# Servers have a status and words of their own for a session that ended, as when they restart.
-_LOST = re.compile(
-    r"session.*(not found|terminated|expired|invalid|unknown|not exist|missing|required|closed)"
-    r"|(invalid|unknown|expired|no valid|missing|not initialized).*session|not initialized",
-    re.IGNORECASE,
-)
 _REST = 10  # a failed attempt is not repeated for this many times as long as it took
 
 
@@ -85,22 +76,26 @@ class Server:
 
         Raises:
             UsageError: the server refuses the call.
-            ToolError: it does not answer, or ends during the call, which is then not repeated;
-                only a call that it has refused, as it has lost the session, is made once more.
+            ToolError: it does not answer, or ends during the call. The call is made once more only
+                if an address has refused it, as it has lost the session.
         """
         for is_last in (False, True):
             async with self._lock:
                 connection = await self._connected()
             client = connection.client
             try:
-                return result_of(await client.call_tool(name, dict(arguments)))
+                answer: Any = await client.call_tool(name, dict(arguments))
+                return ToolResult(answer.content[0].text, is_error=answer.is_error)
             except Exception as error:  # MCPError, pydantic's, RuntimeError
-                is_lost = _LOST.search(_message(error)) is not None
-                if not (connection.is_over or _is_end(error) or is_lost):
-                    raise self._refused(error, connection) from error
-                await connection.close()  # then its log is complete
-                if is_last or not is_lost:
+                code = getattr(error, "code", None)
+                if code in (REFUSED, NOT_RUN) and await connection.is_lost():
+                    await connection.close()
+                    if code == NOT_RUN and not is_last:
+                        continue
+                elif _is_end(error, connection):
+                    await connection.close()  # then its log is complete
                     raise connection.end_error(" during the call") from error
+                raise self._refused(error, connection) from error
         raise AssertionError
 
     async def close(self) -> None:
@@ -140,7 +135,7 @@ class Server:
         except ToolError:
             raise
         except Exception as error:
-            if connection.is_over or _is_end(error):
+            if _is_end(error, connection):
                 await connection.close()
                 raise connection.end_error() from error
             raise connection.error(said_by(error)) from error
@@ -150,18 +145,23 @@ class Server:
 
     def _refused(self, error: Exception, connection: Connection) -> GptOssError:
         from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
-        if isinstance(error, MCPError):  # of the server, often about the arguments
-            return UsageError(connection.log.hide(error.error.message))
+        if isinstance(error, MCPError):
+            if error.code in (NOT_MCP, NOT_RUN):
+                return connection.error(error.message)
+            if error.code != CONNECTION_CLOSED:  # of the SDK, and never a server's
+                return UsageError(connection.log.hide(error.message))  # often about the arguments
         return connection.error(said_by(error))
 
 
-def _message(error: Exception) -> str:
-    return str(getattr(getattr(error, "error", None), "message", ""))
+def _is_end(error: Exception, connection: Connection) -> bool:
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED
 
-
-def _is_end(error: Exception) -> bool:
-    return _message(error) in ("Connection closed", "Session terminated")
+    if not isinstance(error, MCPError):
+        return connection.is_over
+    return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 async def _all_tools(connection: Connection) -> "Sequence[mcp_types.Tool]":
@@ -185,38 +185,3 @@ async def _all_tools(connection: Connection) -> "Sequence[mcp_types.Tool]":
         if len(tools) > MAX_TOOLS:
             break
     raise connection.error("has a list of tools that does not end")
-
-
-def result_of(answer: "CallToolResult") -> ToolResult:
-    """Return the text of all content, or else the structured content as JSON."""
-    import mcp_types
-
-    parts = [_text_of(block) for block in answer.content]
-    has_text = any(isinstance(block, mcp_types.TextContent) for block in answer.content)
-    if answer.structured_content is not None and not has_text:
-        parts.append(msgspec.json.encode(answer.structured_content).decode())
-    return ToolResult("\n".join(parts), is_error=bool(answer.is_error))
-
-
-def _text_of(block: "ContentBlock") -> str:
-    import mcp_types
-
-    match block:
-        case mcp_types.TextContent():
-            return block.text
-        case mcp_types.ImageContent() | mcp_types.AudioContent():
-            return _note(block.type, block.data, block.mime_type)
-        case mcp_types.ResourceLink():
-            return str(block.uri)
-        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents() as resource):
-            return resource.text
-        case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents() as resource):
-            return _note(str(resource.uri), resource.blob, resource.mime_type or "")
-        case _:  # a later revision of the protocol
-            return f"[{block.type}]"
-
-
-def _note(what: str, base64_text: str, kind: str) -> str:
-    n_bytes = len(base64_text) * 3 // 4
-    size = f"{n_bytes / 1000:.0f} kB" if n_bytes >= 1000 else f"{n_bytes} bytes"
-    return f"[{', '.join(filter(None, (what, size, kind)))}]"

@@ -1,0 +1,141 @@
+"""A server that is a program: messages are lines of its standard streams."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gptoss_local.talk.tools.mcp import messages
+from gptoss_local.talk.tools.mcp.config import Launch
+from gptoss_local.talk.tools.mcp.log import ServerLog
+from gptoss_local.talk.tools.mcp.messages import Inbox
+from gptoss_local.talk.tools.processes import kill_tree, start
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+END_S = 2.0  # for a program to end by itself, and again after SIGTERM
+_PAUSE_S = 0.2  # after which an unreadable line is all that comes
+_MAX_UNREADABLE_BYTES = 2**20
+_PIECE_BYTES = 2**16
+_PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+
+
+@asynccontextmanager
+async def run(
+    launch: Launch, folder: Path, log: ServerLog, inbox: Inbox
+) -> AsyncGenerator["TransportStreams", None]:
+    """Run a program until the end of the block. Raises OSError: it does not start."""
+    import anyio
+    from mcp.client.stdio import get_default_environment
+
+    # PATH, HOME and a few others of ours, among which there are no keys
+    env, limit = get_default_environment() | launch.env, messages.MAX_MESSAGE_BYTES
+    program, *arguments = launch.command
+    if sys.platform == "win32":
+        from mcp.os.win32.utilities import get_windows_executable_command
+
+        program = get_windows_executable_command(program)  # npx is npx.cmd
+    process: Any = await start(program, *arguments, **_PIPES, cwd=folder, env=env, limit=limit)
+    put, incoming = anyio.create_memory_object_stream[Any](0)
+    outgoing, take = anyio.create_memory_object_stream[Any](0)
+
+    async def read() -> None:
+        from mcp.shared.message import SessionMessage
+
+        try:
+            async for text in _texts(process.stdout, inbox):
+                for message in inbox.read(text):
+                    await put.send(SessionMessage(message))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            pass  # it is being ended
+        finally:
+            inbox.end("")
+            put.close()
+        while await process.stdout.read(_PIECE_BYTES):  # otherwise it could not end
+            pass
+
+    async def write() -> None:
+        try:
+            async for item in take:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode() + b"\n")
+                await process.stdin.drain()
+        except ConnectionError:
+            inbox.end("")  # it does not read any more
+
+    tasks = [asyncio.create_task(each) for each in (read(), write(), _log(process.stderr, log))]
+    try:
+        yield incoming, outgoing
+    finally:
+        inbox.is_over = True
+        with anyio.CancelScope(shield=True):
+            for stream in (incoming, outgoing):
+                stream.close()
+            await _end(process)
+            tasks.append(asyncio.create_task(process.wait()))
+            await asyncio.wait(tasks, timeout=_PAUSE_S)  # for the last words
+            for task in tasks:
+                task.cancel()
+            take.close()
+
+
+async def _texts(stdout: asyncio.StreamReader, inbox: Inbox) -> AsyncIterator[bytes]:
+    """Yield each line, and those that are no message together: an answer may have several."""
+    unreadable, is_over = b"", False
+    while not (is_over or inbox.is_over):
+        line = b""
+        try:
+            async with asyncio.timeout(_PAUSE_S if unreadable else None):
+                line = await stdout.readuntil()
+        except TimeoutError:
+            pass
+        except asyncio.IncompleteReadError as end:
+            line, is_over = end.partial, True
+        except asyncio.LimitOverrunError:
+            inbox.end(f"sent a message of more than {messages.MAX_MESSAGE_BYTES // 2**20} MiB")
+            return
+        is_whole = line.strip().endswith((b"}", b"]")) and b"{" in line.lstrip()[:4]
+        is_message = is_whole and (not unreadable or b'"jsonrpc"' in line)
+        if line and not is_message and len(unreadable) < _MAX_UNREADABLE_BYTES:
+            unreadable += line
+            if not is_over:
+                continue
+            line = b""
+        for text in filter(None, (unreadable, line)):
+            yield text
+        unreadable = b""
+
+
+async def _log(stderr: asyncio.StreamReader, log: ServerLog) -> None:
+    while log.is_open:
+        with contextlib.suppress(ValueError):  # a line over the limit
+            if not (line := await stderr.readline()):
+                return
+            log.write(line.decode(errors="replace"))
+    while await stderr.read(_PIECE_BYTES):  # otherwise the program would block
+        pass
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a program, and what it has started: `npx` its `node`, a server its browser."""
+    import psutil
+
+    started = []
+    with contextlib.suppress(psutil.Error):  # also those in sessions of their own
+        started = psutil.Process(process.pid).children(recursive=True)
+    assert process.stdin is not None
+    for end in (process.stdin.close, process.terminate):
+        with contextlib.suppress(TimeoutError, ProcessLookupError):
+            end()
+            async with asyncio.timeout(END_S):
+                await process.wait()
+                break
+    with contextlib.suppress(ProcessLookupError):
+        kill_tree(process)
+    for each in started:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
