@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,8 @@ def test_a_right_that_is_taken_ends_its_streams_and_no_others(
     log, is_run = file.with_name("log"), path == "/v1/responses"
     log.write_text("")
     with ExitStack() as stack:
-        stack.callback(lambda: [remove_key(file, k.name) for k in read_keys(file)[1:]])
+        remove = partial(remove_key, file)
+        stack.callback(lambda: [*map(remove, [key.name for key in read_keys(file)[1:]])])
 
         def begin(headers: dict[str, str], path: str) -> Stream:
             stream = Stream(server, headers, path)
@@ -189,7 +191,7 @@ def test_keys_taken_at_random(server: RunningServer, file: Path) -> None:
             Stream(server, callers[0], HEARD),
             *(Stream(server, c, "/api/chat") for c in callers),
         ]
-        stack.callback(lambda: [stream.close() for stream in stays])
+        stack.callback(lambda: [*map(Stream.close, stays)])
         n_taken, late, worst_s, quiet_s = 0, [], 0.0, 0.0
         while time.monotonic() < end_s:
             names = [f"user{n_taken}-{n}" for n in range(chance.randint(1, 3))]
