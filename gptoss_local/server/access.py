@@ -1,14 +1,15 @@
 """Tell callers apart, and say which endpoints each may use: the one place for both.
 
-An endpoint states its `access`; `Access.admit` is called by its route and by nothing else.
+An endpoint states its `access`; `Access.admitted` is used by its route and by nothing else.
 docs/api.md shows the table, SECURITY.md the threats.
 """
 
+import asyncio
 import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from hashlib import blake2b, sha256
@@ -22,7 +23,13 @@ from gptoss_local.api.gptoss import ClientUse, PageToken
 from gptoss_local.api_keys import add_phone
 from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.interface import caller as served_in_turn
-from gptoss_local.errors import ForbiddenError, GptOssError, UnauthorizedError, UsageError
+from gptoss_local.errors import (
+    ForbiddenError,
+    GptOssError,
+    ServerBusyError,
+    UnauthorizedError,
+    UsageError,
+)
 from gptoss_local.printable import printable
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.growth import may_reload
@@ -38,6 +45,7 @@ Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
 _N_LINKS_MAX = 100
+_LOOK_S = 0.25
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
     "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
     "key": frozenset(("owner", "page", "phone", "key")),
@@ -74,6 +82,32 @@ class Caller(NamedTuple):
     def has_users_key(self) -> bool:
         return self.kind in ("key", "phone")
 
+    @property
+    def account(self) -> str:
+        """Return who shares what it is given: the owner, or a key; empty for all others."""
+        if self.kind in ("owner", "page"):
+            return "owner"
+        return f"key {self.name}" if self.has_users_key else ""
+
+    @property
+    def right(self) -> int:
+        """Return how much it is let do before others: see `BoundedProtocol`."""
+        return 2 if self.kind in _MAY_USE["chat"] else int(self.has_users_key)
+
+
+class Lease:
+    """The right to an answer, which lasts as long as its caller has the key and its rights.
+
+    Attributes:
+        needs: Whether a caller has the right to all that the answer uses.
+        is_doubted: It was not to be had at the last look.
+    """
+
+    def __init__(self, request: Request, level: Level) -> None:
+        self.request, self.level = request, level
+        self.needs: Callable[[Caller], bool] = lambda _: True
+        self.is_doubted = False
+
 
 class _Link(NamedTuple):
     """A link of `gptoss web`, or for a phone that it gives a key of its own."""
@@ -101,6 +135,7 @@ class Access:
         self._owners = [key for key in (settings.api_key, self.secret) if key]
         self._links: dict[str, _Link] = {}
         self._clients: dict[str, ClientUse] = {}
+        self._leases: set[Lease] = set()
 
     def caller(self, headers: Headers) -> Caller:
         """Return who sent a request."""
@@ -114,13 +149,15 @@ class Access:
             return Caller()
         return Caller("phone" if user.chats else "key", user.name, user.priority, user.tools)
 
-    def admit(self, request: Request, level: Level, *, is_metered: bool) -> None:
-        """Let a request in, as `current_caller`, or refuse it.
+    @contextmanager
+    def admitted(self, request: Request, level: Level, *, is_metered: bool) -> Iterator[None]:
+        """Let a request in, as `current_caller`, or refuse it; `watch` ends it with its right.
 
         Raises:
             ForbiddenError: a page of another origin sent it, or a phone, which may only chat.
             UnauthorizedError: its caller may not use the endpoint.
             RateLimitError: its key is over one of its limits.
+            ServerBusyError: there are too many connections, and it is not the owner's.
         """
         headers = request.headers
         if level in OWN_ORIGIN:
@@ -128,9 +165,12 @@ class Access:
             if origin and not is_own_origin(origin, headers.get("host", "")):
                 raise ForbiddenError("pages of other origins may not use this")
         caller = self.caller(headers)
-        is_let_in = caller.kind in _MAY_USE[level]
-        is_open = level in _OPEN_WITHOUT_KEYS and not self._wants_key(request)
-        if not (is_let_in or is_open):
+        connection = getattr(request.state, "connection", None)  # None below another server
+        if connection is not None:
+            connection.right = caller.right
+            if not (connection.has_place or caller.right > 1):
+                raise ServerBusyError("server busy, please try again: too many connections")
+        if not self._may(caller, level, request):
             raise self._refusal(caller, level)
         _caller.set(caller._replace(program=_program(headers)))
         served_in_turn.set(_turns_of(caller, request))
@@ -138,6 +178,39 @@ class Access:
         may_reload.set(caller.kind != "key")
         if caller.has_users_key and is_metered:
             self._limits.admit(caller.name)
+        lease = request.state.lease = Lease(request, level)
+        if caller.account and connection is not None:  # others have no right that could be taken
+            self._leases.add(lease)
+        try:
+            yield
+        finally:
+            self._leases.discard(lease)
+
+    async def watch(self) -> None:
+        """Task: end requests whose callers lose their right, as if the clients had left.
+
+        Two looks must agree, as an editor may have written half of the file of keys at one.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for lease in list(self._leases):
+                try:
+                    is_lost = not self._lasts(lease)
+                except Exception:
+                    _log.exception("internal error in a look at who may do what")
+                    is_lost = True
+                if is_lost and lease.is_doubted:
+                    lease.request.state.connection.abort()
+                lease.is_doubted = is_lost
+
+    def _lasts(self, lease: Lease) -> bool:
+        caller = self.caller(lease.request.headers)
+        may = bool(caller.account) and self._may(caller, lease.level, lease.request)
+        return may and lease.needs(caller)
+
+    def _may(self, caller: Caller, level: Level, request: Request) -> bool:
+        is_open = level in _OPEN_WITHOUT_KEYS and not self._wants_key(request)
+        return is_open or caller.kind in _MAY_USE[level]
 
     def charge(self, record: AnswerRecord) -> None:
         """Charge an answer that is over to the program and the key that asked for it."""
@@ -240,12 +313,8 @@ def owner_of(request: Request) -> str:
 
     Where no keys are needed, callers are told apart by the keys that they send all the same.
     """
-    caller = current_caller()
-    if caller.kind in ("owner", "page"):
-        return "owner"
-    if caller.kind == "key":
-        return f"key {caller.name}"
-    return sha256("\n".join(_sent_keys(request.headers)).encode()).hexdigest()
+    keys = "\n".join(_sent_keys(request.headers))
+    return current_caller().account or sha256(keys.encode()).hexdigest()
 
 
 def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
@@ -272,8 +341,7 @@ def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
     a connection. A key that is not checked counts for nothing.
     """
     host, port = request.client or ("", 0)
-    names = {"owner": "owner", "page": "owner", "anonymous": f"address {host}"}
-    return names.get(caller.kind, f"key {caller.name}"), f"{host}:{port}"
+    return caller.account or f"address {host}", f"{host}:{port}"
 
 
 def _salt_of(caller: Caller) -> bytes:

@@ -24,7 +24,13 @@ from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import Access
 from gptoss_local.server.chats import Answers, ChatStore
-from gptoss_local.server.connections import BoundedProtocol, connection_limits, quieten_logs
+from gptoss_local.server.connections import (
+    N_PENDING,
+    BoundedProtocol,
+    connection_limits,
+    quieten_logs,
+    return_memory,
+)
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
@@ -68,7 +74,9 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         store = ChatStore(settings.history_path)
         app.state.answers = Answers(app.state.manager, store, app.state.tools)
         app.state.ending = asyncio.Event()  # answers that still run end now
+        watching = asyncio.create_task(app.state.access.watch())
         yield
+        watching.cancel()
         await app.state.answers.close()
         await app.state.tool_memory.close()
         await app.state.tools.close()
@@ -106,6 +114,7 @@ def serve(settings: Settings) -> None:
     """
     server = make_server(settings)
     quieten_logs()
+    return_memory()
     server.run()
 
 
@@ -171,6 +180,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(N_PENDING)
         if self._settings.lan != "off":
             try:
                 await self._app.state.lan.open(self._settings.lan)
@@ -180,7 +191,14 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.lan.stop_listening()
         ending = self._app.state.ending
-        asyncio.get_running_loop().call_later(self._settings.grace_s, ending.set)
+
+        def end() -> None:
+            ending.set()
+            for each in list(self.server_state.connections):
+                if isinstance(each, BoundedProtocol) and each.is_waiting:
+                    each.abort()
+
+        asyncio.get_running_loop().call_later(self._settings.grace_s, end)
         answers = asyncio.create_task(self._app.state.answers.finish(ending))
         self.server_state.tasks.add(answers)  # waited for as requests are
         answers.add_done_callback(self.server_state.tasks.discard)

@@ -1,14 +1,13 @@
 """Request bodies: read within bounds, decoded as clients need it, checked against a struct.
 
-Large ones are decoded outside the event loop. How many names and values a body may have is bounded
-as well as its bytes: 31 kB of gzip can hold ten million of them. So are the bytes of all large ones
-together: a body that has no room next to the others waits.
+Large ones are decoded outside the event loop, and wait for a place. How many names and values a
+body may have is bounded as well as its bytes: 31 kB of gzip can hold ten million of them.
 """
 
 import asyncio
 import codecs
-import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -17,31 +16,29 @@ from starlette.requests import ClientDisconnect, Request
 
 from gptoss_local.errors import (
     RequestTimeoutError,
-    RequestTooLargeError,
     ServerBusyError,
     UsageError,
 )
-from gptoss_local.off_loop import SMALL_BYTES, Check, run_off_loop
-from gptoss_local.server.body_limits import Room, RoomShare, ValueCount
+from gptoss_local.off_loop import SMALL_BYTES, run_off_loop
+from gptoss_local.server.access import current_caller
+from gptoss_local.server.body_limits import ValueCount
 from gptoss_local.server.content_encoding import BodyDecoder, check_size
+from gptoss_local.server.origin import is_loopback
 from gptoss_local.validation import in_words, lenient
 
 Body = TypeVar("Body")
 T = TypeVar("T")
 
 _MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
-# Bodies are decoded one at a time, so more of them would only wait in memory. An emoji makes every
-# character of its text take four bytes there, so this can be 0.5 GB.
-_ROOM_BYTES = 4 * _MAX_BYTES
-# Bodies up to this size need no room, so clients that stall with large ones do not keep others from
-# asking; the number of connections bounds them.
-_FREE_BYTES = 1024 * 1024
+# Of each caller, so many bodies may be larger than so many bytes at the same time; an emoji makes
+# every character of a text take four bytes in memory. All others are bounded by their connections.
+_PLACES = {64 * 1024: 64, 1024 * 1024: 2}
 _TIMEOUT_S = 60.0
 _MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
 
 
-_room = Room(_ROOM_BYTES)
+_places: dict[object, asyncio.Semaphore] = {}
 _n_inner: ContextVar[ValueCount | None] = ContextVar("n_inner", default=None)
 """Counts JSON inside the texts of the request at hand, all of it together."""
 
@@ -58,7 +55,7 @@ async def read_body(
     Raises:
         RequestTooLargeError: it is longer than 32 MiB, compressed or not, or has too many values.
         RequestTimeoutError: it takes longer than a minute.
-        ServerBusyError: there was no room for it within a minute.
+        ServerBusyError: its caller's other large ones left it no place within a minute.
         UnsupportedEncodingError: it is compressed otherwise than with zstd or gzip.
         UsageError: it cannot be decompressed, or see `parse_body`.
     """
@@ -91,111 +88,75 @@ async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = 
 
     `counts` bounds its names and values, too.
     """
-    encoding = request.headers.get("content-encoding", "")
-    BodyDecoder(encoding, 0)  # raises before anything is read
-    request.state.place = None
-    arrived = await _receive(request)
-    n_bytes = sum(map(len, arrived))
+    pieces = await _receive(request, ValueCount() if counts else None)
+    n_bytes = request.state.n_body_bytes = sum(map(len, pieces))
     _n_inner.set(ValueCount())
-
-    def parse(check: Check) -> T:
-        max_bytes = _MAX_BYTES if request.state.place else _FREE_BYTES
-        decoder, tally, pieces = BodyDecoder(encoding, max_bytes), ValueCount(), list[bytes]()
-        for piece in itertools.chain.from_iterable(map(decoder.feed, arrived)):
-            check()
-            if counts:
-                tally.feed(piece)
-            pieces.append(piece)
-        decoder.finish()
-        data = b"".join(pieces)
-        request.state.n_body_bytes = len(data)
-        return make(data)
-
-    if n_bytes <= SMALL_BYTES and not encoding:
-        return parse(lambda: None)
-    n_bytes = max(n_bytes, SMALL_BYTES + 1)
-    try:
-        body = await run_off_loop(parse, n_bytes)
-    except RequestTooLargeError:
-        if not encoding or request.state.place is not None:
-            raise
-        await _take_place(request, _MAX_BYTES)  # decompressed, it may be a large one
-        body = await run_off_loop(parse, n_bytes)
-    place: RoomShare | None = request.state.place
-    if place is not None:
-        place.shrink(request.state.n_body_bytes)
-        # Not every body is translated: a pull may last for hours, and needs a name only.
-        asyncio.get_running_loop().call_later(_TIMEOUT_S, place.leave)
-    return body
+    if n_bytes <= SMALL_BYTES:
+        return make(b"".join(pieces))
+    return await run_off_loop(lambda check: make(b"".join(pieces)), n_bytes)
 
 
 async def translate(request: Request, work: Callable[[], T]) -> T:
     """Make something of a body that `read_body` has read, outside the event loop if it is large."""
-    n_bytes, place = request.state.n_body_bytes, request.state.place
-    try:
+    n_bytes = request.state.n_body_bytes
+    with request.state.place:
         if n_bytes <= SMALL_BYTES:
             return work()
         return await run_off_loop(lambda check: work(), n_bytes)
-    finally:
-        if place is not None:
-            place.leave()
 
 
-async def _receive(request: Request) -> list[bytes]:
-    """Receive a body as it is sent; a large one takes its place in the room first.
+async def _receive(request: Request, tally: ValueCount | None) -> list[bytes]:
+    """Receive a body within a minute, and make it plain; a large one waits for a place.
 
-    How large a body gets is not known if it comes in chunks, so it needs the most.
+    The place is given back when the body is translated, or else when the request ends.
     """
+    encoding = request.headers.get("content-encoding", "")
+    decoder = BodyDecoder(encoding, _MAX_BYTES)
     announced = request.headers.get("content-length", "")
-    n_announced = int(announced) if announced.isdecimal() else 0
-    check_size(n_announced, _MAX_BYTES)
-    pieces: list[bytes] = []
-    stream = request.stream()
-    await _receive_more(stream, pieces, _FREE_BYTES)
-    if sum(map(len, pieces)) > _FREE_BYTES:
-        is_plain = "content-encoding" not in request.headers
-        await _take_place(request, n_announced if n_announced and is_plain else _MAX_BYTES)
-        await _receive_more(stream, pieces, _MAX_BYTES)
-    return pieces
-
-
-async def _receive_more(
-    stream: AsyncGenerator[bytes, None], pieces: list[bytes], n_enough: int
-) -> None:
-    """Add to the pieces of a body until it ends or has more than enough bytes, within a minute."""
-    n_bytes = sum(map(len, pieces))
+    check_size(int(announced) if announced.isdecimal() else 0, _MAX_BYTES)
+    place = request.state.place = ExitStack()
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    task.add_done_callback(lambda _: place.close())
+    pieces, n_bytes, is_waiting = list[bytes](), 0, False
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            async for piece in stream:
-                n_bytes += len(piece)
-                check_size(n_bytes, _MAX_BYTES)
-                pieces.append(piece)
-                if n_bytes > n_enough:
-                    return
+        async with asyncio.timeout(_TIMEOUT_S) as limit:
+            async for arrived in request.stream():
+                for piece in decoder.feed(arrived):
+                    n_before, n_bytes = n_bytes, n_bytes + len(piece)
+                    for n_free in _PLACES:
+                        if n_before <= n_free < n_bytes:
+                            is_waiting = True
+                            await _take_place(request, n_free)
+                            is_waiting = False
+                            limit.reschedule(loop.time() + _TIMEOUT_S)
+                    if tally is not None:
+                        tally.feed(piece)
+                    pieces.append(piece)
+                    if encoding:
+                        await asyncio.sleep(0)  # little that arrives may be much
     except TimeoutError as error:
+        if is_waiting:
+            raise ServerBusyError(
+                "server busy, please try again: other large requests are being read",
+                hint="Send fewer at the same time.",
+            ) from error
         raise RequestTimeoutError(
             f"the request body did not arrive within {_TIMEOUT_S:.0f} s"
         ) from error
     except ClientDisconnect as error:  # no client reads this
         raise UsageError("the client left before its request was complete") from error
+    decoder.finish()
+    return pieces
 
 
-async def _take_place(request: Request, n_bytes: int) -> None:
-    """Wait for room as long as a body may take to arrive; a request that ends leaves its place.
-
-    So a client that stalls with a place loses it before those give up that came after it.
-    """
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            place = request.state.place = await _room.take(n_bytes)
-    except TimeoutError as error:
-        raise ServerBusyError(
-            "server busy, please try again: other large requests are being read",
-            hint=f"Together they may take {_ROOM_BYTES // 1024**2} MiB.",
-        ) from error
-    task = asyncio.current_task()
-    assert task is not None
-    task.add_done_callback(lambda _: place.leave())
+async def _take_place(request: Request, n_free: int) -> None:
+    """Wait for one of the places of an account, of this machine without one, or of all others."""
+    host = request.client.host if request.client else ""
+    whose = current_caller().account or is_loopback(host), n_free
+    places = _places.setdefault(whose, asyncio.Semaphore(_PLACES[n_free]))
+    await places.acquire()
+    request.state.place.callback(places.release)
 
 
 def parse_body(

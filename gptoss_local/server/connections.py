@@ -4,22 +4,31 @@ All of it holds before a request is complete, so before an API key is asked for.
 """
 
 import asyncio
-import itertools
+import ctypes
 import logging
 import sys
 import time
 import traceback
+from collections import Counter
+from contextlib import suppress
 from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gptoss_local.machine.plan.options import most_answers
+from gptoss_local.server.origin import is_loopback
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss.connections")
 
+N_PENDING = 256
+"""Connections that wait in the system; asyncio accepts its `backlog` of them at once."""
+
 _HEADERS_S = 30.0
+_ANSWERED_S = 1.0
 _MAX_HEADER_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024  # at once
+_M_MMAP_THRESHOLD = -3  # malloc.h
 _QUIET_S = 60.0
 _TOO_LARGE = (
     b"431 Request Header Fields Too Large",
@@ -27,49 +36,84 @@ _TOO_LARGE = (
 )
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's callbacks
     """Closes connections that send no whole request header in time, or too large a one.
 
     After an answer, the next header must be complete within the time for idle connections. Where
-    there are too many connections, a new one takes the place of the longest wait for a
-    header, if possible of a connection without any request so far. If none waits, the new one
-    gets 503. A subclass for each server. Thread: one event loop.
+    there are too many connections, a new one takes the place of some that wait for their clients:
+    for a header, for the rest of a body, or until an answer is read. Of these, callers with the
+    least right go first, then those of the network or of this machine, whichever has more than
+    half of all, then those of the address with the most, then the longest wait, where a connection
+    without any request counts as older. If none waits, the new one is served only if it turns out
+    to be the owner's. A subclass for each server. Thread: one event loop.
+
+    Attributes:
+        right: Of the last caller, as `Access` found: 0 for nobody, 1 for a user, 2 for the owner.
     """
 
     max_connections: ClassVar[int]
 
-    _new: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]]
-    """Those that have sent no whole header yet, the oldest first."""
-    _idle: ClassVar[dict["BoundedProtocol", asyncio.TimerHandle]]
-    """Those without an open request, the longest wait first."""
-
-    def __init_subclass__(cls, *, max_connections: int) -> None:
-        cls.max_connections, cls._new, cls._idle = max_connections, {}, {}
-
+    right = 0
+    _address = ""  # empty for this machine
+    _since_s = 0.0  # when the client was last heard of, or answered
+    _is_spare = False
+    _timer: asyncio.TimerHandle | None = None  # while a header is due
     _n_header_bytes = 0
     _n_unparsed_bytes = 0  # at least; since the last whole part of a request
+    _has_headers = False
+
+    def __init_subclass__(cls, *, max_connections: int) -> None:
+        cls.max_connections = max_connections
+
+    @property
+    def has_place(self) -> bool:
+        """Return whether it is among the connections that there may be, or was."""
+        return not self._is_spare or len(self.connections) <= self.max_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections and not self._make_room():
-            _log.warning("all %d connections are busy, so others get 503", self.max_connections)
-            self._refuse(b"503 Service Unavailable", b"server busy, please try again")
-            return
-        self._new[self] = self.loop.call_later(_HEADERS_S, self.transport.close)
+        self.enter(transport)
+
+    def enter(self, transport: asyncio.Transport) -> None:
+        """Count a connection, also one whose TLS handshake has only begun."""
+        self.transport = transport
+        vars(transport)["max_size"] = _READ_BYTES  # asyncio's, which would be 256 KiB
+        host = (transport.get_extra_info("peername") or ("",))[0]
+        self._address = "" if is_loopback(host) else host
+        self.connections.add(self)
+        self._expect_header(_HEADERS_S)
+        if len(self.connections) > self.max_connections:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self.leave()
         super().connection_lost(exc)
 
+    def leave(self) -> None:
+        """Count it no longer."""
+        self._stop_timer()
+        self.connections.discard(self)
+
+    def abort(self) -> None:
+        """End it at once, as if its client had left; nothing that waits is sent any more."""
+        self.leave()
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        self._since_s = self.loop.time()
+        super().pause_writing()
+
     def data_received(self, data: bytes) -> None:
+        self._since_s = self.loop.time()
         self._n_unparsed_bytes += len(data)
         super().data_received(data)
         if self._n_unparsed_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(*_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._n_header_bytes = 0
+        self._n_header_bytes, self._has_headers = 0, False
         super().on_message_begin()
+        self.scope["state"]["connection"] = self
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -77,10 +121,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if not self._has_headers:  # a trailer is no header: RFC 9110, section 6.5.1
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_waiting()
+        self._has_headers = True
+        self._stop_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -90,14 +136,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle.response_complete and not self.transport.is_closing():
-            timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
-            self._idle[self] = timer
+            self._expect_header(self.timeout_keep_alive)
 
     def send_400_response(self, msg: str) -> None:
         if self._n_header_bytes > _MAX_HEADER_BYTES:
             self._refuse(*_TOO_LARGE)
         else:
             super().send_400_response(msg)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: there are no WebSockets here, so the request is served as any other."""
 
     def _count(self, n_bytes: int) -> None:
         self._n_unparsed_bytes = 0
@@ -112,19 +160,44 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.close()
 
-    def _make_room(self) -> bool:
-        """Close a connection that waits; return False if there is none."""
-        waiting = next(itertools.chain(self._new, self._idle), None)
-        if waiting is None:
-            return False
-        waiting._stop_waiting()
-        waiting.transport.abort()
-        self.connections.discard(waiting)  # it is gone with the loop's next turn
-        return True
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it is the client's turn: to send something, or to read."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or self.flow.write_paused:
+            return True
+        return cycle.more_body and not (cycle.response_started or self.pipeline)
 
-    def _stop_waiting(self) -> None:
-        if timer := self._new.pop(self, None) or self._idle.pop(self, None):
-            timer.cancel()
+    def _make_room(self) -> None:
+        """Close connections that wait: a few at once, as looking for them takes time."""
+        protocols: list[BoundedProtocol] = [each for each in self.connections if each is not self]  # type: ignore[misc]
+        n_of = Counter(each._address for each in protocols)
+        is_networks = 2 * (len(protocols) - n_of[""]) > self.max_connections
+        n_of[""] = 0
+
+        def place(each: BoundedProtocol) -> tuple[int, bool, int, float]:
+            is_kept = bool(each._address) != is_networks
+            bonus_s = _ANSWERED_S if each.cycle is not None else 0.0
+            return each.right, is_kept, -n_of[each._address], each._since_s + bonus_s
+
+        waiting = sorted((each for each in protocols if each.is_waiting), key=place)
+        for each in waiting[: 1 + self.max_connections // 64]:
+            each.abort()
+        n_spare = len(self.connections) - self.max_connections
+        self._is_spare = n_spare > 0
+        if n_spare > _n_spare(self.max_connections):
+            _log.warning("all %d connections are busy, so others get 503", self.max_connections)
+            self._refuse(b"503 Service Unavailable", b"server busy, please try again")
+
+    def _expect_header(self, within_s: float) -> None:
+        self._stop_timer()
+        self._since_s = self.loop.time()
+        self._timer = self.loop.call_later(within_s, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class OncePerMinute(logging.Filter):
@@ -163,11 +236,28 @@ def connection_limits(settings: Settings) -> tuple[int, int]:
     far as that is needed and allowed.
     """
     n_wanted = max(1024, 2 * (most_answers(settings) + settings.max_queue) + 256)
-    n_files = _raise_file_limit(n_wanted + 256)
+    n_files = _raise_file_limit(n_wanted + _n_spare(n_wanted) + 256)
     if n_files is None:
         return n_wanted, 64
     backlog, n_others = min(64, n_files // 8), min(128, n_files // 2)
-    return min(n_wanted, n_files - backlog - n_others), backlog
+    n_left = n_files - backlog - n_others
+    return min(n_wanted, n_left - _n_spare(n_left)), backlog
+
+
+def _n_spare(n_connections: int) -> int:
+    """Return how many more there may be until their headers say whether they are the owner's."""
+    return n_connections // 16
+
+
+def return_memory() -> None:
+    """Give the memory of bodies back to the system once they are gone.
+
+    glibc maps ever larger buffers into its heap, where one small object keeps all below it. With
+    a threshold of our own, buffers have mappings of their own.
+    """
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _READ_BYTES // 2)
 
 
 def quieten_logs() -> None:

@@ -75,8 +75,10 @@ class _Route(Route):
             await preflight(request.headers)(scope, receive, send)
             return
         is_metered = self._stated.is_metered and request.method == self._stated.method
-        access.admit(request, self._stated.access, is_metered=is_metered)
-        await super().handle(scope, receive, send)
+        with access.admitted(request, self._stated.access, is_metered=is_metered):
+            await super().handle(scope, receive, send)
+            if connection := getattr(request.state, "connection", None):
+                await connection.flow.drain()  # what is not sent may still be taken back
 
 
 class Dialect(NamedTuple):

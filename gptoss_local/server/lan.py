@@ -7,8 +7,10 @@ import logging
 import re
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import psutil
@@ -19,14 +21,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gptoss_local.errors import UsageError
-from gptoss_local.server.connections import BoundedProtocol
+from gptoss_local.server.connections import N_PENDING, BoundedProtocol
 from gptoss_local.server.origin import is_loopback
 from gptoss_local.settings import Settings
 from gptoss_local.whole_file import write_whole
 
 _log = logging.getLogger("gptoss")
 
-_HANDSHAKE_S = 10.0
+_HANDSHAKE_S = 10
 _VALID = datetime.timedelta(days=397)  # Apple's limit, also for certificates that a user trusts
 _RENEWED = datetime.timedelta(days=30)  # before they end
 _VIRTUAL = re.compile(r"br-|cni|docker|flannel|lxc|podman|vboxnet|vEthernet|veth|virbr|vmnet")
@@ -104,17 +106,38 @@ class LanDoor:
             self._servers.pop().close()
 
     async def _add(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        def accept() -> BoundedProtocol:
+        loop = asyncio.get_running_loop()
+
+        def accept() -> asyncio.BaseProtocol:
             protocol = self._make_protocol()
             self._protocols.add(protocol)
-            return protocol
+            return protocol if context is None else _Tls(loop, protocol, context)
 
-        timeout_s = _HANDSHAKE_S if context else None
-        self._servers.append(
-            await asyncio.get_running_loop().create_server(
-                accept, sock=listener, ssl=context, ssl_handshake_timeout=timeout_s
-            )
+        self._servers.append(await loop.create_server(accept, sock=listener))
+        listener.listen(N_PENDING)
+
+
+class _Tls(SSLProtocol):
+    """TLS as asyncio has it, but that a handshake takes the place of a connection, too."""
+
+    max_size = 32 * 1024  # of the buffer that each connection has
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, http: BoundedProtocol, context: ssl.SSLContext
+    ) -> None:
+        nobody: Any = None  # waits
+        super().__init__(
+            loop, http, context, nobody, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
         )
+        self._http = http
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._http.enter(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._http.leave()
 
 
 def lan_addresses() -> list[str]:

@@ -29,7 +29,8 @@ def is_allowed_origin(origin: str, host: str) -> bool:
     """Return whether an Origin header is absent, local, of a desktop app, or the server's own."""
     if not origin or _LOCAL_ORIGIN.fullmatch(origin):
         return True
-    return origin.partition("://")[0] in _APP_SCHEMES or is_own_origin(origin, host)
+    scheme, separator, _ = origin.partition("://")
+    return (bool(separator) and scheme in _APP_SCHEMES) or is_own_origin(origin, host)
 
 
 def is_loopback(host: str) -> bool:

@@ -103,8 +103,8 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 def log_error(error: GptOssError) -> None:
-    """Log a fault of the server; only the client learns of its own mistake."""
-    if error.http_status >= 500:
+    """Log a fault of the server; the client alone learns of its own, or that the server is busy."""
+    if error.http_status >= 500 and not isinstance(error, ServerUnavailableError):
         _log.error("%s", error.message)
 
 

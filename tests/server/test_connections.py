@@ -1,11 +1,12 @@
 """What connections may take: descriptors, time and size of headers, lines of log."""
 
 import logging
+import re
 import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from gptoss_local.server.connections import OncePerMinute
+from gptoss_local.server.lan import lan_addresses
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.server.second_client import assert_undisturbed
 
@@ -22,8 +24,10 @@ GET = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /api/show HTTP/1.1\r\nHost: localhost\r\n"
 
 
-def connect(server: RunningServer) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+def connect(server: RunningServer, source: str = "127.0.0.1", host: str = "") -> socket.socket:
+    """Connect from an address of this machine to the server's, or to another `host`."""
+    address = (host or "127.0.0.1", int(server.url.rpartition(":")[2]))
+    connection = socket.create_connection(address, source_address=(source, 0))
     connection.settimeout(10)
     return connection
 
@@ -108,6 +112,14 @@ def test_running_answers_are_not_cut_for_new_connections(nano_home: Path) -> Non
                 refused = [client for client in clients if is_refused(client)]
                 time.sleep(1)
             assert {status(client) for client in refused} <= {503, 0}
+            for path, headers, expected in (
+                ("version", {}, 503),
+                ("gptoss/status", server.owner, 200),
+                ("version", {"authorization": "Bearer wrong"}, 503),
+            ):
+                url = f"{server.url}/api/{path}"
+                reply = httpx.get(url, headers=headers, timeout=10, trust_env=False)
+                assert reply.status_code == expected
         answered = [client for client in clients if client not in refused]
         assert len(answered) > 15
         for client in answered:
@@ -116,6 +128,128 @@ def test_running_answers_are_not_cut_for_new_connections(nano_home: Path) -> Non
                 piece = client.recv(65_536)
                 assert piece
                 text += piece
+
+
+OPEN = b"POST /api/gptoss/open HTTP/1.1\r\nHost: localhost\r\n"
+STALLS = {
+    "nothing": b"",
+    "half a header": GET,
+    "half a body": POST + b"Content-Length: 1000\r\n\r\n{",
+    "half a body for all": OPEN + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+    "half a large body": POST + b"Content-Length: 2000000\r\n\r\n{" + b" " * 200_000,
+    "idle": GET + b"\r\n",
+    "half a body after another request": GET + b"\r\n" + OPEN + b"Content-Length: 9\r\n\r\n{",
+    "answers that are not read": 16
+    * (GET.replace(b"api/version", b"web/vendor/katex.js") + b"\r\n"),
+}
+
+
+@contextmanager
+def stalled(server: RunningServer, data: bytes, n: int, host: str = "") -> Iterator[None]:
+    """So many connections that send no more; to this machine, they are another account's."""
+    with ExitStack() as stack:
+        for _ in range(n):
+            connection = stack.enter_context(connect(server, host or "127.0.0.2", host))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.setblocking(False)
+            with suppress(OSError):  # it was closed already, or reads no more
+                connection.send(data)
+        yield
+
+
+def assert_served(server: RunningServer) -> None:
+    """The owner is answered in less than a second, ten times."""
+    for _ in range(10):
+        begun_s = time.monotonic()
+        url = f"{server.url}/api/gptoss/lan"
+        body = {"scheme": "ftp"}
+        reply = httpx.post(url, json=body, headers=server.owner, timeout=10, trust_env=False)
+        assert reply.status_code == 400
+        assert time.monotonic() - begun_s < 1
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("kind", STALLS)
+def test_connections_that_stall_keep_nobody_out(nano_home: Path, kind: str) -> None:
+    """Few descriptors, so few connections; some of the first that stalled are closed."""
+    with limited(nano_home, 128, 128) as server, stalled(server, STALLS[kind], 100):
+        assert_served(server)
+        assert httpx.get(f"{server.url}/health", timeout=1, trust_env=False).is_success
+
+
+@pytest.mark.timing
+@pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
+@pytest.mark.parametrize(
+    ("scheme", "kind"), [("http", "half a body for all"), ("https", "nothing")]
+)
+def test_the_local_network_keeps_nobody_out(nano_home: Path, scheme: str, kind: str) -> None:
+    """Not even a program of this machine without a key; a TLS handshake is a connection, too."""
+    with limited(nano_home, 128, 128) as server:
+        url = f"{server.url}/api/gptoss/lan"
+        httpx.post(url, json={"scheme": scheme}, headers=server.owner, trust_env=False)
+        idle = connect(server)
+        idle.sendall(GET + b"\r\n")
+        assert status(idle) == 200
+        data = STALLS["half a body for all" if scheme == "http" else "nothing"]
+        with stalled(server, data, 150, lan_addresses()[0]):
+            assert_served(server)
+            idle.sendall(GET + b"\r\n")
+            assert status(idle) == 200
+            idle.close()
+        httpx.delete(url, headers=server.owner, trust_env=False).raise_for_status()
+
+
+@pytest.mark.timing
+def test_memory_of_stalled_bodies_comes_back(own_server: RunningServer) -> None:
+    process = psutil.Process(own_server.process.pid)
+    before = process.memory_info().rss
+    with stalled(own_server, STALLS["half a large body"], 1600):
+        url = f"{own_server.url}/api/gptoss/status"
+        reply = httpx.get(url, headers=own_server.owner, timeout=60, trust_env=False)
+        assert reply.status_code == 200
+        most = process.memory_info().rss - before
+    wait_until(lambda: process.num_fds() < 100, timeout_s=30)
+    assert process.memory_info().rss - before < max(most / 2, 60 * MIB)
+
+
+@pytest.mark.parametrize(
+    "trailer", [b"Authorization: Bearer secret", b"X-Api-Key: secret", b"Host: evil.example"]
+)
+def test_trailers_are_no_headers(keyed: RunningServer, trailer: bytes) -> None:
+    """The second has arrived before the first is answered, with its trailer."""
+    request = GET.replace(b"version", b"tags") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+    with closing(connect(keyed)) as connection:
+        connection.sendall((request + trailer + b"\r\n\r\n") * 2)
+        answers = b""
+        while answers.count(b"HTTP/1.1 ") < 2:
+            answers += connection.recv(65_536)
+    assert answers.count(b"HTTP/1.1 401 ") == 2
+
+
+def test_an_end_logs_no_errors(nano_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nor does a request for a WebSocket."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    with run_server(nano_home, grace_s="0") as server, ExitStack() as stack:
+        asked = stack.enter_context(closing(connect(server)))
+        asked.sendall(GET + upgrade)
+        assert status(asked) == 200
+        httpx.post(f"{server.url}/api/generate", json={"model": "nano"}, timeout=60)
+        body = b'{"model":"nano","messages":[{"role":"user","content":"Hi"}]}'
+        with server.engine_suspended():
+            for path in (b"chat", b"gptoss/chats/changes") * 5:
+                client = stack.enter_context(closing(connect(server)))
+                method = b"POST" if path == b"chat" else b"GET"
+                secret = server.owner["authorization"].encode()
+                client.sendall(
+                    b"%b /api/%b HTTP/1.1\r\nHost: localhost\r\nAuthorization: %b\r\n"
+                    b"Content-Length: %d\r\n\r\n%b" % (method, path, secret, len(body), body)
+                )
+            stack.enter_context(stalled(server, STALLS["half a body"], 5))
+            time.sleep(1)
+            server.process.terminate()
+            time.sleep(0.5)
+        server.process.wait(timeout=30)
+    assert not re.findall("ERROR|WARNING.*(?:upgrade|pip)", capfd.readouterr().err)
 
 
 @pytest.mark.timing

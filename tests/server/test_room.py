@@ -1,4 +1,4 @@
-"""Many large bodies at the same time: they wait for room, and small ones do not."""
+"""Many large bodies at the same time: they wait for a place, and small ones do not."""
 
 import asyncio
 import gzip
@@ -18,30 +18,27 @@ from gptoss_local.errors import (
     ServerBusyError,
     UsageError,
 )
-from gptoss_local.server import body
-from gptoss_local.server.body_limits import Room, RoomShare
+from gptoss_local.server import access, body
+from gptoss_local.server.access import Caller
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
 
-ROOM_BYTES = 100_000
 N_CLIENTS = 32
 MOST_RSS_BYTES = 450_000_000  # beyond that of an idle server
 TEXT = json.dumps({"model": "nano", "messages": [{"role": "user", "content": "ab" * 9_000_000}]})
+ADA, BOB = Caller("key", "ada"), Caller("key", "bob")
 
 
-@pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+@pytest.fixture(autouse=True)
+def one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each caller has one, for bodies of more than 32 kB."""
     monkeypatch.setattr(body, "_TIMEOUT_S", 0.3)
-    small = Room(ROOM_BYTES)
-    monkeypatch.setattr(body, "_room", small)
-    monkeypatch.setattr(body, "_FREE_BYTES", 32_000)
-    return small
+    monkeypatch.setattr(body, "_PLACES", {32_000: 1})
+    monkeypatch.setattr(body, "_places", {})
 
 
-def request(
-    data: bytes, *, ends: bool = True, leaves: bool = False, headers: dict[str, str] | None = None
-) -> Request:
+def request(data: bytes, *, ends: bool = True, leaves: bool = False, encoding: str = "") -> Request:
     """A request whose body is there, or else its beginning."""
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": data, "more_body": not ends}]
     messages += [{"type": "http.disconnect"}] if leaves else []
@@ -51,131 +48,79 @@ def request(
             await asyncio.Event().wait()
         return messages.pop(0)
 
-    given = {"content-length": "90000"} if headers is None else headers
-    encoded = [(name.encode(), value.encode()) for name, value in given.items()]
-    return Request({"type": "http", "headers": encoded}, receive)
+    headers = [(b"content-encoding", encoding.encode())] if encoding else []
+    return Request({"type": "http", "headers": headers}, receive)
 
 
 def large(n_bytes: int = 90_000) -> bytes:
     return b'{"model": "nano", "x": "' + b"x" * (n_bytes - 26) + b'"}'
 
 
-async def read(asked: Request) -> str:
+async def read(asked: Request, caller: Caller = ADA) -> str:
     """Read and translate, as a route does."""
+    access._caller.set(caller)
     found = await body.read_body(asked, ModelBody)
     return await body.translate(asked, lambda: found.model)
-
-
-def free_bytes(room: Room) -> int:
-    return room._n_free
 
 
 @pytest.mark.parametrize(
     ("asked", "error"),
     [
         (lambda: request(large()), None),
-        (lambda: request(large(), headers={}), None),  # in chunks, nobody knows how many
+        (lambda: request(gzip.compress(large()), encoding="gzip"), None),
         (lambda: request(b"x" * 90_000), UsageError),
         (lambda: request(b"x" * 50_000, ends=False, leaves=True), UsageError),
         (lambda: request(b"x" * 50_000, ends=False), RequestTimeoutError),
     ],
-    ids=["read", "chunks", "broken", "left", "stalled"],
+    ids=["read", "compressed", "broken", "left", "stalled"],
 )
-async def test_room_is_given_back(
-    room: Room,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: Callable[[], Request],
-    error: type[GptOssError] | None,
+async def test_a_place_is_given_back(
+    asked: Callable[[], Request], error: type[GptOssError] | None
 ) -> None:
-    monkeypatch.setattr(body, "_MAX_BYTES", ROOM_BYTES)
     reading = asyncio.create_task(read(asked()))
     if error is None:
         assert await reading == "nano"
     else:
         with pytest.raises(error):
             await reading
-    await asyncio.sleep(0)  # what the end of a task begins
-    assert free_bytes(room) == ROOM_BYTES
-
-
-async def test_what_is_not_translated_gives_it_back_in_time(room: Room) -> None:
-    await body.read_body(request(large()), ModelBody)
-    assert free_bytes(room) == ROOM_BYTES - 90_000
-    async with asyncio.timeout(30):
-        while free_bytes(room) < ROOM_BYTES:
-            await asyncio.sleep(0.01)
-    assert free_bytes(room) == ROOM_BYTES
-
-
-async def test_plain_bytes_count_of_a_compressed_body(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(body, "_MAX_BYTES", ROOM_BYTES)
-    packed = gzip.compress(large())
-    asked = request(packed, headers={"content-encoding": "gzip", "content-length": "500"})
-    await body.read_body(asked, ModelBody)
-    assert free_bytes(room) == ROOM_BYTES - 90_000
-
-
-async def test_without_room_in_time_a_large_one_is_refused_and_a_small_one_read(room: Room) -> None:
-    place = await room.take(ROOM_BYTES)
-    with pytest.raises(ServerBusyError) as caught:
-        await read(request(large()))
-    assert caught.value.http_status == 503
-    packed = gzip.compress(large(30_000))  # as Codex sends them
-    small = [
-        request(large(30_000)),
-        request(large(30_000), headers={}),
-        request(packed, headers={"content-encoding": "gzip"}),
-    ]
-    assert [await read(each) for each in small] == ["nano"] * 3
-    place.leave()
     assert await read(request(large())) == "nano"
 
 
-async def test_a_client_that_stalls_holds_the_room_for_a_while_only(room: Room) -> None:
+async def test_a_caller_without_a_place_waits_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if what holds it is a pull, which may last for hours: it holds it until it ends."""
+    monkeypatch.setattr(body, "_TIMEOUT_S", 5)
+    over = asyncio.Event()
+
+    async def pull() -> None:
+        access._caller.set(ADA)
+        await body.read_body(request(large()), ModelBody)
+        over.set()
+        await asyncio.Event().wait()
+
+    pulling = asyncio.create_task(pull())
+    await over.wait()
+    waiting = asyncio.create_task(read(request(large())))
+    for caller in (BOB, Caller("phone", "phone"), Caller("owner"), Caller()):
+        assert await asyncio.create_task(read(request(large()), caller)) == "nano"
+    small = gzip.compress(large(30_000))  # as Codex sends them
+    for asked in (request(large(30_000)), request(small, encoding="gzip")):
+        assert await asyncio.create_task(read(asked)) == "nano"
+    monkeypatch.setattr(body, "_TIMEOUT_S", 0.1)
+    for asked in (request(large()), request(gzip.compress(large()), encoding="gzip")):
+        with pytest.raises(ServerBusyError) as caught:
+            await asyncio.create_task(read(asked))
+        assert caught.value.http_status == 503
+    assert not waiting.done()
+    pulling.cancel()
+    assert await waiting == "nano"
+
+
+async def test_a_client_that_stalls_holds_a_place_for_a_while_only() -> None:
     stalls = asyncio.create_task(read(request(b"x" * 50_000, ends=False)))
-    await asyncio.sleep(0.05)
-    assert free_bytes(room) < 90_000
-    assert await read(request(large())) == "nano"
+    await asyncio.sleep(0.1)
+    assert await asyncio.create_task(read(request(large()))) == "nano"
     with pytest.raises(RequestTimeoutError):
         await stalls
-
-
-async def test_first_come_first_served(room: Room) -> None:
-    places = [await room.take(60_000)]
-    entered: list[str] = []
-
-    async def enter(name: str, n_bytes: int) -> RoomShare:
-        place = await room.take(n_bytes)
-        entered.append(name)
-        return place
-
-    waiting = [
-        asyncio.create_task(enter(name, n_bytes))
-        for name, n_bytes in (("given up", 90_000), ("large", 70_000), ("small", 10_000))
-    ]
-    await asyncio.sleep(0)
-    assert entered == []  # the small one would fit, but large ones would wait for ever then
-    waiting[0].cancel()
-    places[0].leave()
-    places = await asyncio.gather(*waiting[1:])
-    assert entered == ["large", "small"]
-    for place in places:
-        place.leave()
-        place.leave()
-    assert free_bytes(room) == ROOM_BYTES
-
-
-async def test_a_wait_that_is_given_up_as_it_ends(room: Room) -> None:
-    place = await room.take(ROOM_BYTES)
-    waiting = asyncio.create_task(room.take(ROOM_BYTES))
-    await asyncio.sleep(0)
-    place.leave()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert free_bytes(room) == ROOM_BYTES
 
 
 @pytest.mark.timing

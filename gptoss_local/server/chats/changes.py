@@ -94,8 +94,10 @@ class _Listener:
             self._news.set()
 
     def end(self, error: GptOssError | None = None) -> None:
-        """Let it end after the waiting lines."""
+        """Let it end after the waiting lines, or with an error without them."""
         self.is_over, self._end = True, error
+        if error is not None:
+            self._lines.clear()
         self._news.set()
 
     async def lines(self) -> AsyncGenerator[bytes, None]:

@@ -160,7 +160,10 @@ async def _hosted(
     if not entries:
         return None
     state = await find_state(memory, owner_of(request), entries, items)
-    return await while_connected(request, prepare(entries, memory, state, permission))
+    hosted = await while_connected(request, prepare(entries, memory, state, permission))
+    settings = model.manager.settings
+    request.state.lease.needs = lambda caller: hosted.are_allowed(Permission(caller, settings))
+    return hosted
 
 
 def _memory(request: Request) -> ToolMemory:

@@ -128,6 +128,9 @@ class HostedTools:
     question: int = 0
     approved: dict[str, ToolCall] = field(default_factory=dict)
 
+    def are_allowed(self, permission: Permission) -> bool:
+        return all(permission.has(t.kind, t.server, t.name) for t in self.tools.values())
+
     def remember(self, item_id: str, call: ToolCall, result: ToolResult | None = None) -> None:
         """Keep the call of an item; one without a result waits for approval."""
         request = ToolRequest(call.name, call.arguments, call.id)
