@@ -44,7 +44,7 @@ def run_cli(
     It runs in this process, 1.4 s quicker than in one of its own, which `is_process` asks for where
     a test is about starts, ends, signals, or another program's view.
     """
-    if is_process or os.environ.get("GPTOSS_TEST_PROCESSES"):
+    if is_process:
         return subprocess.run(
             [sys.executable, "-m", "gptoss_local", *arguments],
             env=environment,

@@ -79,7 +79,7 @@ def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Pa
 
 
 def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:
-    assert "Paris" in run_cli(fresh, "run", "nano", FRANCE).stdout
+    assert "Paris" in run_cli(fresh, "run", "nano", FRANCE, is_process=True).stdout
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
     assert httpx.get(f"{url}/api/ps", trust_env=False).json()["models"][0]["name"] == "nano"
     assert run_cli(fresh, "stop").returncode == 0
