@@ -1,6 +1,5 @@
 """A LoRA makes a model of its own of a base; it is checked before a byte is stored."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import ollama
 import pytest
 
 from convert import convert_checkpoint
@@ -212,22 +210,6 @@ def test_through_the_commands(
     assert "tuned has an adapter already" in twice.stderr
     assert "Begin with nano" in twice.stderr
     assert home_cli("verify", "--all", "--quiet").returncode == 0
-
-
-def test_as_ollamas_clients_create_it(
-    home_server: RunningServer, nano_gguf: Path, tmp_path: Path
-) -> None:
-    lora = write_lora(tmp_path / "lora.gguf", random_factors(nano_gguf, ATTENTION, size=1.0))
-    digest = "sha256:" + hashlib.sha256(lora.read_bytes()).hexdigest()
-    with ollama.Client(home_server.url, trust_env=False) as sdk:
-        sdk.create_blob(lora)
-        sdk.create("tuned", from_="nano", adapters={"lora.gguf": digest})
-        assert ask(home_server, "tuned") != ask(home_server, "nano")
-        sdk.create("empty", from_="nano", adapters={})
-        with pytest.raises(ollama.ResponseError, match="a model has one adapter"):
-            sdk.create("x", from_="nano", adapters={"a": digest, "b": digest})
-        sdk.delete("tuned")
-    assert not (home_server.home / "models" / "blobs" / digest.replace(":", "-")).exists()
 
 
 def test_saved_prefixes_are_of_one_model(empty_home: Path, nano_gguf: Path, tmp_path: Path) -> None:
