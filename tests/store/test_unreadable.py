@@ -71,6 +71,14 @@ def misspelt_name(path: Path) -> None:
     path.write_text(path.read_text().replace(".gguf", "x.gguf"))
 
 
+def outside(path: Path) -> None:
+    path.write_text(path.read_text().replace('"weights":"', '"weights":"../weights/'))
+
+
+def unspellable(path: Path) -> None:
+    path.write_text(path.read_text().replace(".gguf", "\\u0000.gguf"))
+
+
 def foreign(path: Path) -> None:
     path.write_text('{"name": "a page", "version": "1.0.0"}')
 
@@ -96,7 +104,7 @@ def pipe(path: Path) -> None:
 
 
 FAULTS = [
-    *(cut, misspelt_key, misspelt_name, foreign, newer),
+    *(cut, misspelt_key, misspelt_name, outside, unspellable, foreign, newer),
     *(folder, dangling, pipe),
 ]
 
