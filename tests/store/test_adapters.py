@@ -9,7 +9,6 @@ import httpx
 import numpy as np
 import pytest
 
-from convert import convert_checkpoint
 from gptoss_local.errors import UsageError
 from gptoss_local.models.store import (
     ModelDefaults,
@@ -25,17 +24,10 @@ from gptoss_local.models.store import (
 from gptoss_local.settings import Settings
 from tests.cli.conftest import Cli, home_cli, run_cli  # noqa: F401
 from tests.conftest import RunningServer, run_server
-from tests.convert.tiny import write_tiny
 from tests.lora import ATTENTION, EXPERTS, Factors, random_factors, write_lora, write_peft
 
 Q = "blk.0.attn_q.weight"
 DOWN = EXPERTS[2]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    return convert_checkpoint(write_tiny(folder / "tiny"), folder / "tiny.gguf")[0]
 
 
 @pytest.fixture

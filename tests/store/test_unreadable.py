@@ -34,12 +34,6 @@ BRIEF = ModelDefaults(system="Be brief.")
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    return convert_checkpoint(write_tiny(folder / "tiny"), folder / "tiny.gguf")[0]
-
-
-@pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("parts")
     return convert_checkpoint(
