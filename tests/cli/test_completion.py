@@ -78,9 +78,7 @@ def in_fish(environment: dict[str, str], folder: Path) -> Complete:
 
 
 def run_shell(command: list[str], environment: dict[str, str], folder: Path) -> list[str]:
-    done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.stderr == ""
     return done.stdout.splitlines()
 

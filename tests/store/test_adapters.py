@@ -164,7 +164,7 @@ def ask(server: RunningServer, model: str, prompt: str = "What is the capital of
         "model": model, "prompt": prompt, "raw": True, "stream": False,
         "options": {"temperature": 0, "num_predict": 8},
     }  # fmt: skip
-    reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=60, trust_env=False)
+    reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=None, trust_env=False)
     text: str = reply.raise_for_status().json()["response"]
     return text
 
