@@ -272,7 +272,7 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = config.invocation_params.args
     is_named = config.args_source is pytest.Config.ArgsSource.ARGS
     is_chosen = any(str(argument).startswith("-m") for argument in arguments)
-    if is_named and not is_chosen and not hasattr(config, "workerinput"):
+    if is_named and not is_chosen:
         config.option.markexpr = ""
 
 

@@ -114,9 +114,7 @@ def test_a_day_without_a_network(empty_home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "attempt",
     [
-        "socket.socket().connect(('192.0.2.1', 9))",
         "socket.socket(socket.AF_INET6).connect(('2001:db8::1', 9))",
-        "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('192.0.2.1', 9))",
         "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.53', 53))",
     ],
 )

@@ -44,7 +44,7 @@ def run_cli(
     It runs in this process, 1.4 s quicker than in one of its own, which `is_process` asks for where
     a test is about starts, ends, signals, or another program's view.
     """
-    if is_process or os.environ.get("GPTOSS_TEST_PROCESSES"):
+    if is_process:
         return subprocess.run(
             [sys.executable, "-m", "gptoss_local", *arguments],
             env=environment,
@@ -115,6 +115,8 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
             sys.stderr.flush()
             gc.collect()
     finally:
+        if hub := sys.modules.get("huggingface_hub"):
+            hub.close_session()  # it keeps proxies and certificates
         gc.unfreeze()
         for fd, old in enumerate(kept):
             os.dup2(old, fd)
@@ -213,9 +215,15 @@ def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
 class PseudoTerminal:
     """A process with one pseudo terminal as its three streams."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        folder: Path,
+        size: tuple[int, int] = (0, 0),
+    ) -> None:
         self._fd, child_fd = pty.openpty()
-        termios.tcsetwinsize(child_fd, (30, 100))
+        termios.tcsetwinsize(child_fd, size)
         self.process = subprocess.Popen(
             command,
             env=environment,

@@ -26,7 +26,7 @@ class ChatTerminal(PseudoTerminal):
 
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
         command = [sys.executable, "-m", "gptoss_local", "chat", *arguments]
-        super().__init__(command, environment | {"TERM": "xterm-256color"}, Path())
+        super().__init__(command, environment | {"TERM": "xterm-256color"}, Path(), (30, 100))
 
 
 @pytest.fixture

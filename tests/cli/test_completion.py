@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gptoss_local.cli.main import COMMANDS, make_app
+from gptoss_local.cli.main import COMMANDS
 from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer
 
@@ -79,9 +78,7 @@ def in_fish(environment: dict[str, str], folder: Path) -> Complete:
 
 
 def run_shell(command: list[str], environment: dict[str, str], folder: Path) -> list[str]:
-    done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -122,17 +119,3 @@ def test_first_words(fresh: dict[str, str]) -> None:
     assert offered(fresh, "") == [f"{name}\t{about}" for name, about in COMMANDS.items()]
     assert offered(fresh, "--v") == ["--version\tShow the version."]
     assert offered(fresh, '""') == offered(fresh, "")  # as Windows PowerShell passes it
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_every_shell_has_a_script(shell: str) -> None:
-    done = CliRunner().invoke(make_app(), ["completion", shell])
-    assert done.exit_code == 0
-    assert "__complete" in done.output
-    assert CliRunner().invoke(make_app(), ["completion", "tcsh"]).exit_code == 2
-
-
-def test_where_nothing_can_be_offered(fresh: dict[str, str]) -> None:
-    assert offered(fresh, "stop", "") == []
-    assert offered(fresh, "nonsense", "") == []
-    assert offered(fresh | {"GPTOSS_THREADS": "many"}, "run", "") == []

@@ -32,14 +32,6 @@ def test_values_and_sources() -> None:
     } in listed
 
 
-def test_one_value_and_a_misspelt_one() -> None:
-    environment = dict(os.environ)
-    assert run_cli(environment, "config", "max_queue").stdout == "512\n"
-    done = run_cli(environment, "config", "max_queu")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Did you mean max_queue?" in done.stderr
-
-
 def test_what_is_left_to_gptoss_is_said() -> None:
     shown = run_cli(dict(os.environ), "config").stdout
     assert re.search(r"^context_length +0 \(what fits\) +default$", shown, re.MULTILINE)

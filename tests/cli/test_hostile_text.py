@@ -123,7 +123,7 @@ def test_what_a_model_carries(home_server: RunningServer) -> None:
     """Any client may make a model."""
     create = {"model": "evil", "from": "nano", "system": EVIL, "license": EVIL}
     create |= {"messages": [{"role": "user", "content": EVIL}], "parameters": {"stop": [EVIL]}}
-    answer = httpx.post(f"{home_server.url}/api/create", json=create, trust_env=False, timeout=60)
+    answer = httpx.post(f"{home_server.url}/api/create", json=create, trust_env=False, timeout=None)
     assert answer.is_success, answer.text
     for flag in ((), ("--modelfile",), ("--json",)):
         written = in_terminal(home_server.environment, "show", "evil", *flag)

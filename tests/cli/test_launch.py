@@ -156,16 +156,6 @@ def test_a_program_that_is_not_installed(user: dict[str, str], fresh: dict[str, 
     assert run_cli(fresh, "status").returncode == 7  # nothing was started for it
 
 
-def test_a_program_outside_path(here: dict[str, str]) -> None:
-    """It is found where installers put it, and finds its own folder."""
-    folder = Path(here["HOME"], ".local", "bin")
-    folder.mkdir(parents=True)
-    (folder / "codex").write_text(REPORT)
-    (folder / "codex").chmod(0o755)
-    report = launched(here | {"PATH": "/usr/bin"}, "codex", "--model", "nano")
-    assert report["environment"]["PATH"] == f"/usr/bin{os.pathsep}{folder}"
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

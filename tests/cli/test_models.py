@@ -36,16 +36,6 @@ def listed(cli: Cli) -> list[str]:
     return [model["name"] for model in json.loads(cli("ls", "--json").stdout)["models"]]
 
 
-def test_pull(hub: HubServer, home_cli: Cli) -> None:
-    done = home_cli("pull", "20b")
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "pull: 100 %" in done.stderr
-    assert done.stderr.endswith("20b is ready: gptoss run 20b\n")
-    assert listed(home_cli) == ["gpt-oss:20b", "nano"]
-    assert "is on this machine already" in home_cli("pull", "gpt-oss").stderr
-    assert home_cli("pull", "gpt-oss", "--quiet").stderr == ""
-
-
 def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningServer) -> None:
     hub.strike(LAST, Fault(stall_after=100))
     pull = subprocess.Popen(
@@ -92,16 +82,6 @@ def test_create_show_copy_and_remove(home_cli: Cli, tmp_path: Path) -> None:
     assert set(listed(home_cli)) == {"pete", "pete:2", "nano"}
     assert home_cli("rm", "-y", "pete", "pete:2").stderr == "deleted pete\ndeleted pete:2\n"
     assert listed(home_cli) == ["nano"]
-
-
-def test_create_says_which_parameters_have_no_effect(home_cli: Cli) -> None:
-    parameters = ("-p", "tempreature=0.5", "-p", "mirostat=1", "-p", "top_p=0.9")
-    done = home_cli("create", "odd", "--from", "nano", *parameters)
-    assert done.returncode == 0
-    assert "tempreature has no effect here; did you mean temperature?\n" in done.stderr
-    assert "mirostat has no effect here\n" in done.stderr
-    assert "top_p" not in done.stderr
-    assert home_cli("rm", "-y", "odd").returncode == 0
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

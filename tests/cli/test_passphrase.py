@@ -107,7 +107,7 @@ def test_a_locked_server_answers_all_but_saved_chats(server: RunningServer) -> N
             assert page.answered(page.ask(temporary, "What is the capital of Italy?"))
             heard.until(lambda h: any(t["state"] == "done" for t in h.turns.values()))
         messages = [{"role": "user", "content": "What is the capital of Spain?"}]
-        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+        with httpx.Client(base_url=server.url, timeout=None, trust_env=False) as http:
             for path in ("/api/chat", "/v1/chat/completions", "/v1/messages"):
                 sent = {"model": "nano", "messages": messages, "stream": False, "max_tokens": 9}
                 assert http.post(path, json=sent).status_code == 200

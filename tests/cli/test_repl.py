@@ -26,11 +26,6 @@ def test_in_a_pipe_answers_alone_are_on_stdout(cli: Cli) -> None:
     assert "\x1b" not in said
 
 
-def test_several_lines(cli: Cli) -> None:
-    answers, _ = talk(cli, '"""What', 'is 17 + 25?"""', '"""What is 17 + 25?"""')
-    assert answers == [SUM, SUM]
-
-
 def test_commands(cli: Cli) -> None:
     answers, said = talk(
         cli,
@@ -123,17 +118,6 @@ def test_a_session_is_saved_and_loaded(home_server: RunningServer) -> None:
         "nano", lines=("My name is Peter Parker.", "/model mine", "What is my name?")
     )
     assert answers.endswith("Your name is Peter Parker.\n")
-
-
-def test_clear_forgets(cli: Cli) -> None:
-    _, said = talk(cli, "/retry", "My name is Peter Parker.", "/clear", "/retry")
-    assert said.count("nothing has been asked yet") == 2
-
-
-def test_a_path_is_a_message(cli: Cli) -> None:
-    answers, said = talk(cli, "/usr/bin: what is the capital of France?")
-    assert len(answers) >= 1
-    assert "no command" not in said
 
 
 @pytest.mark.parametrize(

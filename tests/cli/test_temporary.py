@@ -159,7 +159,7 @@ def ask_in_every_dialect(server: RunningServer, is_temporary: bool) -> None:
         "/v1/responses": {"input": FILE, "max_output_tokens": 16},
         "/v1/messages": {"messages": messages, "max_tokens": 8},
     }
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=server.url, timeout=None, trust_env=False) as http:
         for path, body in bodies.items():
             for retention, status in (("in_memory" if is_temporary else "24h", 200), ("no", 400)):
                 sent = {"model": "nano", "prompt_cache_retention": retention} | body

@@ -28,7 +28,7 @@ def opened(fresh: dict[str, str], tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", [["web"], ["chat", "--web"]], ids=" ".join)
 def test_it_opens_the_page(fresh: dict[str, str], opened: Path, command: list[str]) -> None:
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
-    done = run_cli(fresh, *command)
+    done = run_cli(fresh, *command, is_process=True)
     assert done.returncode == 0
     assert re.fullmatch(rf"{url}/#open=[\w-]{{43}}\n", done.stdout)
     wait_until(opened.exists)

@@ -113,20 +113,6 @@ def test_a_shard_is_yielded_while_others_are_on_the_way(hub: HubServer, tmp_path
         assert {path.name for path in shards} == set(SHARDS[:2])
 
 
-def test_progress_counts_all_bytes_and_never_falls(hub: HubServer, tmp_path: Path) -> None:
-    hub.strike(SHARDS[0], Fault(n_times=1, flip_at=5, delay_s=0.01))
-    hub.strike(SHARDS[1], Fault(n_times=1, cut_after=1_000_000))
-    hub.strike(SHARDS[2], Fault(delay_s=0.005))
-    reports: list[tuple[str, int, int]] = []
-    fetch(tmp_path, progress=lambda *report: reports.append(report))
-    total = sum(len(content) for name, content in repo_files().items() if "/" not in name)
-    assert {(what, n) for what, _, n in reports} == {("downloading", total)}
-    done = [n_bytes for _, n_bytes, _ in reports]
-    assert done == sorted(done)
-    assert len(set(done)) > 3
-    assert done[-1] == total
-
-
 def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) -> None:
     for shard in SHARDS:
         hub.strike(shard, Fault(delay_s=0.02))

@@ -204,3 +204,11 @@ def test_a_server_without_ranges_starts_over(hub: HubServer, tmp_path: Path) -> 
     fetch(tmp_path)
     assert_whole(tmp_path)
     assert hub.sent[SHARDS[0]] == 500_000 + SHARD_BYTES
+
+
+def test_a_loop_of_redirects_is_not_tried_again(hub: HubServer, tmp_path: Path) -> None:
+    hub.strike(SHARDS[0], Fault(status=302, headers={"Location": "?again"}))
+    with pytest.raises(DownloadError, match="redirects"):
+        fetch(tmp_path)
+    n_asked = sum(SHARDS[0] in request.path for request in hub.requests)
+    assert n_asked < 30

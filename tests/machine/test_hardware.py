@@ -163,13 +163,6 @@ def test_what_can_be_pinned() -> None:
     assert pinnable_bytes("other", 64 * GIB, 60 * GIB) is None
 
 
-def test_builds_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
-    assert not hardware.has_cuda_build()
-    (tmp_path / "libggml-cuda.so").touch()
-    assert hardware.has_cuda_build()
-
-
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [

@@ -87,7 +87,7 @@ def test_killed_and_continued(hub: HubServer, expected: bytes, tmp_path: Path) -
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     hub.heal()
-    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=None)
     assert done.returncode == 0, done.stderr
     assert "convert: 100 %" in done.stderr
     assert target.read_bytes() == expected

@@ -1,6 +1,5 @@
 """A LoRA makes a model of its own of a base; it is checked before a byte is stored."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +7,8 @@ from typing import Any
 
 import httpx
 import numpy as np
-import ollama
 import pytest
 
-from convert import convert_checkpoint
 from gptoss_local.errors import UsageError
 from gptoss_local.models.store import (
     ModelDefaults,
@@ -27,17 +24,10 @@ from gptoss_local.models.store import (
 from gptoss_local.settings import Settings
 from tests.cli.conftest import Cli, home_cli, run_cli  # noqa: F401
 from tests.conftest import RunningServer, run_server
-from tests.convert.tiny import write_tiny
 from tests.lora import ATTENTION, EXPERTS, Factors, random_factors, write_lora, write_peft
 
 Q = "blk.0.attn_q.weight"
 DOWN = EXPERTS[2]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    return convert_checkpoint(write_tiny(folder / "tiny"), folder / "tiny.gguf")[0]
 
 
 @pytest.fixture
@@ -174,7 +164,7 @@ def ask(server: RunningServer, model: str, prompt: str = "What is the capital of
         "model": model, "prompt": prompt, "raw": True, "stream": False,
         "options": {"temperature": 0, "num_predict": 8},
     }  # fmt: skip
-    reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=60, trust_env=False)
+    reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=None, trust_env=False)
     text: str = reply.raise_for_status().json()["response"]
     return text
 
@@ -212,22 +202,6 @@ def test_through_the_commands(
     assert "tuned has an adapter already" in twice.stderr
     assert "Begin with nano" in twice.stderr
     assert home_cli("verify", "--all", "--quiet").returncode == 0
-
-
-def test_as_ollamas_clients_create_it(
-    home_server: RunningServer, nano_gguf: Path, tmp_path: Path
-) -> None:
-    lora = write_lora(tmp_path / "lora.gguf", random_factors(nano_gguf, ATTENTION, size=1.0))
-    digest = "sha256:" + hashlib.sha256(lora.read_bytes()).hexdigest()
-    with ollama.Client(home_server.url, trust_env=False) as sdk:
-        sdk.create_blob(lora)
-        sdk.create("tuned", from_="nano", adapters={"lora.gguf": digest})
-        assert ask(home_server, "tuned") != ask(home_server, "nano")
-        sdk.create("empty", from_="nano", adapters={})
-        with pytest.raises(ollama.ResponseError, match="a model has one adapter"):
-            sdk.create("x", from_="nano", adapters={"a": digest, "b": digest})
-        sdk.delete("tuned")
-    assert not (home_server.home / "models" / "blobs" / digest.replace(":", "-")).exists()
 
 
 def test_saved_prefixes_are_of_one_model(empty_home: Path, nano_gguf: Path, tmp_path: Path) -> None:

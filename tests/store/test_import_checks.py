@@ -5,21 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from convert import convert_checkpoint
 from gptoss_local.errors import UsageError
 from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file
 from gptoss_local.settings import Settings
 from tests.convert.gguf_file import GgufFile, read_gguf
-from tests.convert.tiny import write_tiny
 from tests.convert.write_gguf import write_gguf
 
 pytestmark = pytest.mark.quick
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    return convert_checkpoint(write_tiny(folder / "tiny"), folder / "tiny.gguf")[0]
 
 
 def cut(path: Path, file: GgufFile) -> None:

@@ -39,10 +39,10 @@ def names(settings: Settings) -> list[str]:
 
 
 def test_a_file_is_referred_to_and_never_touched(
-    settings: Settings, tmp_path: Path, nano_gguf: Path
+    settings: Settings, tmp_path: Path, tiny: Path
 ) -> None:
     file = tmp_path / "Mine.gguf"
-    file.hardlink_to(nano_gguf)
+    file.hardlink_to(tiny)
     before = file.stat()
     adopt_file(file, settings, "mine:1")
     add_model("copy", file, settings, ModelDefaults(system="Be brief."), in_place=True)
@@ -107,28 +107,28 @@ def test_what_llama_cpp_cannot_load_is_refused(
 
 
 def test_a_blob_goes_with_the_last_of_its_names(
-    settings: Settings, tmp_path: Path, nano_gguf: Path
+    settings: Settings, tmp_path: Path, tiny: Path
 ) -> None:
     settings.models_dir.mkdir(parents=True)
     file = tmp_path / "arrived"
-    file.write_bytes(nano_gguf.read_bytes())
+    file.write_bytes(tiny.read_bytes())
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     add_model("a", file, settings)
     blob = add_blob(file, f"sha256:{digest}", settings)
     add_model("b", blob, settings, ModelDefaults(system="x"))
     for name in ("a", "b"):
         assert known_sha256(find_model(name, settings).path or Path(), settings) == digest
-    assert known_sha256(nano_gguf, settings) is None
+    assert known_sha256(tiny, settings) is None
     delete_model("a", settings)
     assert find_blob(f"sha256:{digest}", settings) == blob
     delete_model("b", settings)
     assert [path for path in settings.models_dir.rglob("*") if path.is_file()] == []
 
 
-def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> None:
+def test_gc_removes_what_nobody_needs(settings: Settings, tiny: Path) -> None:
     folder = settings.models_dir
-    add_model("plain", nano_gguf, settings)
-    add_model("brief", nano_gguf, settings, ModelDefaults(system="x"))
+    add_model("plain", tiny, settings)
+    add_model("brief", tiny, settings, ModelDefaults(system="x"))
     for data in (b"up", b"shared"):
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         with BlobWriter(digest, settings) as blob:

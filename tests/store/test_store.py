@@ -82,15 +82,15 @@ def test_cut_header_is_an_error(nano_gguf: Path, tmp_path: Path, n_bytes: int) -
 
 
 @pytest.mark.quick
-def test_names_become_files_and_back(tmp_path: Path, nano_gguf: Path) -> None:
+def test_names_become_files_and_back(tmp_path: Path, tiny: Path) -> None:
     settings = Settings(home=tmp_path)
-    n_links = nano_gguf.stat().st_nlink  # other tests have linked it, too
+    n_links = tiny.stat().st_nlink  # other tests have linked it, too
     for name in ("mine:7b", "someone/tuned", "20b", "host.example/me/m:v1.0"):
-        add_model(name, nano_gguf, settings)
+        add_model(name, tiny, settings)
         assert find_model(name.upper(), settings).path == file_for(name, settings)
     assert file_for("20b", settings) == settings.models_dir / "gpt-oss-20b.gguf"
     assert {p.parent for p in settings.models_dir.rglob("*")} == {settings.models_dir}
-    assert nano_gguf.stat().st_nlink == n_links + 4
+    assert tiny.stat().st_nlink == n_links + 4
     delete_model("mine:7B", settings)
     with pytest.raises(ModelNotFoundError):
         delete_model("mine:7b", settings)
@@ -108,27 +108,27 @@ def test_names_become_files_and_back(tmp_path: Path, nano_gguf: Path) -> None:
         "ä",
     ):
         with pytest.raises(UsageError):
-            add_model(name, nano_gguf, settings)
-    assert nano_gguf.is_file()
+            add_model(name, tiny, settings)
+    assert tiny.is_file()
 
 
-def test_a_model_is_replaced_at_once(tmp_path: Path, nano_gguf: Path) -> None:
+def test_a_model_is_replaced_at_once(tmp_path: Path, tiny: Path) -> None:
     """A process that has the old file open keeps it; a bad file changes nothing."""
     settings = Settings(home=tmp_path)
     old = settings.models_dir / "Mine.gguf"
     settings.models_dir.mkdir()
     old.write_bytes(b"old")
     with old.open("rb") as reader:
-        add_model("mine", nano_gguf, settings)
+        add_model("mine", tiny, settings)
         assert reader.read() == b"old"
-    assert old.samefile(nano_gguf)
+    assert old.samefile(tiny)
     add_model("mine", old, settings)
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"GGUF")
     with pytest.raises(UsageError, match="not in GGUF format"):
         add_model("mine", bad, settings)
     assert [p.name for p in settings.models_dir.iterdir()] == ["Mine.gguf"]
-    assert old.samefile(nano_gguf)
+    assert old.samefile(tiny)
 
 
 BRIEF = ModelDefaults(parent="nano", system="Be brief.", parameters={"seed": 1})
@@ -139,20 +139,20 @@ def names(settings: Settings) -> dict[str, str]:
     return {e.name: e.defaults.system for e in list_models(settings) if not e.embedded}
 
 
-def test_names_with_defaults(tmp_path: Path, nano_gguf: Path) -> None:
+def test_names_with_defaults(tmp_path: Path, tiny: Path) -> None:
     settings = Settings(home=tmp_path)
-    n_links = nano_gguf.stat().st_nlink
-    add_model("mine:7b", nano_gguf, settings)
+    n_links = tiny.stat().st_nlink
+    add_model("mine:7b", tiny, settings)
     plain = find_model("mine:7b", settings)
-    add_model("mine:7b", nano_gguf, settings, BRIEF)
+    add_model("mine:7b", tiny, settings, BRIEF)
     entry = find_model("MINE:7b", settings)
     assert entry.defaults == BRIEF
     assert entry.weights_id == plain.weights_id
     assert entry.digest != plain.digest
     assert entry.path is not None
-    assert entry.path.samefile(nano_gguf)
-    add_model("plain", nano_gguf, settings)
-    (settings.models_dir / "My Tune.gguf").hardlink_to(nano_gguf)
+    assert entry.path.samefile(tiny)
+    add_model("plain", tiny, settings)
+    (settings.models_dir / "My Tune.gguf").hardlink_to(tiny)
     assert [find_model(e.name, settings) for e in list_models(settings)] == list_models(settings)
     for name in ("plain", "my tune"):
         find_model(name, settings).path.unlink()  # type: ignore[union-attr]
@@ -161,34 +161,34 @@ def test_names_with_defaults(tmp_path: Path, nano_gguf: Path) -> None:
             find_model(odd, settings)
     assert [p.name for p in settings.models_dir.iterdir() if p.is_file()] == ["mine%3A7b.json"]
     add_model("mine:7b", entry.path, settings, ModelDefaults(system="Again."))
-    assert nano_gguf.stat().st_nlink == n_links + 1
-    add_model("mine:7b", nano_gguf, settings, ModelDefaults(parent="nano"))
+    assert tiny.stat().st_nlink == n_links + 1
+    add_model("mine:7b", tiny, settings, ModelDefaults(parent="nano"))
     assert find_model("mine:7b", settings).manifest is None
-    add_model("mine:7b", nano_gguf, settings, BRIEF)
-    add_model("mine-7b", nano_gguf, settings, BRIEF)
-    (tmp_path / "mine-7b.gguf").hardlink_to(nano_gguf)
+    add_model("mine:7b", tiny, settings, BRIEF)
+    add_model("mine-7b", tiny, settings, BRIEF)
+    (tmp_path / "mine-7b.gguf").hardlink_to(tiny)
     with pytest.raises(UsageError, match="another model 'mine-7b'"):
         adopt_file(tmp_path / "mine-7b.gguf", settings)
     delete_model("mine:7b", settings)
     delete_model("mine-7b", settings)
     (tmp_path / "mine-7b.gguf").unlink()
-    assert nano_gguf.stat().st_nlink == n_links
+    assert tiny.stat().st_nlink == n_links
     assert names(settings) == {}
 
 
 @pytest.mark.parametrize("old", [None, BRIEF, ModelDefaults(system="Old.")])
 @pytest.mark.parametrize("new", [None, BRIEF])
 def test_a_change_that_dies_leaves_old_or_new(
-    tmp_path: Path, nano_gguf: Path, old: ModelDefaults | None, new: ModelDefaults | None
+    tmp_path: Path, tiny: Path, old: ModelDefaults | None, new: ModelDefaults | None
 ) -> None:
     """Killed before each of its calls that change a file, and then repeated and deleted."""
     for n_calls in range(12):
         settings = Settings(home=tmp_path / str(n_calls))
-        add_model("mine", nano_gguf, settings, old)
+        add_model("mine", tiny, settings, old)
         with pytest.MonkeyPatch.context() as patch:
             left = _die_after(n_calls, patch)
             with contextlib.suppress(KeyboardInterrupt):
-                add_model("mine", nano_gguf, settings, new)
+                add_model("mine", tiny, settings, new)
         before, after = (d.system if d else "" for d in (old, new))
         assert names(settings)["mine"] in (before, after)
         path = find_model("mine", settings).path
@@ -196,7 +196,7 @@ def test_a_change_that_dies_leaves_old_or_new(
         assert read_info(path).architecture == "gpt-oss"
         if left:
             assert names(settings) == {"mine": after}
-        add_model("mine", nano_gguf, settings, new)
+        add_model("mine", tiny, settings, new)
         assert names(settings) == {"mine": after}
         delete_model("mine", settings)
         assert names(settings) == {}

@@ -34,12 +34,6 @@ BRIEF = ModelDefaults(system="Be brief.")
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    return convert_checkpoint(write_tiny(folder / "tiny"), folder / "tiny.gguf")[0]
-
-
-@pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("parts")
     return convert_checkpoint(
@@ -71,6 +65,14 @@ def misspelt_name(path: Path) -> None:
     path.write_text(path.read_text().replace(".gguf", "x.gguf"))
 
 
+def outside(path: Path) -> None:
+    path.write_text(path.read_text().replace('"weights":"', '"weights":"../weights/'))
+
+
+def unspellable(path: Path) -> None:
+    path.write_text(path.read_text().replace(".gguf", "\\u0000.gguf"))
+
+
 def foreign(path: Path) -> None:
     path.write_text('{"name": "a page", "version": "1.0.0"}')
 
@@ -96,7 +98,7 @@ def pipe(path: Path) -> None:
 
 
 FAULTS = [
-    *(cut, misspelt_key, misspelt_name, foreign, newer),
+    *(cut, misspelt_key, misspelt_name, outside, unspellable, foreign, newer),
     *(folder, dangling, pipe),
 ]
 

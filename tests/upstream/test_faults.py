@@ -71,7 +71,7 @@ async def test_one_that_does_not_begin_is_left_for_another_address(
     ("parts", "options", "message"),
     [
         ({"breaks": True}, {}, "broke off the connection"),
-        ({"stalls": True}, {"stall_s": 0.2}, "sent nothing for 0.2 s"),
+        ({"stalls": True}, {"stall_s": 2.0}, "sent nothing for 2 s"),
         ({}, {}, "ended the answer before it was complete"),
     ],
     ids=["dies", "stalls", "ends early"],
