@@ -213,7 +213,7 @@ def test_a_word_of_the_list_is_found(text: str) -> None:
         "has look-behind, which cannot be enforced",
         "There is no file x.",
         "it is no longer needed.",
-        "`bench/beside.py`",
+        "`beside.py`",
         "besides the embedded one",
     ],
 )
