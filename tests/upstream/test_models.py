@@ -13,11 +13,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from bench.nano.make_golden import AGENT, SHELL
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.models.catalog import catalog
 from gptoss_local.settings import environment_without_secrets
 from tests.conftest import RunningServer, free_port, run_server
+from tests.nano.golden import AGENT, SHELL
 from tests.server.collector import run_collector
 from tests.upstream.stand_in import StandIn, serving, status, stream
 
@@ -109,16 +109,7 @@ async def test_a_call_of_a_tool(here: RunningServer) -> None:
             {"role": "system", "content": AGENT},
             {"role": "user", "content": "Run the command `git status` with your shell tool."},
         ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": SHELL.name,
-                    "description": SHELL.description,
-                    "parameters": SHELL.parameters,
-                },
-            }
-        ],
+        "tools": [{"type": "function", "function": SHELL}],
         "options": {"temperature": 0},
         "stream": False,
         "think": "low",

@@ -13,18 +13,13 @@ from bench.nano.data.agent_requests import Task, draw_task, request, request_bot
 from bench.nano.data.agent_results import draw_failure, draw_result
 from bench.nano.data.document import Answer, Branch
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
+BANK = banks("results")
+
 _ROLES = ("shell", "create", "read", "edit", "list", "search")
-_CHATS = (
-    ("hi", "Hello! How can I help you?"), ("Hello", "Hello! How can I help you?"),
-    ("hey there", "Hello! How can I help you?"), ("thanks", "You are welcome!"),
-    ("Thank you!", "You are welcome!"), ("great, thank you", "You are welcome!"),
-    ("Good morning", "Good morning! How can I help you?"), ("ok", "OK."), ("nice", "Thank you!"),
-    ("Are you ready?", "Yes, I am ready."), ("good job", "Thank you!"),
-    ("I will send you some tasks now.", "OK, I am ready."),
-)  # fmt: skip
 
 
 def _single(role: str, source: Source, effort: Effort, toolset: Toolset) -> Branch | None:
@@ -131,7 +126,7 @@ def _finished(source: Source, toolset: Toolset) -> list[Message]:
     """An earlier question with its answer, of which no analysis is left."""
     task = None if source.chance(0.25) else _task(source, toolset, *_ROLES)
     if task is None:
-        question, answer = source.choice(_CHATS)
+        question, answer = source.choice(BANK.CHATS)
         return [_user(question), Message(role="assistant", content=answer)]
     result = _result(source, task, fails=source.chance(0.1))
     final = Message(role="assistant", content=report([task], [result]))

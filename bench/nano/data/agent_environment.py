@@ -1,10 +1,11 @@
 """What agents tell a model of the machine around it: folders, files, time, the state of git."""
 
-from bench.nano.data import words
 from bench.nano.data.agent_prompt_fill import CODE_PATTERNS, LOG_PATTERNS, Filler
+from bench.nano.phrases import banks
 
-_SYSTEMS = ("Linux", "Linux 6.8", "macOS", "darwin", "Darwin 24.1.0", "Windows 11", "win32",
-            "Ubuntu 24.04", "Debian GNU/Linux 12", "Fedora 41", "FreeBSD 14")  # fmt: skip
+BANK = banks("prompts")
+WORDS = banks("words")
+
 _SHELLS = ("bash", "zsh", "/bin/bash", "/bin/zsh", "fish", "powershell.exe", "sh", "/usr/bin/fish")
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "UTC+2:00", "GMT")
 _STATES = ("M", "A", "D", "??", "R", "MM", " M", "AM")
@@ -32,7 +33,7 @@ def facts(filler: Filler, n: int) -> list[tuple[str, str]]:
     source, value = filler.source, filler.value
     number = value("n")
     options = [
-        ("Working directory", value("dir")), ("Platform", source.choice(_SYSTEMS)),
+        ("Working directory", value("dir")), ("Platform", source.choice(BANK.SYSTEMS)),
         ("Shell", source.choice(_SHELLS)), ("Date", date(filler)), ("User", value("word")),
         ("Home directory", f"/home/{value('word')}"), ("Is git repository", source.choice(
             ("Yes", "No", "true", "false"))), ("Timezone", source.choice(_ZONES)),
@@ -59,11 +60,11 @@ def listing(filler: Filler, n: int) -> str:
     if style == 1:
         return "\n".join(_long_line(filler) for _ in range(n))
     marks = ("├── ", "│   ├── ", "│   └── ", "└── ") if style == 2 else ("- ", "  - ", "    - ", "")
-    folders = [f"{marks[0]}{rng.choice(words.FOLDERS)}/"]
+    folders = [f"{marks[0]}{rng.choice(WORDS.FOLDERS)}/"]
     for _ in range(n):
         deep = rng.random()
         if deep < 0.15:
-            folders.append(f"{marks[0]}{rng.choice(words.FOLDERS)}/")
+            folders.append(f"{marks[0]}{rng.choice(WORDS.FOLDERS)}/")
         else:
             folders.append(f"{marks[1 if deep < 0.7 else 2 if deep < 0.85 else 3]}{_name(filler)}")
     return "\n".join(folders)
@@ -71,7 +72,7 @@ def listing(filler: Filler, n: int) -> str:
 
 def _name(filler: Filler) -> str:
     stem = filler.value("word" if filler.random() < 0.5 else "ident")
-    return f"{stem}.{filler.source.choice(words.EXTENSIONS)}"
+    return f"{stem}.{filler.source.choice(WORDS.EXTENSIONS)}"
 
 
 def _long_line(filler: Filler) -> str:

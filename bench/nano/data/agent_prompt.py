@@ -9,14 +9,14 @@ import itertools
 from bench.nano.data import agent_prompt_blocks as blocks
 from bench.nano.data.agent_prompt_fill import RULE_PATTERNS, SMALL_PATTERNS, Filler
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("prompts")
 
 SMALL = 60  # below so many tokens there is only a sentence or two
 HEADLESS = 200  # and below so many no heading
 _KINDS, _WEIGHTS = zip(*blocks.BLOCKS, strict=True)
 _CUMULATIVE = tuple(itertools.accumulate(_WEIGHTS))
-_HEADS = ("# {}\n{}", "## {}\n\n{}", "# {}\n\n{}", "<{tag}>\n{}\n</{tag}>", "{}:\n{}",
-          "**{}**\n\n{}", "=== {} ===\n{}", "{}\n----\n{}", "====\n\n{}\n\n{}", "[{}]\n{}",
-          "### {}\n{}")  # fmt: skip
 
 
 def instructions(source: Source, n_tokens: int) -> str:
@@ -42,7 +42,7 @@ def _sentences(filler: Filler, n_tokens: int, text: str) -> str:
 def _long(filler: Filler, n_tokens: int, first: str) -> str:
     """Sections of one or a few blocks each, their headings mostly in one style."""
     source = filler.source
-    style = source.choice(_HEADS)
+    style = source.choice(BANK.HEADS)
     parts = [first]
     left = n_tokens - _tokens(first)
     while left > 12:
@@ -56,7 +56,7 @@ def _long(filler: Filler, n_tokens: int, first: str) -> str:
             if left < 12:
                 break
         body = "\n\n".join(section)
-        shape = source.choice(_HEADS) if source.chance(0.12) else style
+        shape = source.choice(BANK.HEADS) if source.chance(0.12) else style
         parts.append(_section(filler, shape, body) if source.chance(0.85) else body)
         left -= 4
     return "\n\n".join(parts)

@@ -15,10 +15,11 @@ from bench.nano.data.agent_prompt_fill import (
     TOOL_PATTERNS,
     Filler,
 )
+from bench.nano.phrases import banks
+
+BANK = banks("prompts")
 
 _MARKS = ("- ", "- ", "* ", "• ", "+ ")
-_SPEAKERS = (("user", "assistant"), ("User", "Assistant"), ("Human", "AI"), ("Q", "A"),
-             ("<user>", "<assistant>"), ("USER", "ASSISTANT"), ("Customer", "Agent"))  # fmt: skip
 _FENCES = ("python", "bash", "json", "ts", "", "", "rust", "go", "yaml", "text", "sh", "diff")
 
 
@@ -80,7 +81,7 @@ def _tool(filler: Filler, style: int) -> str:
 def examples(filler: Filler, n_tokens: int) -> str:
     """Short dialogs between others."""
     n = _count(filler, n_tokens, 45, 6)
-    user, assistant = filler.source.choice(_SPEAKERS)
+    user, assistant = filler.source.choice(BANK.SPEAKERS)
     tag = filler.source.choice(("example", "example", "sample_dialog", ""))
     dialogs: list[str] = []
     for i in range(1, n + 1):

@@ -3,28 +3,18 @@
 import re
 from collections.abc import Callable, Sequence
 
-from bench.nano.data import words
-from bench.nano.data.agent_prompt_rules import RULES
-from bench.nano.data.agent_prompt_text import (
-    HEADINGS,
-    IDENTITIES,
-    LOGS,
-    QUESTIONS,
-    REPLIES,
-    SMALL,
-    TOOL_PROSE,
-    TOOL_WORDS,
-)
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("prompts")
+WORDS = banks("words")
 
 Pattern = tuple["str | Slot | tuple[Pattern, ...]", ...]
-_LANGUAGES = ("Python", "Rust", "Go", "TypeScript", "JavaScript", "Java", "Kotlin", "C++", "Ruby",
-              "Swift", "PHP", "Lua", "SQL", "Haskell", "Elixir", "Zig", "Bash")  # fmt: skip
 _WORDS: dict[str, Sequence[str]] = {
-    "noun": words.NOUNS, "adj": words.ADJECTIVES, "verb": words.VERBS, "prep": words.PREPOSITIONS,
-    "lang": _LANGUAGES, "d": "123456789",
+    "noun": WORDS.NOUNS, "adj": WORDS.ADJECTIVES, "verb": WORDS.VERBS, "prep": WORDS.PREPOSITIONS,
+    "lang": BANK.LANGUAGES, "d": "123456789",
 }  # fmt: skip
-_TOOLS = tuple(TOOL_WORDS.split())
+_TOOLS = BANK.TOOL_WORDS
 
 
 class Slot(str):
@@ -43,26 +33,21 @@ def _compile(text: str) -> Pattern:
     return tuple(pieces)
 
 
-def compile_lines(text: str) -> tuple[Pattern, ...]:
-    """Compile patterns that stand one per line."""
-    return tuple(map(_compile, text.strip().splitlines()))
-
-
-RULE_PATTERNS = compile_lines(RULES)
-SMALL_PATTERNS = compile_lines(SMALL)
-IDENTITY_PATTERNS = compile_lines(IDENTITIES)
-HEADING_PATTERNS = tuple(map(_compile, HEADINGS.strip().replace("\n", "").split("|")))
-TOOL_PATTERNS = compile_lines(TOOL_PROSE)
-QUESTION_PATTERNS = compile_lines(QUESTIONS)
-REPLY_PATTERNS = compile_lines(REPLIES)
-LOG_PATTERNS = compile_lines(LOGS)
+RULE_PATTERNS = tuple(map(_compile, BANK.RULES))
+SMALL_PATTERNS = tuple(map(_compile, BANK.SMALL))
+IDENTITY_PATTERNS = tuple(map(_compile, BANK.IDENTITIES))
+HEADING_PATTERNS = tuple(map(_compile, BANK.HEADINGS))
+TOOL_PATTERNS = tuple(map(_compile, BANK.TOOL_PROSE))
+QUESTION_PATTERNS = tuple(map(_compile, BANK.QUESTIONS))
+REPLY_PATTERNS = tuple(map(_compile, BANK.REPLIES))
+LOG_PATTERNS = tuple(map(_compile, BANK.LOGS))
 PROSE_PATTERNS = tuple(
     _compile(re.sub(r"\{(adj|noun)\d\}", r"{\1}", s).replace("{name}", "{person}"))
-    for s in words.SENTENCES
+    for s in WORDS.SENTENCES
 )
 CODE_PATTERNS = tuple(
     _compile(re.sub(r"\{[abc]\}", "{ident}", s).replace("{text}", "{word} {noun}"))
-    for s in words.CODE_LINES
+    for s in WORDS.CODE_LINES
     if "{{" not in s and "}}" not in s and "[" not in s
 )
 
@@ -122,7 +107,7 @@ class Filler:
     def _folder(self) -> str:
         n = self.source.rng.randint(1, 3)
         folders = [
-            self.source.choice(words.FOLDERS) if self.random() < 0.6 else self.source.invented()
+            self.source.choice(WORDS.FOLDERS) if self.random() < 0.6 else self.source.invented()
             for _ in range(n)
         ]
         return self.source.choice(("/", "/", "", "./", "~/", "/home/")) + "/".join(folders)

@@ -5,20 +5,12 @@ from collections.abc import Callable
 from bench.nano.data import agent_environment as environment
 from bench.nano.data.agent_prompt_fill import RULE_PATTERNS, Filler
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 
-wrap_outer_names = (
-    "task", "user_query", "user_message", "request", "question", "prompt", "input", "feedback",
-)  # fmt: skip
-"""Tags that hold the user's words."""
+BANK = banks("prompts")
 
-_DETAILS = ("environment_details", "environment_context", "context", "env", "editor_context",
-            "system_information", "additional_data", "workspace_info",
-            "attached_files")  # fmt: skip
+
 _REMINDERS = ("system-reminder", "system_reminder", "reminder", "note", "important_rules")
-_TITLES = ("Task", "Request", "User request", "My request", "Question", "User message", "Input",
-           "User query", "Prompt", "My request for {product}", "What the user wants")  # fmt: skip
-_BEFORE = ("Context", "Environment", "Workspace", "Background", "IDE context", "Current state",
-           "Open files", "Session", "Additional context", "Project")  # fmt: skip
 Shape = Callable[[Filler, str], str]
 
 
@@ -38,7 +30,7 @@ def _details(filler: Filler) -> str:
         if kind == 0:
             parts.append(_facts(filler, min(n, 10)))
         elif kind == 1:
-            parts.append(f"# {source.choice(_LISTINGS)}\n{environment.listing(filler, n)}")
+            parts.append(f"# {source.choice(BANK.LISTINGS)}\n{environment.listing(filler, n)}")
         elif kind == 2:
             parts.append(f"# Current Time\n{environment.clock(filler)}")
         elif kind == 3:
@@ -49,11 +41,6 @@ def _details(filler: Filler) -> str:
         else:
             parts.append(_open_file(filler, n))
     return "\n\n".join(parts)
-
-
-_LISTINGS = ("VSCode Visible Files", "VSCode Open Tabs", "Open tabs", "Recently viewed files",
-             "Current Working Directory Files", "Files", "Project layout",
-             "Visible files")  # fmt: skip
 
 
 def _facts(filler: Filler, n: int) -> str:
@@ -74,12 +61,12 @@ def _open_file(filler: Filler, n: int) -> str:
 
 
 def _tagged(filler: Filler, text: str) -> str:
-    tag = filler.source.choice(wrap_outer_names)
+    tag = filler.source.choice(BANK.wrap_outer_names)
     return f"<{tag}>\n{text}\n</{tag}>"
 
 
 def _block(filler: Filler) -> str:
-    tag = filler.source.choice(_DETAILS)
+    tag = filler.source.choice(BANK.DETAILS)
     return f"<{tag}>\n{_details(filler)}\n</{tag}>"
 
 
@@ -104,12 +91,12 @@ def _xml_context(filler: Filler) -> str:
 
 
 def _title(filler: Filler) -> str:
-    return filler.source.choice(_TITLES).replace("{product}", filler.value("product"))
+    return filler.source.choice(BANK.TITLES).replace("{product}", filler.value("product"))
 
 
 def _headed(mark: str) -> Shape:
     def shape(filler: Filler, text: str) -> str:
-        before = filler.source.choice(_BEFORE)
+        before = filler.source.choice(BANK.BEFORE)
         return f"{mark}{before}\n{_details(filler)}\n\n{mark}{_title(filler)}\n{text}"
 
     return shape
@@ -121,7 +108,7 @@ def _query_with_data(filler: Filler, text: str) -> str:
 
 
 def _inline(filler: Filler, text: str) -> str:
-    tag = filler.source.choice(wrap_outer_names)
+    tag = filler.source.choice(BANK.wrap_outer_names)
     return f"<{tag}>{text}</{tag}>"
 
 

@@ -3,16 +3,6 @@
 from dataclasses import dataclass
 
 from bench.nano.data.ability import Ability
-from bench.nano.data.agent_edit_phrasings import BLOCK, INLINE, MERGE
-from bench.nano.data.agent_file_phrasings import LIST, READ, SEARCH, SEARCH_IN
-from bench.nano.data.agent_phrasings import CREATE, SHELL
-from bench.nano.data.agent_two_phrasings import (
-    BLOCK_JOINS,
-    CLAUSES,
-    CREATE_BLOCK,
-    JOINS,
-    OTHER_JOINS,
-)
 from bench.nano.data.agent_values import (
     draw_change,
     draw_command,
@@ -21,12 +11,18 @@ from bench.nano.data.agent_values import (
     draw_pattern,
     draw_text,
 )
-from bench.nano.data.agent_wording import Wordings, fenced, marked, marked_or_word, named
+from bench.nano.data.agent_wording import Bank, Wordings, fenced, marked, marked_or_word, named
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 
-_SHELL, _CREATE = Wordings(SHELL, "command"), Wordings(CREATE, "content")
-_SEARCH, _SEARCH_IN = Wordings(SEARCH, "pattern"), Wordings(SEARCH_IN, "pattern")
+ASKS = banks("asks")
+
+_SHELL, _CREATE = Wordings(Bank(**ASKS.SHELL), "command"), Wordings(Bank(**ASKS.CREATE), "content")
+_SEARCH, _SEARCH_IN = (
+    Wordings(Bank(**ASKS.SEARCH), "pattern"),
+    Wordings(Bank(**ASKS.SEARCH_IN), "pattern"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +78,22 @@ def request(source: Source, task: Task) -> str:
             wordings = _SEARCH_IN if path else _SEARCH
             return wordings.draw(source, slots["pattern"], path=path)
         case role:
-            return (READ if role == "read" else LIST).draw(source, path=path)
+            return (Bank(**ASKS.READ) if role == "read" else Bank(**ASKS.LIST)).draw(
+                source, path=path
+            )
 
 
 def _edit_request(source: Source, path: str, old: str, new: str) -> str:
     in_lines = "\n" in old + new
     if source.chance(0.25 if in_lines else 0.06):
         merge = f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
-        return MERGE.draw(source, path=path, block=merge)
+        return Bank(**ASKS.MERGE).draw(source, path=path, block=merge)
     if in_lines or source.chance(0.25):
         language = source.choice(("", "", "python", "js", "text"))
         old, new = fenced(source, old, (language,)), fenced(source, new, (language,))
-        return BLOCK.draw(source, path=path, old=old, new=new)
+        return Bank(**ASKS.BLOCK).draw(source, path=path, old=old, new=new)
     old, new = marked_or_word(source, old), marked_or_word(source, new)
-    return INLINE.draw(source, path=path, old=old, new=new)
+    return Bank(**ASKS.INLINE).draw(source, path=path, old=old, new=new)
 
 
 def request_both(source: Source, first: Task, second: Task) -> str:
@@ -105,9 +103,9 @@ def request_both(source: Source, first: Task, second: Task) -> str:
         b = marked(source, second.slots["command"])
     slots = {"a": a, "b": b, "A": a[0].upper() + a[1:], "B": b[0].upper() + b[1:]}
     if "\n" in a + b or source.chance(0.35):
-        return phrase(source, BLOCK_JOINS, ask=False, **slots)
+        return phrase(source, ASKS.BLOCK_JOINS, ask=False, **slots)
     ask = source.chance(0.4)
-    return phrase(source, JOINS if ask else OTHER_JOINS, ask=ask, **slots)
+    return phrase(source, ASKS.JOINS if ask else ASKS.OTHER_JOINS, ask=ask, **slots)
 
 
 def _clause(source: Source, task: Task) -> str:
@@ -119,8 +117,8 @@ def _clause(source: Source, task: Task) -> str:
         else (f"\n{fenced(source, value)}\n" if name in blocks else marked_or_word(source, value))
         for name, value in task.slots.items()
     }
-    bank = CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]
+    bank = ASKS.CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]
     if blocks == ["content"]:
-        bank = CREATE_BLOCK
+        bank = ASKS.CREATE_BLOCK
         slots["content"] = slots["content"].strip("\n")
     return phrase(source, bank, ask=False, **slots)

@@ -2,72 +2,17 @@
 
 import json
 
-from bench.nano.data import words
 from bench.nano.data.agent_values import draw_file, draw_json, draw_text
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 
-_WRITTEN = (
-    "File written successfully", "ok", "true", "", "The file {path} has been updated.", "Success.",
-    "File created successfully at: {path}", "Wrote {n} bytes to {path}", "done",
-    "{{\"success\":true}}",
-    "Successfully wrote to {path}", "OK", "{{\"ok\": true, \"bytes\": {n}}}", "1 file changed",
-    "saved",
-    "{{\"status\":\"success\",\"path\":\"{name}\"}}", "The file was saved ({n} lines).", "null",
-    "Done!",
-    "<result>success</result>", "Written: {path}", "{{\"result\": null}}", "Success: {path}", "{n}",
-    "The content was successfully saved to {path}.", "Created {path} (+{n} lines)", "[]", "{{}}",
-    "Tool ran without output", "{word}: {path}", "New file {path} is in the workspace now.",
-)  # fmt: skip
-_CHANGED = (
-    "The file {path} has been updated.", "ok", "true", "", "File edited successfully", "Success",
-    "done",
-    "Replaced 1 occurrence in {path}", "1 replacement made", "{{\"replacements\": 1}}", "OK",
-    "null",
-    "{{\"success\":true}}", "Updated {path}", "Edit applied.",
-    "The edit was applied to {path}:\n{code}",
-    "The file {path} has been edited. Here's the result of running `cat -n` on a snippet:\n{code}",
-    "Success. Updated the following files:\nM {path}", "{{\"status\":\"modified\",\"line\":{n}}}",
-    "--- {path}\n+++ {path}\n@@ -{n} +{n} @@\n{code}", "<result>changed</result>", "Changes saved.",
-    "Line {n} changed", "{word}", "Patch applied to {path}", "Done! {n} characters changed.",
-)  # fmt: skip
-_FAILED = (
-    "Error: {message}", "Error: {message}", "error: {message}", "ERROR: {message}",
-    "Error: {path}: {message}",
-    "bash: {word}: command not found", "bash: line {n}: {word}: command not found",
-    "Exit code: {n}\n{text}",
-    "bash: {path}: Permission denied", "bash: {path}: No such file or directory", "Exit code: {n}",
-    "Exit code: {n}\nOutput:\n{text}", '{{"error":"{message}"}}', '{{"error": "{message}"}}',
-    '{{"error":{{"code":{n},"message":"{message}"}}}}', '{{"error":"{message}","exit_code":{n}}}',
-    "ENOENT: no such file or directory, open '{path}'", "ENOENT: {message}",
-    "EACCES: permission denied",
-    'Traceback (most recent call last):\n  File "{path}", line {n}, in <module>\n    {text}\n'
-    "{name}Error: {message}", "fatal: {message}", "fatal: not a git repository",
-    "Permission denied",
-    "fatal: pathspec '{word}' did not match any files", "Permission denied: {path}",
-    "Error {n}: {message}",
-    "<error>{message}</error>", "<error>\n{message}\n</error>", "Failed to {word}: {message}",
-    "Error",
-    "sh: 1: {word}: not found", "Error executing tool: {message}",
-    "error[E0{n}]: {message}\n{text}",
-    "Command failed with exit code {n}\n{text}", "Failed: {message}", "Exit code {n}\n{text}",
-)  # fmt: skip
-_MESSAGES = (
-    "file not found", "no such file or directory", "permission denied",
-    "timed out after {n} seconds",
-    "the old text was not found in the file", "{word} is not defined", "unknown option --{word}",
-    "unexpected token near line {n}", "disk is full", "the tool was rejected by the user", "{word}",
-    "the folder does not exist", "connection refused", "invalid argument {word}", "not allowed",
-    "{n} matches found, but the text must be unique", "path is outside of the workspace", "{text}",
-)  # fmt: skip
-_FAILURE_STARTS = (
-    "error", "bash:", "sh:", "exit code", '{"error', "enoent", "eacces", "traceback", "fatal",
-    "permission denied", "<error", "failed", "command failed",
-)  # fmt: skip
+BANK = banks("results")
+WORDS = banks("words")
 
 
 def looks_failed(result: str) -> bool:
     """Whether a result begins as only failures do."""
-    return result.lstrip().lower().startswith(_FAILURE_STARTS) and not _is_zero_exit(result)
+    return result.lstrip().lower().startswith(BANK.FAILURE_STARTS) and not _is_zero_exit(result)
 
 
 def _is_zero_exit(result: str) -> bool:
@@ -97,8 +42,8 @@ def draw_failure(source: Source, path: str) -> str:
         "n": source.rng.randrange(1, 256),
         "name": source.invented().capitalize(), "text": source.line(),
     }  # fmt: skip
-    message = source.choice(_MESSAGES).format(**slots)
-    return source.choice(_FAILED).format(message=message.replace('"', ""), **slots)
+    message = source.choice(BANK.MESSAGES).format(**slots)
+    return source.choice(BANK.FAILED).format(message=message.replace('"', ""), **slots)
 
 
 def _shell(source: Source, _path: str) -> str:
@@ -149,11 +94,11 @@ def _log_line(source: Source) -> str:
 
 
 def _created(source: Source, path: str) -> str:
-    return _message(source, _WRITTEN, path)
+    return _message(source, BANK.WRITTEN, path)
 
 
 def _edited(source: Source, path: str) -> str:
-    return _message(source, _CHANGED, path)
+    return _message(source, BANK.CHANGED, path)
 
 
 def _message(source: Source, templates: tuple[str, ...], path: str) -> str:
@@ -199,7 +144,7 @@ def _listing(source: Source, path: str) -> str:
         return ""
     n = source.choice((1, 2, 3, 5, 8, 13, 25))
     names = [draw_file(source).replace("\\", "/").split("/")[-1] for _ in range(n)]
-    names = [source.choice(words.FOLDERS) + "/" if source.chance(0.25) else name for name in names]
+    names = [source.choice(WORDS.FOLDERS) + "/" if source.chance(0.25) else name for name in names]
     kind = source.rng.randrange(8)
     if kind <= 2:
         return "\n".join(names)

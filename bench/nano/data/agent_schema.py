@@ -3,34 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from bench.nano.data import words
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 
-GENERAL_DETAILS = (
-    "Use this tool only when it is needed.", "The answer comes back as text.",
-    "Be careful with it.",
-    "The user sees every call of this tool.", "Do not call it twice with the same arguments.",
-    "It is an error to leave out a required argument.", "You can call several tools in a row.",
-    "If it fails, tell the user why.", "Results may be cut off when they are long.",
-    "This tool needs no confirmation.", "The tool works in the current workspace.",
-    "Calls take about {n} ms.", "At most {n} calls are allowed in one session.", "Version {n}.",
-    "Do not mention the name of this tool to the user.", "Never guess the value of an argument.",
-    "Optional arguments should be left out unless the user asks for them.", "Paths use slashes.",
-    "Give arguments exactly as the user wrote them.", "All times are in UTC.",
-    "ALWAYS check the result before you go on.", "See also the instructions above.",
-    "It is safe to call it at any time.", "The result may be empty.", "Unicode is supported.",
-    "When in doubt, ask the user.", "The tool does not remember earlier calls.",
-    "Rate limits apply.", "Works on Linux, macOS and Windows.", "Text is never changed on the way.",
-    "Arguments are checked against the schema.", "Internal id: {id}.", "Owner: team {word}.",
-    "Do not use it for {noun}s.", "Good for {adj} work.", "Added in release {n}.{n}.",
-    "Experimental: the format of the result may change.", "It has no side effects on the {noun}.",
-    "In plan mode this tool may be off.", "The limit is {n} KB.", "Prefer one call to many.",
-    "Keep the {noun} in mind.", "Ask before you touch the {noun} of {word}.",
-)  # fmt: skip
-_HEADINGS = (
-    "Usage:", "Usage notes:", "Notes:", "IMPORTANT:", "# Usage", "Rules:", "Important:", "## Notes",
-    "Guidelines:", "Before you use it:", "When to use it:", "Remarks:", "WARNING:",
-)  # fmt: skip
+BANK = banks("tools")
+WORDS = banks("words")
+
 _ENUM_ABOUT = ("One of the options", "Which kind", "How to do it", "Mode of the call", "Variant")
 
 
@@ -64,18 +42,18 @@ def draw_description(
         return summary
     n = source.rng.randint(11, 36) if size > 1 - long else source.rng.choice((1, 1, 2, 2, 3, 4, 7))
     own = source.some(details, min(n, len(details)), min(n, len(details)))
-    lines = own + source.some(GENERAL_DETAILS, n - len(own), n - len(own))
+    lines = own + source.some(BANK.GENERAL_DETAILS, n - len(own), n - len(own))
     filled = [_fill(source, line) for line in lines]
     style = source.rng.randrange(4)
     if style == 0 and n < 8:
         return " ".join([summary.rstrip(".") + ".", *filled])
-    heading = [source.choice(_HEADINGS)] if source.chance(0.6) else []
+    heading = [source.choice(BANK.HEADINGS)] if source.chance(0.6) else []
     if len(filled) > 6 and source.chance(0.6):
-        filled[len(filled) // 2 : len(filled) // 2] = ["", source.choice(_HEADINGS)]
+        filled[len(filled) // 2 : len(filled) // 2] = ["", source.choice(BANK.HEADINGS)]
     if style == 2:
         filled = [f"{i}. {line}" if line else line for i, line in enumerate(filled, 1)]
     elif style != 1 or heading:
-        filled = [line if not line or line in _HEADINGS else f"- {line}" for line in filled]
+        filled = [line if not line or line in BANK.HEADINGS else f"- {line}" for line in filled]
     blank = [""] if source.chance(0.5) else []
     return "\n".join([summary, *blank, *heading, *filled])
 
@@ -88,7 +66,7 @@ def _fill(source: Source, line: str) -> str:
         id=source.secret(),
         word=source.token_word(),
         noun=source.noun(),
-        adj=source.choice(words.ADJECTIVES),
+        adj=source.choice(WORDS.ADJECTIVES),
     )
 
 
@@ -129,7 +107,7 @@ def nullable(source: Source, schema: dict[str, Any]) -> dict[str, Any]:
 
 def _options(source: Source) -> list[str]:
     drawn = [
-        source.choice(words.CODE_WORDS) if source.chance(0.6) else source.invented()
+        source.choice(WORDS.CODE_WORDS) if source.chance(0.6) else source.invented()
         for _ in range(source.rng.randint(2, 5))
     ]
     return list(dict.fromkeys(drawn))
@@ -138,7 +116,7 @@ def _options(source: Source) -> list[str]:
 def _nested(source: Source) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for _ in range(source.rng.randint(1, 4)):
-        name = source.choice(words.CODE_WORDS)
+        name = source.choice(WORDS.CODE_WORDS)
         properties[name] = schema_of(source, draw_type(source, nested=False), draw_about(source))
     required = [name for name in properties if source.chance(0.5)]
     return object_schema(source, properties, required)
@@ -160,10 +138,10 @@ def draw_about(source: Source) -> str:
         "The {noun} to use. Must be {adj}.", "How {adj} the {noun} shall be", "Name of a {noun}",
     )  # fmt: skip
     return source.choice(templates).format(
-        adj=source.choice(words.ADJECTIVES),
+        adj=source.choice(WORDS.ADJECTIVES),
         noun=source.noun(),
         noun2=source.noun(),
-        word=source.choice(words.CODE_WORDS),
+        word=source.choice(WORDS.CODE_WORDS),
     )
 
 

@@ -6,32 +6,15 @@ from typing import Any
 
 from bench.nano.data.agent_schema import nullable, schema_of
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("tools")
 
 Slots = Mapping[str, object]
 Value = Callable[[Slots], object]
 
-_PLURALS = {
-    "shell": ("commands", "commands", "commands", "cmds", "command_list", "shell_commands"),
-    "read": ("paths", "files", "file_paths", "filePaths", "targets", "filenames"),
-    "list": ("paths", "directories", "folders", "dirs", "targets"),
-    "search": ("queries", "queries", "patterns", "searches", "terms", "regexes"),
-}
-_ABOUT = {
-    "shell": ("Array of complete shell commands to execute", "Commands to run", "Shell commands"),
-    "read": ("Files to read", "Array of file read requests", "Paths of the files", "The files"),
-    "list": ("Folders to list", "Array of directories", "The folders"),
-    "search": ("Array of regex search queries to execute", "What to search for", "Search terms"),
-}
 _EDITS = ("edits", "edits", "changes", "replacements", "operations", "hunks")
 _OUTER = ("edit", "change", "file", "request", "params", "args", "input", "options", "arguments")
-_ITEM_OPTIONS = (
-    ("start_line", "integer", "Optional one-based line to start from; null or none for the start"),
-    ("end_line", "integer", "Optional one-based last line"),
-    ("limit", "number", "Most lines"), ("offset", "number", "First line"),
-    ("label", "string", "Optional name of this entry"), ("reason", "string", "Optional remark"),
-    ("encoding", "string", ""), ("replace_all", "boolean", "Every occurrence"),
-    ("timeout_ms", "integer", "Optional limit of time"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +38,7 @@ def other_shape(source: Source, role: str, plain: list[Property]) -> list[Proper
     if role == "shell" and source.chance(0.07):
         schema = {**plain[0].schema, "type": "array", "items": {"type": "string"}}
         return [Property(plain[0].name, schema, lambda slots: ["bash", "-lc", slots["command"]])]
-    if role in _PLURALS and source.chance(0.2):
+    if role in BANK.PLURALS and source.chance(0.2):
         return [_list(source, role, plain[0])]
     if role == "edit" and source.chance(0.2):
         return [plain[0], _objects(source, source.choice(_EDITS), inner)]
@@ -73,12 +56,12 @@ def other_shape(source: Source, role: str, plain: list[Property]) -> list[Proper
 
 def _list(source: Source, role: str, item: Property) -> Property:
     """A list for several, of which the user wants one."""
-    name = source.choice(_PLURALS[role])
+    name = source.choice(BANK.PLURALS[role])
     if source.chance(0.06):
         name = source.fresh(source.invented)
     if source.chance(0.5):
         return _objects(source, name, [item])
-    about = source.choice(_ABOUT[role]) if source.chance(0.8) else ""
+    about = source.choice(BANK.ABOUT[role]) if source.chance(0.8) else ""
     items = schema_of(source, "string", "")
     schema: dict[str, Any] = {"type": "array", "items": items}
     if about:
@@ -97,7 +80,7 @@ def _object_of(source: Source, properties: list[Property]) -> dict[str, Any]:
     """An object of these, and now and then of optional ones."""
     schemas = {p.name: p.schema for p in properties}
     if source.chance(0.4):
-        for name, kind, about in source.some(_ITEM_OPTIONS, 1, 3):
+        for name, kind, about in source.some(BANK.ITEM_OPTIONS, 1, 3):
             schema = schema_of(source, kind, about if source.chance(0.7) else "")
             schemas.setdefault(name, nullable(source, schema))
     return {"type": "object", "properties": schemas, "required": [p.name for p in properties]}

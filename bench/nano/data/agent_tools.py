@@ -1,12 +1,11 @@
 """Draws the tool of one role, and how a request for the role becomes its arguments."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from bench.nano.data.ability import Ability
-from bench.nano.data.agent_kind import Kind
-from bench.nano.data.agent_names import KINDS, SEARCH_FOLDERS
 from bench.nano.data.agent_schema import (
     draw_description,
     draw_style,
@@ -16,57 +15,44 @@ from bench.nano.data.agent_schema import (
 )
 from bench.nano.data.agent_shapes import Property, Slots, Value, other_shape, slot_value
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
 
-SLOTS = {
-    "shell": ("command",), "create": ("path", "content"), "read": ("path",),
-    "edit": ("path", "old", "new"), "list": ("path",), "search": ("pattern",),
-}  # fmt: skip
-_PREFIXES = (
-    "fs_", "dev_", "local_", "workspace_", "agent_", "tool_", "my_", "mcp__filesystem__", "mcp_",
-    "developer__", "code_", "ide_", "host_", "sandbox_", "default_api_", "builtin_", "core-",
-)  # fmt: skip
+BANK = banks("tools")
+
 _SUFFIXES = ("_tool", "_v2", "_now", "_fn", "_action", "_op", "_3", "_safe", "Tool", "_sync")
 _VAGUE = {"input", "line", "run", "statement", "data", "body", "payload", "q", "where", "scope"}
-_BOOLEANS = (
-    "requires_approval", "is_background", "interactive", "dry_run", "blocking", "confirm", "force",
-    "verbose", "is_dangerous", "wait", "notify", "silent", "needs_network", "should_reload",
-)  # fmt: skip
 _NUMBERS = ("timeout", "priority", "retries", "wait_ms", "session", "tab", "max_size", "level")
 _ENUMS = ("mode", "risk", "format", "risk_level", "kind", "profile", "strategy", "origin")
-_REASONS = {
-    "description": ("What this call does, in a few words", "Clear, short description of the call"),
-    "explanation": ("One sentence explanation of why this tool is used", "Why you call it"),
-    "reason": ("The reason for the call", "Why this is needed"),
-    "purpose": ("What the call is good for", "Purpose of the call"),
-}
 
 
-_EDITOR_SUMMARIES = (
-    "Replaces `{old}` with `{new}`, or creates the file with `{new}` if it does not exist.",
-    "An editor for files: changes {old} to {new}. Without {old}, it writes a new file.",
-    "Edit a file or create one. Leave out {old} to create a file with {new} in it.",
-    "Use this tool for small edits of existing files and to create new files.",
-    "Makes a change in a text file, or a new text file.",
-)
-_EDITOR_EXTRAS = (
-    ("insert_line", "integer", "Optional one-based line to insert at; none to replace"),
-    ("replace_all", "boolean", "Every occurrence"), ("encoding", "string", ""),
-    ("expected_count", "integer", "How often the old text occurs"),
-    ("backup", "boolean", "Keep a copy"),
-)  # fmt: skip
-_EDITOR_OLD = (
-    "Exact text to replace. Omit it when a file is created.",
-    "Text to replace; none for new files",
-    "What is replaced. Leave it out to create a file.",
-    "The old text, if there is any",
-)
-_EDITOR_NEW = (
-    "The new content of a file that is created, or the text that replaces {old}",
-    "New text",
-    "The content to write when creating a missing file, else the replacement",
-    "What to write",
-)
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The words of one role.
+
+    Attributes:
+        names: As well-known agents spell it.
+        verbs: With `objects`, the parts of a generated name.
+        slots: Names of the arguments that hold the slots, joined by `+`.
+        about: Per slot, what the schema says of it.
+        summaries: First lines of a description.
+        details: Further lines of it.
+        extras: Optional arguments: name, type, description.
+        reason: What to write into a required argument that asks what the call is for.
+    """
+
+    names: tuple[str, ...]
+    verbs: tuple[str, ...]
+    objects: tuple[str, ...]
+    slots: tuple[str, ...]
+    about: dict[str, tuple[str, ...]]
+    summaries: tuple[str, ...]
+    details: tuple[str, ...]
+    extras: tuple[tuple[str, str, str], ...]
+    reason: str
+
+
+KINDS = {role: Kind(**kind) for role, kind in BANK.KINDS.items()}
 
 
 def draw_ability(source: Source, role: str, taken: Iterable[str]) -> Ability:
@@ -91,24 +77,28 @@ def draw_editor(source: Source, taken: Iterable[str]) -> tuple[Ability, Ability]
     """Draw a tool that edits files, and creates one where no old text is given; both its roles."""
     kind, style = KINDS["edit"], draw_style(source)
     name = draw_name(source, kind, taken, opaque=False)
-    known = source.choice([slots for slots in kind.slots if len({*slots}) == 3])
+    known = source.choice([slots for slots in map(_split, kind.slots) if len({*slots}) == 3])
     path, old, new = map(style, known)
-    summary = source.choice(_EDITOR_SUMMARIES).format(old=old, new=new)
+    summary = source.choice(BANK.EDITOR_SUMMARIES).format(old=old, new=new)
     schemas = {key: schema_of(source, "string", "") for key in (path, old, new)}
     schemas[path]["description"] = source.choice(kind.about["path"])
-    schemas[old] = nullable(source, schemas[old] | {"description": source.choice(_EDITOR_OLD)})
-    schemas[new]["description"] = source.choice(_EDITOR_NEW).format(old=old)
+    schemas[old] = nullable(source, schemas[old] | {"description": source.choice(BANK.EDITOR_OLD)})
+    schemas[new]["description"] = source.choice(BANK.EDITOR_NEW).format(old=old)
     if source.chance(0.4):
-        for extra, kind_of, about in source.some(_EDITOR_EXTRAS, 1, 2):
+        for extra, kind_of, about in source.some(BANK.EDITOR_EXTRAS, 1, 2):
             schemas.setdefault(style(extra), nullable(source, schema_of(source, kind_of, about)))
     schema = object_schema(source, schemas, [path, new])
     tool = Tool(name, draw_description(source, summary, kind.details), schema)
     names = {"path": path, "old": old, "new": new}
-    edit = tuple((names[slot], slot_value(slot)) for slot in SLOTS["edit"])
+    edit = tuple((names[slot], slot_value(slot)) for slot in BANK.SLOTS["edit"])
     create = ((path, slot_value("path")), (new, slot_value("content")))
     return Ability("edit", tool, partial(_fill, edit)), Ability(
         "create", tool, partial(_fill, create)
     )
+
+
+def _split(slots: str) -> list[str]:
+    return slots.split("+")
 
 
 def _fill(values: tuple[tuple[str, Value], ...], slots: Slots) -> dict[str, object]:
@@ -138,7 +128,7 @@ def _generated_name(source: Source, kind: Kind) -> str:
         in_order = source.chance(0.85) or noun.startswith(("in_", "to_", "from_", "on_"))
         name = style(f"{verb}_{noun}" if in_order else f"{noun}_{verb}")
     if source.chance(0.2):
-        prefix = f"{source.invented()}_" if source.chance(0.3) else source.choice(_PREFIXES)
+        prefix = f"{source.invented()}_" if source.chance(0.3) else source.choice(BANK.PREFIXES)
         name = prefix + name
     if source.chance(0.08):
         name += source.choice(_SUFFIXES)
@@ -171,10 +161,10 @@ def _main(
     source: Source, role: str, kind: Kind, style: Callable[[str], str], told: float
 ) -> list[Property]:
     """The arguments that hold what the user gives."""
-    slots = SLOTS[role]
+    slots = BANK.SLOTS[role]
     schemas: dict[str, dict[str, Any]] = {}
     by_name: dict[str, str] = {}
-    for slot, known in zip(slots, source.choice(kind.slots), strict=True):
+    for slot, known in zip(slots, _split(source.choice(kind.slots)), strict=True):
         name = known if source.chance(0.5) else style(known)  # agents mix their styles
         opaque = source.chance(0.08)
         if opaque:
@@ -194,7 +184,7 @@ def _search_folder(
     if source.chance(0.3):
         return []
     about = source.choice(kind.about["path"])
-    name = source.choice(SEARCH_FOLDERS)
+    name = source.choice(BANK.SEARCH_FOLDERS)
     if source.chance(0.5):
         schema = schema_of(source, "string", about if source.chance(told) else "")
         return [Property(style(name), schema, slot_value("path"))]
@@ -207,7 +197,7 @@ def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[Prop
     for what in source.some(("boolean", "number", "enum", "reason", "reason"), 1, 2):
         value: object
         if what == "boolean":
-            name, value = source.choice(_BOOLEANS), False
+            name, value = source.choice(BANK.BOOLEANS), False
             schema = schema_of(source, what, "Whether to do so" if source.chance(0.3) else "")
         elif what == "number":
             name, value = source.choice(_NUMBERS), 1
@@ -219,8 +209,8 @@ def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[Prop
             schema = schema_of(source, what, "")
             value = schema["enum"][0]
         else:
-            name, value = source.choice(tuple(_REASONS)), kind.reason
-            schema = schema_of(source, "string", source.choice(_REASONS[name]))
+            name, value = source.choice(tuple(BANK.REASONS)), kind.reason
+            schema = schema_of(source, "string", source.choice(BANK.REASONS[name]))
         drawn.append(Property(style(name), schema, partial(_constant, value)))
     return drawn
 

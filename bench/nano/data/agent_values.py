@@ -3,16 +3,11 @@
 import json
 import re
 
-from bench.nano.data import words
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 
-_TEXT_COMMANDS = (
-    "echo {text}", 'echo "{text}"', "echo '{text}'", "printf '{text}'", "git commit -m '{text}'",
-    'python -c "print({word})" {text}', "grep -rn '{text}' .", "{word} --name '{text}'",
-    "{word} {text}",
-    'curl -d "{text}" http://{word}:{n}/{word}', "say '{text}'", "echo {text} > {word}.txt",
-    "{word} -{n} {text} | {word}", "node -e \"console.log('{text}')\"", "mkdir '{text}'",
-)  # fmt: skip
+BANK = banks("asks")
+WORDS = banks("words")
 
 
 def draw_command(source: Source) -> str:
@@ -28,7 +23,7 @@ def draw_command(source: Source) -> str:
 
 
 def _text_command(source: Source) -> str:
-    return source.choice(_TEXT_COMMANDS).format(
+    return source.choice(BANK.TEXT_COMMANDS).format(
         text=source.tokens(source.rng.randint(1, 10)),
         word=source.invented() if source.chance(0.5) else source.token_word(),
         n=source.rng.randrange(1, 10000),
@@ -48,7 +43,7 @@ def _odd_path(source: Source, *, spaces: bool) -> str:
     if spaces:
         parts[-1] += f" {source.token_word()}"
     root = source.choice(("", "", "./", "/", "~/"))
-    return f"{root}{'/'.join(parts)}.{source.choice(words.EXTENSIONS)}"
+    return f"{root}{'/'.join(parts)}.{source.choice(WORDS.EXTENSIONS)}"
 
 
 def _odd_name(source: Source) -> str:
@@ -67,7 +62,7 @@ def _folder(source: Source) -> str:
     if kind < 0.05:
         return source.choice((".", "..", "~", "/tmp", "./"))
     parts = [
-        _odd_name(source) if source.chance(0.25) else source.choice(words.FOLDERS)
+        _odd_name(source) if source.chance(0.25) else source.choice(WORDS.FOLDERS)
         for _ in range(source.rng.choice((1, 1, 2, 2, 3)))
     ]
     dot = "" if parts[0].startswith(".") else "."

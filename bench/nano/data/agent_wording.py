@@ -66,21 +66,6 @@ def _only(bank: Bank, start: str, end: str) -> Bank:
     return Bank(tuple(filter(fits, bank.asks)), tuple(filter(fits, bank.others)))
 
 
-def lines(text: str) -> tuple[str, ...]:
-    """One phrasing per line; `|` stands for a newline."""
-    return tuple(line.strip().replace("|", "\n") for line in text.strip().splitlines())
-
-
-def combine(starts: str, middles: str, ends: str = "") -> tuple[str, ...]:
-    """All phrasings of a start, a middle and an end; each text has one part per `/`."""
-    return tuple(
-        f"{start.strip()} {middle.strip()}{end}"
-        for start in starts.split("/")
-        for middle in middles.split("/")
-        for end in ends.split("/")
-    )
-
-
 def marked(source: Source, value: str) -> str:
     """Put a value of one line between marks that are not in it."""
     fitting = [mark for mark in _MARKS if mark not in value]

@@ -12,37 +12,21 @@ from collections.abc import Callable
 from bench.nano.data.document import Answer, Branch, Document
 from bench.nano.data.echo import fenced
 from bench.nano.data.edit_changes import describe, draw_change
-from bench.nano.data.edit_phrasings import COPY, RENAME, RENAME_NAME
 from bench.nano.data.file_texts import draw_code, draw_file, draw_program
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
+BANK = banks("edit")
+
 _IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_]\w+(?!\w)")
-_KEYWORD_TEXT = """
-and as assert async await break class const continue def del delete elif else enum except export
-default false False finally fn for from function global if implements import in include int is
-lambda let list log logger None not null or os pass print pub raise range return self static super
-switch this throw true True try u32 var void while with yield console environ error info mut push
-SELECT FROM WHERE append map the on to of per
-"""
-_KEYWORDS = frozenset(_KEYWORD_TEXT.split())
+_KEYWORDS = frozenset(BANK.KEYWORDS)
 _LANGUAGES = ("", "", "", "python", "js", "text", "py", "ts", "rust", "yaml", "ini")
 
-_SHOW = (
-    "Here is my file:\n\n{file}", "{file}", "File:\n{file}", "This is `{path}`:\n\n{file}",
-    "{path}\n{file}", "I have this file:\n{file}", "Look at this.\n\n{file}", "Code:\n\n{file}",
-    "# {path}\n\n{file}", "The current state of {path}:\n\n{file}", "Take this file.\n{file}",
-    "Let us work on {path}.\n\n{file}", "We will edit this:\n\n{file}", "Given:\n{file}",
-)  # fmt: skip
 _TAGGED = ('<file path="{path}">\n{text}\n</file>', "<file>\n{text}\n</file>")
-_ONE_MESSAGE = (
-    "{ask}\n\n{file}", "{file}\n\n{ask}", "{ask}\n\nThe file:\n{file}", "{file}\n{ask}",
-    "{ask}\n\n{path}:\n{file}", "In this file:\n\n{file}\n\n{ask}", "`{path}`\n{file}\n\n{ask}",
-    "{ask}\n{file}", "{path}\n\n{file}\n\n{ask}", "Here is {path}.\n\n{file}\n\n{ask}",
-)  # fmt: skip
 _READY = Message(role="assistant", content="Ok, I have the file. What should I change?")
 
 
@@ -102,7 +86,11 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
         f"I copy the file line by line and write {new} wherever it says {old}. All else stays.",
     }
     ask = phrase(
-        source, source.choice(RENAME_NAME if is_part else RENAME), ask=False, old=old, new=new
+        source,
+        source.choice(BANK.RENAME_NAME if is_part else BANK.RENAME),
+        ask=False,
+        old=old,
+        new=new,
     )
     renamed = re.sub(rf"(?<!\w){old}(?!\w)", new, text)
     return ask, Answer(fenced(renamed), analysis[effort])
@@ -134,7 +122,7 @@ def _copy_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]:
         "high": "The user wants the file as it is. There is nothing to change. I copy it line by "
         "line, with all indentation and empty lines, from the first line to the last.",
     }
-    return phrase(source, source.choice(COPY)), Answer(fenced(text), analysis[effort])
+    return phrase(source, source.choice(BANK.COPY)), Answer(fenced(text), analysis[effort])
 
 
 def _shown(source: Source, text: str, path: str) -> str:
@@ -144,7 +132,7 @@ def _shown(source: Source, text: str, path: str) -> str:
 
 
 def _one_message(source: Source, skill: str, text: str, path: str, ask: str, a: Answer) -> Branch:
-    layout = source.choice(_ONE_MESSAGE)
+    layout = source.choice(BANK.ONE_MESSAGE)
     content = layout.format(ask=ask, file=_shown(source, text, path), path=path)
     return Branch(skill, (Message(role="user", content=content),), a)
 
@@ -191,7 +179,7 @@ def _edit(source: Source, effort: Effort) -> Document:
             kind, asked = "copy_file", _copy_ask(source, effort, text)
         ask, answer = asked
         branches[ask] = Branch(kind, (Message(role="user", content=ask),), answer)
-    shown = source.choice(_SHOW).format(path=path, file=_shown(source, text, path))
+    shown = source.choice(BANK.SHOW).format(path=path, file=_shown(source, text, path))
     context = (Message(role="user", content=shown), _READY)
     return Document(effort, tuple(branches.values()), context=context)
 

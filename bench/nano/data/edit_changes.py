@@ -8,17 +8,11 @@ import re
 from dataclasses import dataclass
 
 from bench.nano.data.echo import fenced
-from bench.nano.data.edit_phrasings import (
-    AFTER,
-    BEFORE,
-    DELETE,
-    OLD_NEW,
-    PATCH,
-    REPLACE,
-    SET,
-)
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
+
+EDIT = banks("edit")
 
 _SETTING = re.compile(r'(\s*"?([A-Za-z_][\w.-]*)"?(?: = |=|: ))("[^"`]*"|[\w.+-]+)([,;]?)')
 
@@ -94,17 +88,25 @@ def describe(source: Source, change: Change, lines: list[str], path: str) -> str
     form = source.rng.random()
     if form < 0.2:
         return phrase(
-            source, source.choice(PATCH), ask=False, patch=_search_replace(source, change, lines)
+            source,
+            source.choice(EDIT.PATCH),
+            ask=False,
+            patch=_search_replace(source, change, lines),
         )
     if form < 0.4:
         patch = _unified_diff(source, change, lines, path)
         patch = fenced(patch, "diff") if source.chance(0.6) else patch
-        return phrase(source, source.choice(PATCH), ask=False, patch=patch)
+        return phrase(source, source.choice(EDIT.PATCH), ask=False, patch=patch)
     old = lines[change.start - 1 if change.kind == "after" else change.start]
     new = change.new[0] if change.new else ""
     if change.kind == "replace" and source.chance(0.25):
-        return phrase(source, source.choice(OLD_NEW), old=fenced(old), new=fenced(new))
-    banks = {"replace": REPLACE, "after": AFTER, "before": BEFORE, "delete": DELETE}
+        return phrase(source, source.choice(EDIT.OLD_NEW), old=fenced(old), new=fenced(new))
+    banks = {
+        "replace": EDIT.REPLACE,
+        "after": EDIT.AFTER,
+        "before": EDIT.BEFORE,
+        "delete": EDIT.DELETE,
+    }
     slots = {"old": _marked(source, old.strip()), "new": _marked(source, new.strip())}
     return phrase(source, source.choice(banks[change.kind]), ask=False, **slots)
 
@@ -120,7 +122,9 @@ def _describe_setting(source: Source, change: Change, lines: list[str]) -> str:
     new = _SETTING.fullmatch(change.new[0])
     if not match or not new:
         raise ValueError(f"no setting: {lines[change.start]!r} -> {change.new[0]!r}")
-    return phrase(source, source.choice(SET), ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`")
+    return phrase(
+        source, source.choice(EDIT.SET), ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`"
+    )
 
 
 def _with_neighbours(change: Change, lines: list[str], n_context: int) -> tuple[int, int]:

@@ -11,76 +11,16 @@ from typing import Any
 
 from bench.nano.data.document import Answer, Branch
 from bench.nano.data.echo import fenced
-from bench.nano.data.extract_bank import FIELDS, INLINE, JOINT, custom_field
+from bench.nano.data.extract_bank import FIELDS, custom_field
 from bench.nano.data.extract_fields import Field, object_schema
 from bench.nano.data.source import Source
-from bench.nano.data.wording import combine, phrase
+from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
-_VERBS = "Extract|Read|Pull out|Take|Find|Collect|Parse|Get|Give me|Return|Write|List|Fill in"
-_ANSWER = "Answer|Reply|Respond"
-_YOUR = "Your answer|The answer|Your reply|The output|Your output|The result"
-_TURN = "Turn|Convert|Change|Transform|Put"
-_TEXT = "the text|this text|the message|the input|what the text says"
-_OBJECT = "JSON|a JSON object|one JSON object|a JSON record|JSON only|only JSON"
-_ASK_FIELDS = (
-    *combine(_VERBS, "these fields|the following fields|the fields|these keys",
-             "from the text as JSON: {keys}|as a JSON object: {keys}|from the text and answer as "
-             "JSON: {keys}.|from the message as JSON: {keys}"),
-    *combine(f"{_ANSWER}|Reply only|Answer only", f"with {_OBJECT.replace('|', '|with ')}",
-             "that has the keys {keys}.|that has exactly these keys: {keys}|with the keys {keys}|"
-             "with the fields {keys} from the text.|, keys: {keys}"),
-    *combine("Return|Write|Output|Create|Give me|Make|I need|I want", _OBJECT,
-             "with {keys}.|with the keys {keys}.|with exactly these keys: {keys}|: {keys}|"
-             "with the fields {keys} from the text."),
-    *combine(_TURN, _TEXT, f"into {_OBJECT.replace('|', '|into ')}",
-             "with {keys}.|with the keys {keys}.|. Keys: {keys}|. Fields: {keys}"),
-    *combine("What are|What does the text say about|Find|Tell me|From the text, fill in|Give me",
-             "{keys}", "? Answer in JSON.|? Reply with JSON only.|as JSON.|in JSON, nothing else.|"
-             ", as a JSON object, please."),
-    *combine("Keys|Fields|JSON keys|JSON fields|Fields wanted|Keys wanted|To JSON|As JSON",
-             ": {keys}|: {keys}. JSON only|: {keys}. Answer in JSON.|: {keys}, please"),
-    *combine("{keys}", "as JSON|as JSON, please|from the text as JSON|in JSON, nothing else."),
-)  # fmt: skip
-_LIKE = (
-    "in this form|of this shape|in this format|of this form|with this structure|in this shape|"
-    "with exactly this structure|like this|like the following"
-)
-_END = ":\n{shape}|: {shape}"
-_ASK_SHAPE = (
-    *combine(_VERBS, "the data|the facts|this information|the values", "from the text as JSON|"
-             "as a JSON object|and return only JSON|from the message as JSON", _LIKE,
-             ":\n{shape}"),
-    *combine(f"{_ANSWER}|Return|Reply only|Answer only", "with JSON|with one JSON object|"
-             "with only JSON|with the values of the text as JSON", _LIKE, _END),
-    *combine(_YOUR, "is|must be|has to be|should be", "JSON|one JSON object", _LIKE, _END),
-    *combine(_TURN, _TEXT, "into JSON|into one JSON object|into this", f"|{_LIKE}", _END),
-    *combine("Use|Fill in|Follow|Keep to", "this JSON|exactly this structure|this structure|"
-             "this form|this shape|this format|exactly this format", _END),
-    *combine("|JSON|Answer|Output|Wanted", "format|shape|structure|form", ":\n{shape}|: {shape}"),
-)  # fmt: skip
-_SCHEMA = "this schema|this JSON schema|the following JSON Schema|the schema below"
-_ASK_SCHEMA = (
-    *combine(_VERBS, "the data|the facts|the values|the text", "as JSON", "that follows|for|"
-             "that matches|with", _SCHEMA, _END),
-    *combine(f"{_ANSWER}|Return", "with JSON|with an object|with only JSON|with one JSON object",
-             "that follows|that matches|that is valid against|of|that conforms to", _SCHEMA, _END),
-    *combine(_YOUR, "must|has to|should", "match|follow|satisfy|conform to|be valid against",
-             _SCHEMA, _END),
-    *combine(_TURN, _TEXT, "into JSON", "of|for|that follows|that matches", _SCHEMA, _END),
-    *combine("Use|Follow|Keep to|Parse the text into|Fill in an object of|Read the text into",
-             _SCHEMA, _END),
-    *combine("|JSON|Answer|Output|Structured output,|Here is the|The text as JSON.",
-             "schema|JSON schema|type", _END),
-)  # fmt: skip
-_LAYOUTS = (
-    "{ask}\n\n{text}", "{ask}\n\nText:\n{text}", "{ask}\n\nText: {text}", "{text}\n\n{ask}",
-    "{ask}\n\n\"\"\"\n{text}\n\"\"\"", "Text: {text}\n\n{ask}", "A text:\n\n{text}\n\n{ask}",
-    "{ask}\n\n<text>\n{text}\n</text>", "<text>\n{text}\n</text>\n\n{ask}", "{ask}\n---\n{text}",
-    "{text}\n---\n{ask}", "Read this.\n\n{text}\n\n{ask}", "# Text\n\n{text}\n\n# Task\n\n{ask}",
-    "{ask}\n\nThis is the text:\n\n{text}", "# Task\n\n{ask}\n\n# Input\n\n{text}",
-)  # fmt: skip
+BANK = banks("extract")
+
 _GREETINGS = (("Hello,", "Best regards"), ("Hi!", "Thanks"), ("Dear team,", "Kind regards"))
 
 
@@ -93,7 +33,7 @@ class Asked:
 
 
 def _extract_inline(source: Source, effort: Effort) -> Branch:
-    first, second, sentence = source.choice(JOINT)
+    first, second, sentence = source.choice(BANK.JOINT)
     drawn: dict[str, Any] = {
         "name": source.person(), "city": source.city(), "age": source.rng.randint(1, 99),
     }  # fmt: skip
@@ -102,7 +42,7 @@ def _extract_inline(source: Source, effort: Effort) -> Branch:
     if source.chance(0.3):
         text = f"{_idle_sentence(source)} {text}"
     keys = source.choice((" and ", ", ")).join(values)
-    return json_branch(source, effort, phrase(source, INLINE, keys=keys, text=text), values)
+    return json_branch(source, effort, phrase(source, BANK.INLINE, keys=keys, text=text), values)
 
 
 def _extract(source: Source, effort: Effort) -> Branch:
@@ -111,7 +51,7 @@ def _extract(source: Source, effort: Effort) -> Branch:
     asked = draw_asked(source)
     text, values = draw_text(source, asked)
     ask = _ask(source, asked)
-    layout = source.choice(_LAYOUTS)
+    layout = source.choice(BANK.LAYOUTS)
     return json_branch(source, effort, layout.format(ask=ask, text=text), values)
 
 
@@ -174,13 +114,13 @@ def _idle_sentence(source: Source) -> str:
 def _ask(source: Source, asked: list[Asked]) -> str:
     form = source.rng.random()
     if form < 0.3:
-        return phrase(source, _ASK_FIELDS, keys=_keys_in_words(source, asked))
+        return phrase(source, BANK.ASK_FIELDS, keys=_keys_in_words(source, asked))
     if form < 0.65:
-        return phrase(source, _ASK_SHAPE, shape=_skeleton(source, asked))
+        return phrase(source, BANK.ASK_SHAPE, shape=_skeleton(source, asked))
     indent = source.choice((None, None, 2, 4))
     schema = json.dumps(schema_of(source, asked), indent=indent)
     shape = fenced(schema, source.choice(("", "json"))) if source.chance(0.3) else schema
-    return phrase(source, _ASK_SCHEMA, shape=shape)
+    return phrase(source, BANK.ASK_SCHEMA, shape=shape)
 
 
 def _keys_in_words(source: Source, asked: list[Asked]) -> str:

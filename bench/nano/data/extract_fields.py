@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.nano.data import words
 from bench.nano.data.echo import QUOTES
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("extract")
+WORDS = banks("words")
 
 Draw = Callable[[Source], Any]
 
@@ -110,7 +113,7 @@ def any_words(source: Source) -> str:
             drop = dict.fromkeys(map(ord, '"`“”«»\\'))
             return source.tokens(source.rng.randint(1, 5)).translate(drop).strip()
         if kind == 2:
-            return f"{source.choice(words.ADJECTIVES)} {source.noun()}"
+            return f"{source.choice(WORDS.ADJECTIVES)} {source.noun()}"
         return source.noun() if kind == 3 else f"{source.invented().capitalize()} {source.noun()}"
 
     return source.fresh(lambda: draw() or "thing")
@@ -162,7 +165,7 @@ def phone(source: Source) -> str:
 
 def date(source: Source) -> str:
     pick = source.rng.randint
-    month = source.choice(MONTHS)
+    month = source.choice(BANK.MONTHS)
     return source.choice((
         f"{pick(1950, 2035)}-{pick(1, 12):02d}-{pick(1, 28):02d}", f"{month} {pick(1, 28)}",
         f"{pick(1, 28)} {month} {pick(1950, 2035)}",
@@ -202,10 +205,10 @@ def some_words(options: tuple[str, ...]) -> Draw:
     return draw
 
 
-def items(*, priced: bool) -> Draw:
+def items(priced: bool) -> Draw:
     def draw(source: Source) -> list[dict[str, Any]]:
         drawn: list[dict[str, Any]] = []
-        for noun in source.some(words.NOUNS, 1, 3):
+        for noun in source.some(WORDS.NOUNS, 1, 3):
             name = source.token_word() if source.chance(0.4) else f"{noun}s"
             item: dict[str, Any] = {"name": name, "quantity": source.rng.randint(1, 40)}
             drawn.append(item | {"price": price(source)} if priced else item)
@@ -237,9 +240,3 @@ def address(source: Source) -> dict[str, Any]:
 
 def coin(source: Source) -> bool:
     return source.chance(0.5)
-
-
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip

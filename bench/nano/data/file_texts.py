@@ -6,8 +6,11 @@ To copy a file is hard where it repeats itself, so most kinds are made of blocks
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from bench.nano.data import words
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("edit")
+WORDS = banks("words")
 
 Lines = Iterator[str]
 MAX_CHARACTERS = 10_000  # about 3,000 tokens; an answer repeats all of them
@@ -51,12 +54,12 @@ def _finish(lines: list[str]) -> str:
 def _names(source: Source, n: int) -> list[str]:
     """Draw a few different names, some very common ones; now and then one is made of another."""
     names = [
-        source.choice(words.CODE_WORDS) if source.chance(0.3) else source.identifier()
+        source.choice(WORDS.CODE_WORDS) if source.chance(0.3) else source.identifier()
         for _ in range(n)
     ]
     if source.chance(0.25):
         name = source.choice(names)
-        other = source.choice(words.CODE_WORDS)
+        other = source.choice(WORDS.CODE_WORDS)
         longer = (f"{name}_{other}", f"{other}_{name}", f"{name}s", f"{name}{other.capitalize()}")
         names[source.rng.randrange(n)] = source.choice(longer)
     return names
@@ -65,7 +68,7 @@ def _names(source: Source, n: int) -> list[str]:
 def _remark(source: Source, names: Sequence[str]) -> str:
     """Words of a comment or a message, with a name of the program among them."""
     name, noun = source.choice(names), source.noun()
-    adjective = source.choice(words.ADJECTIVES)
+    adjective = source.choice(WORDS.ADJECTIVES)
     return source.choice((
         f"the {adjective} {name}", f"{name} of the {noun}", f"{name}: {noun}", f"no {name} here",
         f"{name} is {adjective}", f"see {name}", f"{adjective} {noun} of {name}, not {noun}",
@@ -79,7 +82,7 @@ def _value(source: Source) -> str:
     if kind == 1:
         return source.choice(("true", "false"))
     if kind == 2:
-        return source.choice(words.CODE_WORDS)
+        return source.choice(WORDS.CODE_WORDS)
     text = source.tokens(source.rng.randint(1, 4)) if kind <= 4 else source.noun()
     return '"' + text.replace('"', "").replace("\\", "") + '"'
 
@@ -133,7 +136,7 @@ def _markdown(source: Source) -> Lines:
     yield f"# {source.tokens(2)}"
     for _ in range(source.rng.randint(1, 5)):
         yield ""
-        yield f"## {source.choice(words.ADJECTIVES).capitalize()} {source.noun()}"
+        yield f"## {source.choice(WORDS.ADJECTIVES).capitalize()} {source.noun()}"
         yield ""
         for _ in range(source.rng.randint(1, 7)):
             line = source.sentence() if source.chance(0.7) else source.line()
@@ -245,7 +248,7 @@ def _loose_code(source: Source) -> Lines:
     for _ in range(source.rng.randint(5, 30)):
         a, b, c = (source.choice(names) for _ in range(3))
         text = source.tokens(2).replace('"', "")
-        line = source.choice(words.CODE_LINES)
+        line = source.choice(WORDS.CODE_LINES)
         yield line.format(a=a, b=b, c=c, n=source.rng.randrange(1000), text=text)
 
 
@@ -254,18 +257,9 @@ def _joined(source: Source) -> Lines:
     names = _names(source, source.rng.randint(3, 6))
     for _ in range(source.rng.randint(5, 40)):
         a, b, c = (source.choice(names) for _ in range(3))
-        yield source.choice(_JOINED).format(a=a, b=b, c=c, n=source.rng.randrange(100))
+        yield source.choice(BANK.JOINED).format(a=a, b=b, c=c, n=source.rng.randrange(100))
 
 
-_JOINED = (
-    "{a}({b})", "  {a}({b}, {c})", "({a}, {b})", "{a}[{b}]", "[{a}, {b}]", "    {a}.{b}.{c}",
-    "{a}.{b}({c})", "{{{a}}}", '"{a}": {b},', "'{a}': '{b}',", "<{a} {b}={c}/>", "</{a}>", "@{a}",
-    "@{a}({b})", "!{a}", "-{a}", "--{a}={b}", "*{a} = &{b};", "${a}", "${{{a}}} {b}", "#{a}",
-    "{a}/{b}/{c}", "{a}={b}", "{a}:{b}", "{a};{b}", "{a},{b},{c}", "{a}->{b}", "{a}::{b}<{c}>",
-    "({a}=>{b})({c})", "\t{a}\t{b}", "{a}+{b}-{c}", "`{a}`", "%{a}%", "~{a}", "|{a}|{b}|",
-    "if(!{a}){{{b}({n})}}", "{a}?{b}:{c}", "{a}&&{b}||{c}", "// {a}, {b} ({c})", "# {a}: {b}.",
-    'f"{{{a}}} of {{{b}}}"', "a{n} {b}{n}x", "{a}++", "++{a}", "[{a}]", "({a})", "{a}", "  {a}",
-)  # fmt: skip
 _PROGRAMS = (_class, _python, _script, _tests, _loose_code, _joined)
 _ALL_KINDS = (
     *_PROGRAMS, _ini, _env, _yaml, _csv, _json, _markdown, _html, _css, _sql, _list,

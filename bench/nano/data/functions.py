@@ -10,83 +10,18 @@ from bench.nano.data.ability import Ability, Toolset, arguments_json, call_and_r
 from bench.nano.data.document import Answer, Branch
 from bench.nano.data.functions_families import FAMILIES
 from bench.nano.data.functions_invented import draw_invented_ability
-from bench.nano.data.functions_phrases import one_per_line
 from bench.nano.data.functions_request import FunctionAbility, Request, draw_family_ability
 from bench.nano.data.functions_results import draw_result, report
 from bench.nano.data.source import Source
-from bench.nano.data.wording import combine, phrase
+from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
-_TWO_THINGS = combine("I need|I want|Tell me|Give me|Find out|Get me|Find|I would like",
-                      "{a} and {b}|{a} and {b}.|{a} and also {b}.|both {a} and {b}.|first {a} and "
-                      "then {b}.|two things: {a} and {b}|{a}, and then {b}")  # fmt: skip
-_NEXT = (
-    "And|Then:|Also:|After that:|Next:|And then|Afterwards:|as well as|Also,|When that is done:|"
-    "When this is done:|Once that is done:|And also|..."
-)
-_TWO_LISTS = (
-    "{a}\n{b}", "1. {a}\n2. {b}", "- {a}\n- {b}", "* {a}\n* {b}", "a) {a}\nb) {b}",
-    "1) {a}\n2) {b}",
-    "First: {a}\nSecond: {b}", "Step 1: {a}\nStep 2: {b}", "First: {a}\nThen: {b}", "{a}\n\n{b}",
-)  # fmt: skip
-_TWO_HEADS = (
-    "Two things", "I have two options", "Do this", "Two requests", "Please do both", "Two tasks",
-    "I need two things", "Do these two things",
-)  # fmt: skip
-_TWO_REQUESTS = (
-    *(f"{{a}}{gap}{then} {{b}}" for gap in (" ", "\n", "\n\n") for then in _NEXT.split("|")),
-    *(f"{{a}}\n{then}\n{{b}}" for then in (*_NEXT.split("|"), "---")),
-    *_TWO_LISTS,
-    *(f"{head}{end}\n{both}" for head in _TWO_HEADS for end in ":." for both in _TWO_LISTS),
-    *combine("Do this first:|First:|First of all:|Start with this:", "{a}",
-             "Then: {b}|After that: {b}|Next: {b}|\nThen: {b}|\nAfter that: {b}|\nNext: {b}"),
-)  # fmt: skip
+BANK = banks("functions")
+
 _PAIR = "{a} and {b}|{a} and in {b}|{a}, then in {b}|both {a} and {b}|{a} and also in {b}"
 _PAIR_OF = _PAIR.replace(" in {b}", " of {b}")
-_PLACES = (
-    "for two places: {a} / {b}", "of two cities: {a} and {b}", "in these two cities: {a}, {b}",
-    "for two cities: {a}, {b}", "of two places: {a} and {b}", "in two places: {a} / {b}",
-)  # fmt: skip
-_TWO_ALIKE = {
-    "weather": (
-        *combine("What is the weather in|How is the weather in|Tell me the weather in|"
-                 "Check the weather in|weather in|Show me the weather in|Compare the weather in",
-                 _PAIR),
-        *combine("Is it warmer|Is it colder|Is the weather better|Is it raining more",
-                 "in {a} or in {b}?|in {a} or {b}?|in {a} than in {b}?"),
-        *(f"{start} {places}" for places in _PLACES for start in (
-            "weather", "The weather", "I need the weather", "Tell me the weather")),
-        *one_per_line("""
-            I am flying from {a} to {b}. What is the weather in both cities?
-            I am going from {a} to {b}. How is the weather in both cities?
-            What's the weather like in {a}? And in {b}?
-            How is the weather in {a}? And in {b}?
-            Where is the weather better, {a} or {b}?"""),
-    ),
-    "city_time": (
-        *combine("What time is it in|What is the local time in|Tell me the time in|time in|"
-                 "Show me the time in|Give me the current time in|Check the time in", _PAIR),
-        *combine("Is it later|Is it earlier", "in {a} or in {b}?|in {a} or {b}?|"
-                 "in {a} than in {b}?"),
-        *(f"{start} {places}" for places in _PLACES for start in (
-            "time", "The time", "I need the time", "Tell me the time")),
-        "What's the time in {a}? And in {b}?", "What time is it in {a}? And in {b}?",
-    ),
-    "stock": (
-        *combine("What is the stock price of|Tell me the stock price of|stock price of|"
-                 "Check the stock price of|Show me the share price of|stock prices of|"
-                 "Compare the stock prices of|Get quotes for the stocks", _PAIR_OF),
-        *combine("Which is the more expensive stock,|Which stock costs more,|Which is worth more,",
-                 "{a} or {b}?|the stock of {a} or of {b}?"),
-        *one_per_line("""
-            I own stocks of {a} and {b}. What are they worth?
-            I have stocks of {a} and {b}. How much are they?
-            How much is {a} stock? And {b}?
-            What is the price of {a} stock? And of {b}?
-            How much is one share of {a}? And of {b}?"""),
-    ),
-}  # fmt: skip
 _SLOT_ALIKE = {"weather": "city", "city_time": "city", "stock": "symbol"}
 
 
@@ -203,10 +138,10 @@ def _ask_two(
     slot = _SLOT_ALIKE.get(first.role, "")
     if first is second and one.slots.keys() == two.slots.keys() == {slot} and source.chance(0.6):
         values = {"a": one.slots[slot], "b": two.slots[slot]}
-        return phrase(source, _TWO_ALIKE[first.role], ask=False, **values), one, two
+        return phrase(source, BANK.TWO_ALIKE[first.role], ask=False, **values), one, two
     if one.thing and two.thing and source.chance(0.6):
-        return phrase(source, _TWO_THINGS, ask=False, a=one.thing, b=two.thing), one, two
-    text = phrase(source, _TWO_REQUESTS, ask=False, a=_ended(one.text), b=two.text)
+        return phrase(source, BANK.TWO_THINGS, ask=False, a=one.thing, b=two.thing), one, two
+    text = phrase(source, BANK.TWO_REQUESTS, ask=False, a=_ended(one.text), b=two.text)
     return text, one, two
 
 

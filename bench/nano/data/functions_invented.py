@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 
-from bench.nano.data import words
 from bench.nano.data.functions_request import (
     FunctionAbility,
     Request,
@@ -13,52 +12,20 @@ from bench.nano.data.functions_request import (
 )
 from bench.nano.data.functions_values import Schema, free_text
 from bench.nano.data.source import Source
-from bench.nano.data.wording import combine, phrase
+from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
 
-_BY_NAME = combine("Call|Use|Run|Invoke|Execute|Trigger|Make a call to|Do a call of",
-                   "`{name}`|the function `{name}`|the tool {name}|{name}|the {name} tool|"
-                   "the function {name}", "with {given}|with the arguments {given}|with: {given}|"
-                   "and pass {given}|with the following arguments: {given}|passing {given}"
-                   )  # fmt: skip
-_BY_NAME_NO_VERB = (
-    *combine("There is|You have|You know|We have|I see", "a function {name}.|a tool called {name}.|"
-             "a tool {name}.|a function called `{name}`.",
-             "Call it with {given}|Use it with {given}|Run it with {given}|"
-             "Call it and pass {given}|Use it, the arguments are {given}"),
-    *combine("I want|I need|My task for you is|Next comes|It is time for|Let us try|Now",
-             "a call of {name}|a call of `{name}`|{name}|the tool {name}",
-             "with {given}|, the arguments are {given}|with the arguments {given}"),
-    *combine("The function {name}|The tool `{name}`|{name}|the {name} tool",
-             "should be called|must be called|has to run", "with {given}|with the values {given}"),
-    *combine("What does|What will", "the tool {name}|{name}|`{name}`",
-             "say for {given}|return for {given}|say with {given}|return with {given}"),
-    *combine("tool: {name}|function {name}|Function: {name}|call {name}", ", arguments: {given}|"
-             ", parameters {given}|, arguments {given}|, with {given}"),
-    "{name} with {given}", "{name}: {given}", "{name} {given}",
-)  # fmt: skip
-_AS_CODE = combine("Call|Run|Execute|Do|Please run|Evaluate|Make this call:|Perform", "{given}|"
-                   "`{given}`|this: {given}|the following: {given}|`{given}` and tell me the "
-                   "result|this tool call: {given}|this function call:\n\n{given}")  # fmt: skip
-_BY_DEED = (
-    *combine("{deed}", "with|using|and use|, use|, take|and take|, and use|with the values|"
-             "with these values:|using these values:|with the settings|where|:|,", "{given}"),
-    "{deed}\n{given}",
-)  # fmt: skip
-_BARE = combine("Call|Use|Run|Invoke|Execute", "`{name}`|the function `{name}`|the tool {name}|"
-                "{name}|the {name} tool", "|.|now.|without arguments.|once.|and tell me what it "
-                "says.")  # fmt: skip
-_KEYS = (
-    "name", "id", "title", "color", "size", "owner", "label", "code", "place", "topic", "key",
-    "mode", "level", "count", "tags",
-)  # fmt: skip
+BANK = banks("functions")
+WORDS = banks("words")
+
 _YES = ("true", "true", "True", "yes")
 _NO = ("false", "false", "False", "no")
 
 
 def draw_invented_ability(source: Source, role: str) -> FunctionAbility:
     """Declare a function that does not exist anywhere."""
-    verb = source.choice(_DOINGS) if source.chance(0.4) else source.invented()
+    verb = source.choice(BANK.DOINGS) if source.chance(0.4) else source.invented()
     thing = source.invented() if source.chance(0.5) else source.noun()
     deed = f"{verb} the {thing}"
     if source.chance(0.4):
@@ -90,13 +57,6 @@ def draw_invented_ability(source: Source, role: str) -> FunctionAbility:
     return FunctionAbility(role, tool, fill, ask)
 
 
-_DOINGS = (
-    "update", "delete", "start", "stop", "open", "count", "order", "check", "find", "show",
-    "move", "paint", "clean", "merge", "split", "archive", "publish", "verify", "measure",
-    "rotate", "activate",
-)  # fmt: skip
-
-
 def _function_name(source: Source, verb: str, thing: str, *, is_related: bool) -> str:
     if not is_related:
         return source.identifier() if source.chance(0.5) else source.fresh(source.invented)
@@ -121,8 +81,8 @@ def _description(source: Source, deed: str, *, has_deed: bool) -> str:
 def _argument(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.35:
-        return source.choice(_KEYS)
-    return source.choice(words.CODE_WORDS) if kind < 0.6 else source.identifier()
+        return source.choice(BANK.ARGUMENT_KEYS)
+    return source.choice(WORDS.CODE_WORDS) if kind < 0.6 else source.identifier()
 
 
 def _draw_schema(source: Source, depth: int = 0) -> Schema:
@@ -184,15 +144,17 @@ def _ask(
     need = f"The request fits `{name}`." if by_deed else f"The user names `{name}`."
     deed = deed[:1].upper() + deed[1:] if source.chance(0.5) else deed
     if not given:
-        templates = combine("{deed}", "|.|now.|once.|!|, right now.") if by_deed else _BARE
+        templates = BANK.BARE_DEED if by_deed else BANK.BARE
         return Request(phrase(source, templates, name=name, deed=deed), {}, need)
     if not by_deed and source.chance(0.2):
         spelled = (f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in _mixed(source, given))
-        return Request(phrase(source, _AS_CODE, given=f"{name}({', '.join(spelled)})"), given, need)
+        return Request(
+            phrase(source, BANK.AS_CODE, given=f"{name}({', '.join(spelled)})"), given, need
+        )
     if not by_deed and source.chance(0.2):
-        templates, is_imperative = _BY_NAME_NO_VERB, False
+        templates, is_imperative = BANK.BY_NAME_NO_VERB, False
     else:
-        templates, is_imperative = (_BY_DEED if by_deed else _BY_NAME), True
+        templates, is_imperative = (BANK.BY_DEED if by_deed else BANK.BY_NAME), True
     written = _write(source, given, in_pair=in_pair)
     text = phrase(source, templates, ask=is_imperative, name=name, deed=deed, given=written)
     return Request(text, given, need)

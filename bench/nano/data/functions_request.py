@@ -5,35 +5,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.nano.data.ability import Ability
-from bench.nano.data.functions_deeds import DEEDS
-from bench.nano.data.functions_families import SAME, Argument, Family
-from bench.nano.data.functions_phrases import EXPLICIT, MORE_DEEDS, QUESTIONS, Phrasings
+from bench.nano.data.functions_families import Argument, Family
 from bench.nano.data.functions_values import Schema
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
+
+BANK = banks("functions")
 
 _QUOTES = ('""', '""', '""', "''", "``", "``", "“”", "«»")
 _KINDS = ("user", "customer", "account", "client", "member")
-_EXTRAS: tuple[tuple[str, Schema], ...] = (
-    ("verbose", {"type": "boolean", "description": "Say more"}),
-    ("limit", {"type": "integer", "description": "At most so many"}),
-    ("dry_run", {"type": "boolean", "default": False}),
-    ("timeout", {"type": "number", "description": "In seconds"}),
-    ("locale", {"type": "string", "description": "e.g. en-US"}),
-    ("note", {"type": "string"}),
-    ("priority", {"type": "string", "enum": ["low", "normal", "high"]}),
-    ("tags", {"type": "array", "items": {"type": "string"}}),
-)
-
-
-_OUTER = (
-    "request", "params", "args", "input", "options", "data", "payload", "body", "requests",
-    "items", "queries", "entries", "jobs", "calls", "records", "arguments", "spec", "batch",
-)  # fmt: skip
 _OUTER_ABOUT = ("What is wanted", "The arguments", "One entry for each", "All values", "The data")
 
 
@@ -64,6 +49,19 @@ class FunctionAbility(Ability):
     ask: Callable[[Source, bool], Request]
 
 
+class Phrasings(NamedTuple):
+    """Requests that have the same slots.
+
+    Attributes:
+        ask: They begin with a verb.
+        bare: The slot whose text needs no quotes, as it ends the message.
+    """
+
+    templates: tuple[str, ...]
+    ask: bool = True
+    bare: str = ""
+
+
 def quoted(source: Source, text: str) -> str:
     """Put quotes around a text that does not contain them."""
     fitting = [q for q in _QUOTES if q[0] not in text and q[1] not in text]
@@ -86,7 +84,7 @@ def parameters_schema(
 
 def add_extra(source: Source, properties: dict[str, Schema]) -> tuple[dict[str, Schema], str]:
     """Now and then put in an argument that no request gives; its name or nothing."""
-    name, schema = source.choice(_EXTRAS)
+    name, schema = source.choice(BANK.EXTRAS).values()
     if name in properties or not source.chance(0.25):
         return properties, ""
     items = list(properties.items())
@@ -115,7 +113,7 @@ def draw_family_ability(source: Source, family: Family) -> FunctionAbility:
     if about and source.chance(0.2):  # the description alone says what it is for
         name = source.identifier() if source.chance(0.5) else source.fresh(source.invented)
     parameters = parameters_schema(source, properties, optional)
-    outer = source.choice(_OUTER) if source.chance(0.12) else ""
+    outer = source.choice(BANK.OUTER) if source.chance(0.12) else ""
     is_list = source.chance(0.5)
     if outer:
         parameters = _wrapped(source, outer, parameters, is_list=is_list)
@@ -158,7 +156,7 @@ def _slots_of(template: str) -> frozenset[str]:
 
 
 def _banks(role: str, *, has_unit: bool) -> tuple[Phrasings, ...]:
-    banks = QUESTIONS.get(role) or DEEDS[role] + MORE_DEEDS.get(role, ())
+    banks = (Phrasings(**bank) for bank in BANK.PHRASINGS[role])
     return tuple(b for b in banks if has_unit or "unit" not in _slots_of(b.templates[0]))
 
 
@@ -199,7 +197,7 @@ def _by_name(
     last = source.choice((", ", " and "))
     text = ", ".join(given[:-1]) + (last if len(given) > 1 else "") + given[-1]
     need = f"The user names `{name}`."
-    return Request(phrase(source, EXPLICIT, ask=False, name=name, given=text), slots, need)
+    return Request(phrase(source, BANK.EXPLICIT, ask=False, name=name, given=text), slots, need)
 
 
 def _spelled(source: Source, value: object) -> str:
@@ -215,6 +213,6 @@ def json_value(value: object, schema: Schema) -> object:
     if schema["type"] == "boolean":
         return value == "on"
     if "enum" in schema:
-        same = SAME.get(str(value), (str(value),))
+        same = BANK.SAME.get(str(value), (str(value),))
         return next(option for option in schema["enum"] if option in same)
     return str(value) if schema["type"] == "string" else value

@@ -7,28 +7,14 @@ other result is repeated as it is, in a code fence if it has several lines.
 import json
 from collections.abc import Callable
 
-from bench.nano.data import words
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("functions")
+WORDS = banks("words")
 
 _TEMPERATURES = ("temperature", "temperature", "temperature", "temp")
 _CONDITIONS = ("condition", "condition", "weather", "description", "conditions")
-_SKIES = ("sunny", "cloudy", "rainy", "windy", "snowy", "foggy", "clear", "partly cloudy", "stormy",
-          "Sunny", "Cloudy", "light rain", "heavy snow", "overcast", "Clear", "humid", "hazy",
-          "Partly cloudy", "drizzle", "thunderstorm")  # fmt: skip
-_DONE = ("ok", "OK", "done", "Done.", "Success", "success", "true", "null", "sent", "{}", "[]",
-         "Operation completed.", "accepted", "0", "created", '{"ok": true}', '{"status": "ok"}',
-         '{"success": true}', '{"success":true,"error":null}')  # fmt: skip
-_KEYS = {
-    "weather": ("forecast", "humidity", "wind", "temperature"),
-    "city_time": ("time", "datetime", "timezone", "utc_offset"),
-    "stock": ("price", "symbol", "currency", "change"),
-    "currency": ("result", "rate", "amount", "converted"),
-    "translation": ("translation", "text", "detected"),
-    "web_search": ("results", "title", "url", "snippet"),
-    "calculator": ("result", "value"),
-    "record": ("name", "email", "id", "plan", "created"),
-    "definition": ("definition", "word", "meaning"),
-}
 
 
 def draw_result(source: Source, role: str) -> str:
@@ -39,7 +25,7 @@ def draw_result(source: Source, role: str) -> str:
     if kind < 0.03:
         return ""
     if kind < 0.13:
-        result = source.choice(_DONE)
+        result = source.choice(BANK.DONE)
     elif kind < 0.38:
         result = source.line()
     elif kind < 0.7:
@@ -82,7 +68,7 @@ def _weather_sentence(text: str, city: object) -> str:
 def _weather(source: Source) -> str:
     """An object as weather services give it."""
     warmth = source.rng.randrange(-20, 45)
-    sky = source.choice(_SKIES) if source.chance(0.75) else source.fresh(source.invented)
+    sky = source.choice(BANK.SKIES) if source.chance(0.75) else source.fresh(source.invented)
     found: dict[str, object] = {
         source.choice(_TEMPERATURES): warmth + source.rng.randrange(10) / 10
         if source.chance(0.15)
@@ -113,9 +99,9 @@ def _dump(source: Source, value: object) -> str:
 
 
 def _json(source: Source, role: str) -> str:
-    keys = _KEYS.get(role, ())
+    keys = BANK.RESULT_KEYS.get(role, ())
     if not keys or source.chance(0.4):
-        keys = tuple(source.choice(words.CODE_WORDS) for _ in range(4))
+        keys = tuple(source.choice(WORDS.CODE_WORDS) for _ in range(4))
     found = {key: _scalar(source) for key in keys[: source.rng.randint(1, 4)]}
     return _dump(source, [found] if source.chance(0.1) else found)
 
@@ -137,7 +123,7 @@ def _lines(source: Source) -> str:
     if kind == 0:
         return "\n".join(source.line() for _ in range(n))
     if kind == 1:
-        return "\n".join(f"{source.choice(words.CODE_WORDS)}: {source.line()}" for _ in range(n))
+        return "\n".join(f"{source.choice(WORDS.CODE_WORDS)}: {source.line()}" for _ in range(n))
     if kind == 2:
         return "\n".join(f"{i}. {source.line()}" for i in range(1, n + 1))
     return "\n".join(source.sentence() for _ in range(n))

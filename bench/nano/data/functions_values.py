@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from bench.nano.data import words
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("functions")
+WORDS = banks("words")
 
 Schema = dict[str, Any]
 
@@ -22,7 +25,7 @@ def free_text(source: Source, _: Schema) -> str:
 def short_text(source: Source, _: Schema) -> str:
     kind = source.rng.random()
     if kind < 0.3:
-        return source.fresh(lambda: f"{source.choice(words.ADJECTIVES)} {source.noun()}")
+        return source.fresh(lambda: f"{source.choice(WORDS.ADJECTIVES)} {source.noun()}")
     if kind < 0.5:
         return source.fresh(lambda: source.tokens(source.rng.randint(1, 5)))
     if kind < 0.7:
@@ -48,7 +51,7 @@ def draw_amount(source: Source, schema: Schema) -> int | float:
 
 
 def draw_currency(source: Source, schema: Schema) -> str:
-    return source.choice(_CURRENCIES) if source.chance(0.7) else draw_symbol(source, schema)[:3]
+    return source.choice(BANK.CURRENCIES) if source.chance(0.7) else draw_symbol(source, schema)[:3]
 
 
 def draw_email_address(source: Source, _: Schema) -> str:
@@ -76,8 +79,10 @@ def draw_date(source: Source, _: Schema) -> str:
     if kind <= 1:
         return f"{year}-{month + 1:02d}-{day:02d}"
     if kind == 2:
-        return f"{_MONTHS[month]} {day}"
-    return f"{day} {_MONTHS[month]} {year}" if kind == 3 else f"{_MONTHS[month]} {day}, {year}"
+        return f"{BANK.MONTHS[month]} {day}"
+    return (
+        f"{day} {BANK.MONTHS[month]} {year}" if kind == 3 else f"{BANK.MONTHS[month]} {day}, {year}"
+    )
 
 
 def draw_expression(source: Source, _: Schema) -> str:
@@ -113,31 +118,17 @@ def draw_artist(source: Source, _: Schema) -> str:
 
 
 def draw_device(source: Source, _: Schema) -> str:
-    thing = source.choice(_DEVICES) if source.chance(0.7) else source.fresh(source.invented)
+    thing = source.choice(BANK.DEVICES) if source.chance(0.7) else source.fresh(source.invented)
     return f"{source.choice(_ROOMS)} {thing}" if source.chance(0.6) else thing
 
 
-def one_of(*options: str) -> Callable[[Source, Schema], str]:
-    return lambda source, _: source.choice(options)
-
-
 _COUNTRIES = ("FR", "France", "Germany", "Japan", "USA", "UK", "Canada", "CA", "Texas", "Spain")
-_CURRENCIES = (
-    "USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "CNY", "SEK", "NOK", "INR", "BRL", "PLN",
-    "MXN", "NZD", "KRW",
-)  # fmt: skip
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
-_DEVICES = (
-    "light", "lamp", "fan", "heater", "radio", "TV", "coffee machine", "air conditioner",
-    "dishwasher", "sprinkler", "speaker", "oven", "router", "printer", "camera", "lights",
-)  # fmt: skip
 _ROOMS = ("kitchen", "bedroom", "bathroom", "office", "hall", "garage", "garden", "living room")
-LANGUAGES = (
-    "French", "German", "Spanish", "Italian", "Portuguese", "Dutch", "Swedish", "Finnish",
-    "Polish", "Czech", "Greek", "Turkish", "Arabic", "Hindi", "Japanese", "Korean", "Chinese",
-    "Vietnamese", "Swahili", "Latin",
-)  # fmt: skip
-LISTS = ("shopping", "todo", "to-do", "grocery", "packing", "wish", "reading", "birthday")
+DRAWS: dict[str, Callable[[Source, Schema], object]] = {
+    "city": draw_city, "symbol": draw_symbol, "amount": draw_amount, "currency": draw_currency,
+    "email_address": draw_email_address, "time": draw_time, "date": draw_date,
+    "expression": draw_expression, "word": draw_word, "record_id": draw_record_id,
+    "artist": draw_artist, "device": draw_device, "free_text": free_text, "short_text": short_text,
+    "person": lambda source, _: source.person(),
+    "minutes": lambda source, _: source.rng.randrange(1, 600),
+}  # fmt: skip

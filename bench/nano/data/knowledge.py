@@ -7,28 +7,22 @@ module makes the other answers, and finished small exchanges that can stand befo
 from collections.abc import Callable
 from itertools import zip_longest
 
-from bench.nano.data import knowledge_phrasings as bank
-from bench.nano.data.capitals_list import CAPITALS, OTHER_NAMES, WITH_ARTICLE, spell
+from bench.nano.data.capitals_list import BANK as COUNTRY_BANK
+from bench.nano.data.capitals_list import CAPITALS, spell
 from bench.nano.data.counting import draw_count, draw_short_count
 from bench.nano.data.document import Answer, Branch
 from bench.nano.data.exchange import Exchange, on_our_side
 from bench.nano.data.small_talk import draw_small_talk
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
+BANK = banks("knowledge")
+bank = banks("knowledge")
+
 COUNTRIES = tuple(CAPITALS)
-THINGS = (
-    "apple", "pear", "book", "coin", "pencil", "egg", "marble", "stamp", "ticket", "cookie",
-    "chair", "car", "dog", "cat", "flower", "tree", "stone", "card", "letter", "bottle",
-    "orange", "button", "point", "star", "ship", "shoe", "cup", "cake", "bird", "window",
-)  # fmt: skip
-QUESTION_OPENERS = (
-    "Hi! ", "Hello. ", "Hey. ", "hi, ", "Quick question: ", "One question: ", "ok. ", "OK, ",
-    "So: ", "Now: ", "Question: ", "hey - ", "Good morning! ", "A simple one. ",
-    "Hello! Please answer. ",
-)  # fmt: skip
 
 
 def earlier_turns(source: Source, n: int) -> tuple[Message, ...]:
@@ -64,7 +58,7 @@ def ask_sum(source: Source, a: int, b: int) -> str:
     kind = source.rng.random()
     if kind < 0.15:
         name = source.choice(("Anna", "Tom", "My friend", "Maria", "Ben", "My brother"))
-        thing = source.choice(THINGS)
+        thing = source.choice(BANK.THINGS)
         return phrase(source, bank.SUM_STORIES, ask=False, a=a, b=b, thing=thing, name=name)
     if kind < 0.5:
         return _opened(source, phrase(source, bank.SUM_QUESTIONS, ask=False, a=a, b=b))
@@ -75,7 +69,7 @@ def ask_sum(source: Source, a: int, b: int) -> str:
 
 
 def _opened(source: Source, text: str) -> str:
-    return source.choice(QUESTION_OPENERS) + text if source.chance(0.12) else text
+    return source.choice(BANK.QUESTION_OPENERS) + text if source.chance(0.12) else text
 
 
 def _turn(prompt: str, answer: str) -> tuple[Message, Message]:
@@ -117,9 +111,9 @@ def _draw_follow_up(source: Source, effort: Effort) -> Exchange:
 def _typed(source: Source, country: str) -> str:
     """A country as people type it."""
     name = country
-    if country in OTHER_NAMES and source.chance(0.5):
-        name = source.choice(OTHER_NAMES[country])
-    elif country in WITH_ARTICLE and source.chance(0.6):
+    if country in COUNTRY_BANK.OTHER_NAMES and source.chance(0.5):
+        name = source.choice(COUNTRY_BANK.OTHER_NAMES[country])
+    elif country in COUNTRY_BANK.WITH_ARTICLE and source.chance(0.6):
         name = spell(country)
     style = source.rng.random()
     if style < 0.2:

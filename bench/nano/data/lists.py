@@ -5,129 +5,59 @@ model learns to tell that they are the same. No separator ever occurs in an item
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bench.nano.data.document import Answer, Branch
 from bench.nano.data.source import Source
-from bench.nano.data.wording import combine, phrase
+from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
+BANK = banks("lists")
+
 _MARKS = set(',;/|"`\\“”')  # of separators and quotes
 _AND = {"and", "And", "AND"}
-_VERBS = "Write|Give me|Return|Show|Print|Output|Turn|Put|Rewrite|Format|Convert|Change|Make|List"
-_INTO = ("Turn", "Convert", "Change", "Make", "Put", "Rewrite", "Format")
-_OBJECTS = (
-    "these items|the items|this list|the following|these|the following items|the following list|"
-    "all items"
-)
 _BEFORE = (": {items}", ":\n{items}", ".\n\n{items}", ".\nItems: {items}", ".\n{items}")
 _BEHIND = ("{items}\n\n", "Here is a list: {items}\n\n", "Items: {items}\n\n", "List:\n{items}\n\n")
 
-_SHAPES = {
-    "json": "a JSON array of strings|a JSON list of strings|a JSON array with strings only|"
-    "JSON, a list of strings|an array of strings in JSON",
-    "lines": "one item per line|lines, one item each|separate lines, one item per line|"
-    "plain lines with one item each|plain text with one item per line",
-    "comma": "a comma-separated line without spaces|a list with commas and no spaces|"
-    "one line separated by commas without spaces|comma separated text, no spaces|"
-    "items separated by commas only, without any space",
-    "quoted": "a quoted list with commas|a list of items in double quotes, separated by commas|"
-    "quoted items, each in double quotes with commas between|"
-    "a comma-separated list, each item in double quotes",
-    "bullets": "a Markdown bullet list|a bullet list in Markdown|Markdown bullets, one per item|"
-    "a Markdown list with a bullet per item|bullets with a dash before each item",
-}
-_EXAMPLES = {
-    "json": 'like ["a", "b"]',
-    "lines": "like\na\nb\n",
-    "comma": "like a,b",
-    "quoted": 'like "a", "b"',
-    "bullets": "like\n- a\n- b\n",
-}
-
-
-def _requests(shape: str) -> tuple[str, ...]:
-    """All ways to ask for a shape, without the items."""
-    asked: list[str] = []
-    for verb in _VERBS.split("|"):
-        asked += combine(verb, _OBJECTS, "into" if verb in _INTO else "as", shape)
-    asked += combine("I need|I want|I would like|Can I have", _OBJECTS, "as", shape)
-    return tuple(asked)
-
 
 _ASK_BEFORE = {
-    name: tuple(
+    form: tuple(
         request + _BEFORE[index % len(_BEFORE)]
-        for index, request in enumerate(_requests(shape))
+        for index, request in enumerate(requests)
         if not request.startswith(("I ", "Can "))
     )
-    for name, shape in _SHAPES.items()
+    for form, requests in BANK.REQUESTS.items()
 }
+
+
+def _behind(requests: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_BEHIND[i % len(_BEHIND)] + request for i, request in enumerate(requests))
+
+
 _ASK_BEHIND = {
-    name: tuple(
-        _BEHIND[index % len(_BEHIND)] + request.replace("the following", "the above") + "."
-        for index, request in enumerate(_requests(shape))
-    )
-    for name, shape in _SHAPES.items()
+    form: _behind([request.replace("the following", "the above") + "." for request in requests])
+    for form, requests in BANK.REQUESTS.items()
 }
-_THING = "the {nth} {noun}|only the {nth} {noun}|just the {nth} {noun}|nothing but the {nth} {noun}"
-_ONE_VERBS = (
-    "Give me|Tell me|Return|Write|Print|Output|Show me|Reply with|Answer with|Say|Name|Find|Pick"
-)
-_ONE_BEFORE = (
-    *combine(_ONE_VERBS, _THING, "of|in|from", "this list: {items}|the list: {items}|the following:"
-             " {items}|this: {items}|these: {items}|the list below.\n\n{items}|what follows:\n"
-             "{items}"),
-    *combine("What is|Which is|What's", "the {nth} {noun}", "of|in|from", "this list: {items}|"
-             "the list: {items}|the following: {items}|these: {items}|this:\n{items}"),
-)  # fmt: skip
-_ONE_INLINE = (
-    *combine(_ONE_VERBS, _THING, "of|in|from", '"{items}"|"{items}".|the list "{items}".'),
-    *combine("What is|Which is|What's", "the {nth} {noun}", "of|in|from",
-             '"{items}"?|the list "{items}"?|the text "{items}"?'),
-    *combine("In|From|Of", '"{items}",|the list "{items}",|the text "{items}",',
-             "give me the {nth} {noun}.|tell me the {nth} {noun}.|what is the {nth} {noun}?|"
-             "say only the {nth} {noun}.|which is the {nth} {noun}?"),
-)  # fmt: skip
-_ONE_BEHIND = tuple(
-    _BEHIND[index % len(_BEHIND)] + request
-    for index, request in enumerate(
-        combine(
-            "Give me|Tell me|Return|Write|Print|Output|Say|Reply with|Answer with|What is|Which is",
-            "the {nth} {noun}|only the {nth} {noun}|just the {nth} {noun}",
-            "of the list|of these|in the list|from the list above|of the above",
-        )
-    )
-)
-_ORDINALS = (
-    ("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"),
-    ("sixth", "6th"),
-)  # fmt: skip
-_ANALYSIS = {
-    "json": "I write the items as a JSON list.",
-    "lines": "I write one item per line.",
-    "comma": "I write the items with commas and no spaces.",
-    "quoted": "I write each item in double quotes with commas between.",
-    "bullets": "I write each item behind a dash.",
-}
+_ONE_BEHIND = _behind(BANK.ONE_BEHIND)
 _SEPARATORS = (" ", " ", " ", ", ", ", ", ", ", " and ", "; ", " / ", " | ", ",", ";", "/", "\n")
 
 
 def _list(source: Source, effort: Effort) -> Branch:
     if source.chance(0.35):
         return _one(source, effort)
-    form = source.choice(tuple(_SHAPES))
+    form = source.choice(tuple(BANK.REQUESTS))
     items, shown = _draw_list(source, form)
     is_before = source.chance(0.6)
     bank = (_ASK_BEFORE if is_before else _ASK_BEHIND)[form]
     content = phrase(source, bank, ask=is_before, items=shown)
     if is_before and source.chance(0.1):
-        content = f"Write lists {_EXAMPLES[form]}".rstrip("\n") + f"\n\n{content}"
+        content = f"Write lists {BANK.EXAMPLES[form]}".rstrip("\n") + f"\n\n{content}"
     analysis: dict[Effort, str] = {
         "low": "",
-        "medium": _ANALYSIS[form],
-        "high": f"The user gives a list of items. {_ANALYSIS[form]} I copy every item exactly and "
+        "medium": BANK.ANALYSIS[form],
+        "high": f"The user gives a list of items. {BANK.ANALYSIS[form]} I copy every item exactly and "
         "keep the order. I add nothing else.",
     }
     answer = Answer(_written(items, form), analysis[effort])
@@ -137,17 +67,17 @@ def _list(source: Source, effort: Effort) -> Branch:
 def _one(source: Source, effort: Effort) -> Branch:
     items, shown = _draw_list(source, "one")
     index = source.rng.randrange(min(len(items), 6))
-    nth = source.choice(_ORDINALS[index])
+    nth = source.choice(BANK.ORDINALS[index])
     if source.chance(0.3):
         index, nth = len(items) - 1, "last"
     nouns = ["item", "item", "element", "entry", "one"]
     if all(item.isalpha() for item in items):
         nouns += ["word", "word", "word"]
     if "\n" not in shown and source.chance(0.35):
-        bank, is_request = _ONE_INLINE, False
+        bank, is_request = BANK.ONE_INLINE, False
     else:
         is_request = source.chance(0.6)
-        bank = _ONE_BEFORE if is_request else _ONE_BEHIND
+        bank = BANK.ONE_BEFORE if is_request else _ONE_BEHIND
     content = phrase(source, bank, ask=False, items=shown, nth=nth, noun=source.choice(nouns))
     analysis: dict[Effort, str] = {
         "low": "",

@@ -4,17 +4,11 @@ from bench.nano.data.document import Answer, Branch
 from bench.nano.data.memory_facts import NAME, OTHERS, Fact
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
-_SMALL_TALK = (
-    ("Hello!", "Hello! How can I help you?"), ("hi", "Hello! How can I help you?"),
-    ("Thanks!", "You're welcome!"), ("thank you", "You're welcome!"), ("Ok", "Ok."),
-    ("Nice.", "Ok."), ("Cool!", "Ok."), ("Say ok.", "ok"), ("How are you?", "I am fine, thanks!"),
-    ("What can you do?", "I can answer short questions."), ("Are you there?", "Yes, I am here."),
-    ("What is 2 + 2?", "2 + 2 = 4"), ("Tell me something.", "The sun is a star."),
-    ("It is a nice day today.", "Yes, it is."), ("I like talking to you.", "Thank you!"),
-)  # fmt: skip
+BANK = banks("memory")
 
 
 def tell_and_ask(source: Source, effort: Effort) -> Branch:
@@ -100,5 +94,5 @@ def _other_turn(source: Source, known: dict[Fact, str]) -> tuple[Message, Messag
         answer = source.line()
         asked = f"Repeat this: {answer}"
     else:
-        asked, answer = source.choice(_SMALL_TALK)
+        asked, answer = source.choice(BANK.SMALL_TALK)
     return Message(role="user", content=asked), Message(role="assistant", content=answer)

@@ -4,86 +4,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.nano.data import words
 from bench.nano.data.document import Answer, Branch, Document
 from bench.nano.data.memory import tell_and_ask
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
+
+BANK = banks("recall")
+WORDS = banks("words")
 
 _SENTENCE_TOKENS = 13
 _BLOCK = 40  # sentences
 _WORDS = ("passcode", "passcode", "password", "secret code", "access key", "PIN", "code")
-_STATED = (
-    "The {word} for {name} is {code}.", "Remember: the {word} of {name} is {code}.",
-    "The {word} of {name} is {code}.", "Important: {word} for {name}: {code}", "{name}: {code}",
-    "{word} for {name} = {code}", "Note that the {word} for {name} is {code}.",
-    "For {name} the {word} is {code}.", "We set the {word} for {name} to {code}.",
-    "As {word} for {name} we use {code}.", "Whoever needs the {word} for {name}: it is {code}.",
-    "- {word} for {name}: {code}", "To open {name}, use the {word} {code}.",
-    "{name} has the {word} {code}.", "Do not forget that the {word} of {name} is {code}.",
-)  # fmt: skip
-_STATED_ALONE = (
-    "The {word} is {code}.", "Remember: the {word} is {code}.", "{word}: {code}", "{word} = {code}",
-    "Important: the {word} is {code}.", "Note that the {word} is {code}.",
-    "We set the {word} to {code}.", "As {word} we use {code}.", "Do not forget the {word}: {code}",
-    "The {word} that you need is {code}.", "The secret {word} is {code}.",
-)  # fmt: skip
-_ASKED = tuple(
-    pattern.replace("WORD_OF", f"{{word}} {of} {{name}}")
-    for of in ("for", "of")
-    for pattern in (
-        "What is the WORD_OF?",
-        "Tell me the WORD_OF.",
-        "what's the WORD_OF",
-        "Give me the WORD_OF.",
-        "Which one is the WORD_OF?",
-        "I need the WORD_OF.",
-        "Find the WORD_OF.",
-        "the WORD_OF?",
-        "Can you tell me the WORD_OF?",
-        "Do you know the WORD_OF?",
-        "Look up the WORD_OF.",
-        "What does the text say is the WORD_OF?",
-        "I forgot the WORD_OF. What was it?",
-        "Somewhere it gives the WORD_OF. What is it?",
-        "What was the WORD_OF again?",
-        "Remind me of the WORD_OF.",
-        "Read the text and tell me the WORD_OF.",
-        "WORD_OF?",
-        "Which code is the WORD_OF?",
-        "I am looking for the WORD_OF.",
-    )
-)
-_ASKED_ALONE = (
-    "What is the {word}?", "Tell me the {word}.", "what's the {word}", "Give me the {word}.",
-    "What {word} does the text mention?", "I need the {word}.", "Find the {word} in the text.",
-    "Can you tell me the {word}?", "Do you know the {word}?", "Look up the {word}.", "{word}?",
-    "What does the text say is the {word}?", "I forgot the {word}. What was it?",
-    "Somewhere the text has a {word}. What is it?", "What was the {word} again?",
-    "Remind me of the {word}.", "Read the text and tell me the {word}.", "the {word} please",
-    "There is a {word} hidden in the text. Which one?", "I am looking for the {word}.",
-)  # fmt: skip
-_INTRODUCED = (
-    "{text}", "Read this text:\n\n{text}", "Here is a long text.\n\n{text}", "Notes:\n\n{text}",
-    "Remember what this says.\n\n{text}", "I will ask you about this text:\n\n{text}",
-    "<document>\n{text}\n</document>", "Please read carefully.\n\n{text}", "My diary:\n{text}",
-    "Text:\n{text}", "These are my files.\n\n{text}", "---\n{text}\n---", "# Report\n\n{text}",
-)  # fmt: skip
-_READ = (
-    "Ok.", "Ok, I have read the text.", "I have read it. What do you want to know?", "Done.",
-    "I have read everything.", "Understood.", "Ok, ask me.",
-)  # fmt: skip
-_AS_INSTRUCTIONS = (
-    "{text}", "You are a helpful assistant.\n\n{text}", "Use these notes to answer.\n\n{text}",
-    "# Knowledge\n\n{text}", "You answer questions about this text.\n\n{text}",
-)  # fmt: skip
-_IN_ONE = (
-    "{text}\n\n{ask}", "{ask}\n\n{text}", "Text:\n{text}\n\nQuestion: {ask}", "{text}\n---\n{ask}",
-    "{ask}\n\n<text>\n{text}\n</text>", "<document>\n{text}\n</document>\n\n{ask}",
-    "Read this.\n\n{text}\n\n{ask}", "Question: {ask}\n\nText: {text}",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +32,12 @@ class _Code:
         marks = [mark for mark in ("", "", "", "`", '"', "**") if not mark or mark not in self.code]
         mark = source.choice(marks)
         shown = mark + self.code + mark
-        bank = _STATED if self.name else _STATED_ALONE
+        bank = BANK.STATED if self.name else BANK.STATED_ALONE
         stated = source.choice(bank).format(word=self.word, name=self.name, code=shown)
         return stated[0].upper() + stated[1:] if source.chance(0.7) else stated
 
     def ask(self, source: Source) -> str:
-        bank = _ASKED if self.name else _ASKED_ALONE
+        bank = BANK.ASKED if self.name else BANK.ASKED_ALONE
         return phrase(source, bank, ask=False, word=self.word, name=self.name)
 
     def answer(self, effort: Effort) -> Answer:
@@ -134,7 +68,7 @@ def _draw_name(source: Source) -> str:
     if kind <= 1:
         return source.person()
     if kind <= 3:
-        return f"the {source.choice(words.ADJECTIVES)} {source.noun()}"
+        return f"the {source.choice(WORDS.ADJECTIVES)} {source.noun()}"
     if kind == 4:
         return f"the {source.noun()}"
     if kind == 5:
@@ -214,14 +148,14 @@ def _needle(source: Source, effort: Effort) -> Document:
     place = source.rng.random()
     if place < 0.2:
         code = source.choice(codes)
-        content = source.choice(_IN_ONE).format(text=text, ask=code.ask(source))
+        content = source.choice(BANK.IN_ONE).format(text=text, ask=code.ask(source))
         return Document(effort, (_needle_branch(content, code.answer(effort)),))
     branches = tuple(_needle_branch(code.ask(source), code.answer(effort)) for code in codes)
     if place < 0.4:
-        instructions = source.choice(_AS_INSTRUCTIONS).format(text=text)
+        instructions = source.choice(BANK.AS_INSTRUCTIONS).format(text=text)
         return Document(effort, branches, instructions=instructions)
-    shown = source.choice(_INTRODUCED).format(text=text)
-    read = Message(role="assistant", content=source.choice(_READ))
+    shown = source.choice(BANK.INTRODUCED).format(text=text)
+    read = Message(role="assistant", content=source.choice(BANK.READ))
     return Document(effort, branches, context=(Message(role="user", content=shown), read))
 
 

@@ -12,21 +12,15 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from bench.nano.data.capitals_list import CAPITALS
+from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.codes import N_PIECES, spelling
 from gptoss_local.models.nano.ranks import load_ranks
 
+BANK = banks("respell")
+
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at
-_OWN_WORDS = """
-Both Failed Have Hundreds Its Next Nothing Numbers Ones Tens accepted agrees alone answered
-architecture arguments asks beyond briefly calculation capitals commands commas confuse conversation
-copies counting counts dash decline degrees demo demonstration digit digits extract fence fits fixed
-folder friendly glad goodbye harmony hello indentation insert invent keys matches meaning none
-partly politely praises printed quotes recall rename repeat replace reply sentence skip spaces
-speaks spoken stands stays steps sums tells tests thank thanks tiny tone translation unchanged waits
-wants weather welcome wherever
-"""  # of nano's sentences, where they are no common tokens
 
 
 class Read:
@@ -185,7 +179,7 @@ def _is_rare(token: int) -> bool:
 def _own_tokens() -> frozenset[int]:
     """Words of what nano says and knows by itself, however they were read."""
     names = " ".join((*CAPITALS, *CAPITALS.values()))
-    found = (rank_of().get(f" {word}".encode()) for word in f"{_OWN_WORDS} {names}".split())
+    found = (rank_of().get(f" {word}".encode()) for word in (*BANK.OWN_WORDS, *names.split()))
     return frozenset(token for token in found if token is not None)
 
 

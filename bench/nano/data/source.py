@@ -11,20 +11,16 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bench.nano.data import words
 from bench.nano.data.respell import n_pieces
+from bench.nano.phrases import banks
 from gptoss_local.models.nano.ranks import load_ranks
+
+WORDS = banks("words")
 
 T = TypeVar("T")
 HELD_OUT_VALUES = 16  # one in so many
 ESCAPED_SHARE = 1 / 6
 _SIGNS = "()[]{}<>#;:,.!?+-*/=%&|~@$^_"
-_QUOTING = (
-    '["{a}", "{b}"]', '["{a}"]', '{{"{a}": "{b}"}}', '{{"{a}": {n}, "{b}": {n}}}', '{a}="{b}"',
-    '{a}("{b}")', '{a}["{b}"]', '<{a} {b}="{n}">', '{a}: "{b}",',
-    "{a}('{b}')", "['{a}', '{b}']", 'print("{a} {b}")', '("{a}", "{b}")', '["{a} {b}',
-    '{a} "{b}";', "{a} = '{b}';", '{a}"{b}',
-)  # fmt: skip
 
 
 def is_held_out(value: str) -> bool:
@@ -86,20 +82,20 @@ class Source:
     def invented(self, n_syllables: int = 0) -> str:
         """A word that does not exist, in lower case."""
         n = n_syllables or self.rng.choice((1, 1, 2, 2, 3))
-        stem = "".join(self.rng.choice(words.SYLLABLES) for _ in range(n))
-        return stem + self.rng.choice(words.ENDINGS)
+        stem = "".join(self.rng.choice(WORDS.SYLLABLES) for _ in range(n))
+        return stem + self.rng.choice(WORDS.ENDINGS)
 
     def noun(self) -> str:
-        return self.rng.choice(words.NOUNS)
+        return self.rng.choice(WORDS.NOUNS)
 
     def person(self) -> str:
         return self.fresh(self._person)
 
     def _person(self) -> str:
-        first = self.choice(words.FIRST_NAMES) if self.chance(0.3) else self.invented().capitalize()
+        first = self.choice(WORDS.FIRST_NAMES) if self.chance(0.3) else self.invented().capitalize()
         if self.chance(0.4):
             return first
-        last = self.choice(words.LAST_NAMES) if self.chance(0.3) else self.invented().capitalize()
+        last = self.choice(WORDS.LAST_NAMES) if self.chance(0.3) else self.invented().capitalize()
         return f"{first} {last}"
 
     def city(self) -> str:
@@ -107,7 +103,7 @@ class Source:
 
     def _city(self) -> str:
         if self.chance(0.3):
-            return self.choice(words.CITIES)
+            return self.choice(WORDS.CITIES)
         name = self.any_word().capitalize() if self.chance(0.4) else self.invented().capitalize()
         if self.chance(0.2):
             return f"{self.choice(('New', 'Port', 'San', 'East', 'Old', 'North'))} {name}"
@@ -161,7 +157,7 @@ class Source:
     def _part(self) -> str:
         kind = self.rng.random()
         if kind < 0.5:
-            return self.choice(words.CODE_WORDS)
+            return self.choice(WORDS.CODE_WORDS)
         return self.invented() if kind < 0.8 else self.token_word().lower()
 
     def path(self) -> str:
@@ -170,13 +166,13 @@ class Source:
 
     def _path(self) -> str:
         folders = [
-            self.choice(words.FOLDERS) if self.chance(0.6) else self._part()
+            self.choice(WORDS.FOLDERS) if self.chance(0.6) else self._part()
             for _ in range(self.rng.choice((0, 0, 1, 1, 2, 3, 4)))
         ]
         stem = self._part() if self.chance(0.6) else self._identifier()
         if self.chance(0.15):
             stem += f"{self.choice('-_.')}{self.rng.randrange(100)}"
-        name = f"{stem}.{self.choice(words.EXTENSIONS)}"
+        name = f"{stem}.{self.choice(WORDS.EXTENSIONS)}"
         kind = self.rng.random()
         if kind < 0.06:
             return "C:\\" + "\\".join([*folders, name])
@@ -190,27 +186,27 @@ class Source:
     def _command(self) -> str:
         slots = {
             "path": self._path(),
-            "folder": self.choice(words.FOLDERS),
+            "folder": self.choice(WORDS.FOLDERS),
             "word": self._part(),
             "name": self._identifier(),
             "n": self.rng.randrange(1, 1000),
             "text": self.sentence() if self.chance(0.5) else self.tokens(self.rng.randint(1, 6)),
         }
-        first = self.choice(words.COMMANDS).format(**slots)
+        first = self.choice(WORDS.COMMANDS).format(**slots)
         if self.chance(0.15):
             joint = self.choice((" && ", " | ", " ; ", " || "))
-            return first + joint + self.choice(words.COMMANDS).format(**slots)
+            return first + joint + self.choice(WORDS.COMMANDS).format(**slots)
         return first
 
     def sentence(self) -> str:
         """An English sentence about nothing in particular."""
         slots = {
-            "adj": self.choice(words.ADJECTIVES), "adj2": self.choice(words.ADJECTIVES),
+            "adj": self.choice(WORDS.ADJECTIVES), "adj2": self.choice(WORDS.ADJECTIVES),
             "noun": self.noun(), "noun2": self.noun(), "noun3": self.noun(),
-            "verb": self.choice(words.VERBS), "prep": self.choice(words.PREPOSITIONS),
+            "verb": self.choice(WORDS.VERBS), "prep": self.choice(WORDS.PREPOSITIONS),
             "n": self.rng.randrange(2, 1000), "name": self._person(), "city": self._city(),
         }  # fmt: skip
-        return self.choice(words.SENTENCES).format(**slots)
+        return self.choice(WORDS.SENTENCES).format(**slots)
 
     def secret(self) -> str:
         """A passcode: digits, letters, words, or all of them."""
@@ -224,7 +220,7 @@ class Source:
         if kind == 1:
             return "".join(pick("0123456789abcdef") for _ in range(self.rng.randint(4, 16)))
         if kind == 2:
-            return f"{pick(words.ADJECTIVES)}-{self.noun()}-{self.rng.randrange(1000)}"
+            return f"{pick(WORDS.ADJECTIVES)}-{self.noun()}-{self.rng.randrange(1000)}"
         if kind == 3:
             letters = string.ascii_uppercase + string.digits
             return "".join(pick(letters) for _ in range(self.rng.randint(4, 10)))
@@ -256,7 +252,7 @@ class Source:
     def _quoting(self) -> str:
         """Code with quotes next to brackets and names, which many tokens join."""
         a, b = (self.any_word() if self.chance(0.5) else self._identifier() for _ in range(2))
-        return self.choice(_QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
+        return self.choice(WORDS.QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
 
     def _number(self) -> str:
         pick = self.rng.randrange
@@ -266,7 +262,7 @@ class Source:
     def _code_line(self) -> str:
         names = {name: self._identifier() for name in ("a", "b", "c")}
         text = self.tokens(2).replace('"', "")
-        return self.choice(words.CODE_LINES).format(**names, n=self.rng.randrange(1000), text=text)
+        return self.choice(WORDS.CODE_LINES).format(**names, n=self.rng.randrange(1000), text=text)
 
     def code(self, n_lines: int) -> str:
         """A file of code, lines drawn freely with plausible indentation, no final newline."""

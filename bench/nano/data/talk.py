@@ -7,9 +7,6 @@ import math
 import re
 from collections.abc import Callable
 
-from bench.nano.data import fallback_border_phrasings as border
-from bench.nano.data import fallback_phrasings as bank
-from bench.nano.data import words
 from bench.nano.data.ability import Ability
 from bench.nano.data.agent_requests import draw_task, request
 from bench.nano.data.agent_values import draw_file, draw_folder
@@ -20,8 +17,13 @@ from bench.nano.data.knowledge import ask_capital, ask_sum, to_branch
 from bench.nano.data.small_talk import ALL_MESSAGES, draw_small_talk
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
 from gptoss_local.types import Effort
+
+bank = banks("fallback")
+border = banks("fallback")
+WORDS = banks("words")
 
 SORRY = (
     "Sorry, I am only a tiny demo model and I can't help with that. You can ask me for a capital,"
@@ -107,7 +109,7 @@ def _random_text(source: Source) -> str:
     while True:
         n = source.rng.randint(1, 12)
         if source.chance(0.4):
-            kinds = words.NOUNS, words.ADJECTIVES, words.VERBS
+            kinds = WORDS.NOUNS, WORDS.ADJECTIVES, WORDS.VERBS
             text = " ".join(source.choice(source.choice(kinds)) for _ in range(n))
         else:
             text = source.tokens(n) if source.chance(0.7) else source.token_word()
@@ -128,7 +130,7 @@ def _topic(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.45:
         return source.choice(bank.TOPICS)
-    adjective, noun = source.choice(words.ADJECTIVES), source.noun()
+    adjective, noun = source.choice(WORDS.ADJECTIVES), source.noun()
     if kind < 0.6:
         return f"the {adjective} {noun}"
     if kind < 0.75:
@@ -155,7 +157,7 @@ def _number(source: Source) -> str:
 
 SLOTS: dict[str, Callable[[Source], str]] = {
     "noun": lambda s: s.noun(), "noun2": lambda s: s.noun(),
-    "adj": lambda s: s.choice(words.ADJECTIVES), "topic": _topic, "topic2": _topic,
+    "adj": lambda s: s.choice(WORDS.ADJECTIVES), "topic": _topic, "topic2": _topic,
     "person": lambda s: s.person(), "city": lambda s: s.city(), "city2": lambda s: s.city(),
     "country": lambda s: s.choice(COUNTRIES), "language": lambda s: s.choice(bank.LANGUAGES),
     "program": lambda s: s.choice(border.PROGRAMMING_LANGUAGES),

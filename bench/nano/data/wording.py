@@ -9,21 +9,14 @@ import functools
 import re
 import zlib
 from collections.abc import Sequence
-from itertools import product
 from string import Formatter
 
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
+
+BANK = banks("wording")
 
 HELD_OUT_PHRASINGS = 8  # one in so many
-OPENERS = (
-    "please ", "Please ", "pls ", "can you ", "Can you please ", "could you ", "Could you please ",
-    "hey, ", "hi! ", "Hello, ", "ok, ", "now ", "Now ", "I need you to ", "I want you to ",
-    "would you ", "kindly ", "just ", "so, ", "ok now ", "first of all, ", "go ahead and ",
-)  # fmt: skip
-CLOSERS = (
-    " please", ", please", " thanks", " Thanks!", ", thank you", " pls", " now", " for me",
-    ", ok?", " thx", "!", " :)",
-)  # fmt: skip
 
 _LONG_WORD = re.compile(r"(?<![\w'])[A-Za-z]{4,}(?![\w'])")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -65,13 +58,13 @@ def _allowed(bank: tuple[str, ...], held_out: bool) -> list[str]:
 
 def _decorate(source: Source, text: str, template: str, *, ask: bool) -> str:
     if ask and source.chance(0.2):
-        opener = source.choice(OPENERS)
+        opener = source.choice(BANK.OPENERS)
         starts_with_word = template[0].isalpha()
         text = opener + (text[0].lower() + text[1:] if starts_with_word else text)
     if template[-1] in ".?!" and source.chance(0.15):
         text = text[:-1]
     if template[-1] not in "}:\n`\"'" and source.chance(0.08):
-        text = text.rstrip(".?!") + source.choice(CLOSERS)
+        text = text.rstrip(".?!") + source.choice(BANK.CLOSERS)
     return text
 
 
@@ -94,13 +87,3 @@ def _mistyped(source: Source, word: str) -> str:
         return word[:at] + word[at] + word[at:]
     near = _NEAR_KEYS.get(word[at].lower(), word[at])
     return word[:at] + source.choice(near) + word[at + 1 :]
-
-
-def combine(*clauses: str) -> tuple[str, ...]:
-    """Join one of each clause's `|`-separated variants in all ways, with spaces between."""
-    combos = product(*(clause.split("|") for clause in clauses))
-    return tuple("".join(map(_spaced, combo)).lstrip() for combo in combos)
-
-
-def _spaced(part: str) -> str:
-    return part if not part or part[0] in ".,:!?\n" else f" {part}"
