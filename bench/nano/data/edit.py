@@ -1,18 +1,14 @@
-"""Branches that show a file and want it back: renamed in, changed at one place, or as it is.
+"""Branches that show a file and want it back: renamed in, changed at one place, or as it is."""
 
-The answer is always the whole file in a fence. `file_texts` draws the files, `edit_changes` the
-changes.
-"""
-
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bench.nano.data.document import Answer, Branch, Document
 from bench.nano.data.echo import fenced
-from bench.nano.data.edit_changes import describe, draw_change
-from bench.nano.data.file_texts import draw_code, draw_file, draw_program
 from bench.nano.data.source import Source
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
@@ -21,6 +17,403 @@ from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
 BANK = banks("edit")
+WORDS = banks("words")
+
+Lines = Iterator[str]
+MAX_CHARACTERS = 10_000  # about 3,000 tokens; an answer repeats all of them
+
+
+def draw_file(source: Source, n_lines: int) -> str:
+    """Draw a file of any kind, without a final newline and without a code fence in it."""
+    if source.chance(0.25):
+        return draw_code(source, n_lines)
+    return _take(source, source.choice(_ALL_KINDS), n_lines)
+
+
+def draw_program(source: Source, n_lines: int) -> str:
+    """Draw a file of code in which the same few names occur again and again."""
+    return _take(source, source.choice(_PROGRAMS), n_lines)
+
+
+def draw_code(source: Source, n_lines: int) -> str:
+    """Draw a file of code whose lines have nothing in common."""
+    return _finish(source.code(n_lines).split("\n"))
+
+
+def _take(source: Source, kind: Callable[[Source], Lines], n_lines: int) -> str:
+    lines: list[str] = []
+    while len(lines) < n_lines:
+        for line in kind(source):
+            lines.append(line)
+            if len(lines) == n_lines:
+                break
+    return _finish(lines)
+
+
+def _finish(lines: list[str]) -> str:
+    """Join lines up to the limit, without what would end a fence around them."""
+    length = sum(map(len, lines)) + len(lines)
+    while length > MAX_CHARACTERS or not lines[-1].strip():
+        length -= len(lines.pop()) + 1
+    return "\n".join(lines).replace("```", "~~~")
+
+
+def _names(source: Source, n: int) -> list[str]:
+    """Draw a few different names, some very common ones; now and then one is made of another."""
+    names = [
+        source.choice(WORDS.CODE_WORDS) if source.chance(0.3) else source.identifier()
+        for _ in range(n)
+    ]
+    if source.chance(0.25):
+        name = source.choice(names)
+        other = source.choice(WORDS.CODE_WORDS)
+        longer = (f"{name}_{other}", f"{other}_{name}", f"{name}s", f"{name}{other.capitalize()}")
+        names[source.rng.randrange(n)] = source.choice(longer)
+    return names
+
+
+def _remark(source: Source, names: Sequence[str]) -> str:
+    """Words of a comment or a message, with a name of the program among them."""
+    name, noun = source.choice(names), source.noun()
+    adjective = source.choice(WORDS.ADJECTIVES)
+    return source.choice((
+        f"the {adjective} {name}", f"{name} of the {noun}", f"{name}: {noun}", f"no {name} here",
+        f"{name} is {adjective}", f"see {name}", f"{adjective} {noun} of {name}, not {noun}",
+    ))  # fmt: skip
+
+
+def _value(source: Source) -> str:
+    kind = source.rng.randrange(6)
+    if kind == 0:
+        return str(source.rng.randrange(10000))
+    if kind == 1:
+        return source.choice(("true", "false"))
+    if kind == 2:
+        return source.choice(WORDS.CODE_WORDS)
+    text = source.tokens(source.rng.randint(1, 4)) if kind <= 4 else source.noun()
+    return '"' + text.replace('"', "").replace("\\", "") + '"'
+
+
+def _ini(source: Source) -> Lines:
+    for _ in range(source.rng.randint(1, 5)):
+        yield f"[{source.identifier()}]"
+        for name in _names(source, source.rng.randint(2, 9)):
+            yield f"{name} = {_value(source)}"
+        yield ""
+
+
+def _env(source: Source) -> Lines:
+    for name in _names(source, source.rng.randint(4, 20)):
+        yield f"{name.upper()}={_value(source)}"
+
+
+def _yaml(source: Source) -> Lines:
+    keys = _names(source, source.rng.randint(2, 5))
+    for _ in range(source.rng.randint(2, 8)):
+        yield f"{source.identifier()}:"
+        for key in keys:
+            yield f"  {key}: {_value(source)}"
+        if source.chance(0.3):
+            yield "  steps:"
+            for _ in range(source.rng.randint(1, 3)):
+                yield f"    - run: {source.command()}"
+
+
+def _csv(source: Source) -> Lines:
+    kinds = [source.rng.randrange(4) for _ in range(source.rng.randint(2, 6))]
+    draws: Sequence[Callable[[], str]] = (
+        source.person, source.city, lambda: str(source.rng.randrange(1000)), source.token_word,
+    )  # fmt: skip
+    yield ",".join(_names(source, len(kinds)))
+    for _ in range(60):
+        yield ",".join(draws[kind]() for kind in kinds)
+
+
+def _json(source: Source) -> Lines:
+    keys = _names(source, source.rng.randint(2, 4))
+    records = [
+        {key: source.choice((source.tokens(2), source.rng.randrange(100), True)) for key in keys}
+        for _ in range(source.rng.randint(2, 12))
+    ]
+    data = records if source.chance(0.6) else {source.identifier(): record for record in records}
+    yield from json.dumps(data, indent=source.choice((2, 4)), ensure_ascii=False).split("\n")
+
+
+def _markdown(source: Source) -> Lines:
+    yield f"# {source.tokens(2)}"
+    for _ in range(source.rng.randint(1, 5)):
+        yield ""
+        yield f"## {source.choice(WORDS.ADJECTIVES).capitalize()} {source.noun()}"
+        yield ""
+        for _ in range(source.rng.randint(1, 7)):
+            line = source.sentence() if source.chance(0.7) else source.line()
+            yield line if source.chance(0.3) else f"- {line}"
+
+
+def _html(source: Source) -> Lines:
+    yield "<table>"
+    for _ in range(source.rng.randint(2, 10)):
+        yield "  <tr>"
+        for _ in range(source.rng.randint(2, 3)):
+            yield f"    <td>{source.noun() if source.chance(0.5) else source.tokens(2)}</td>"
+        yield "  </tr>"
+    yield "</table>"
+
+
+def _css(source: Source) -> Lines:
+    for _ in range(source.rng.randint(2, 8)):
+        yield f".{source.invented()} {{"
+        for name in source.some(("color", "margin", "padding", "width", "height", "gap"), 1, 4):
+            yield f"  {name}: {source.rng.randrange(20)}px;"
+        yield "}"
+        yield ""
+
+
+def _sql(source: Source) -> Lines:
+    table, columns = source.identifier(), ", ".join(_names(source, 3))
+    for _ in range(source.rng.randint(4, 30)):
+        name = source.person().replace("'", "")
+        row = f"{source.rng.randrange(1000)}, '{name}', {source.rng.randrange(100)}"
+        yield f"INSERT INTO {table} ({columns}) VALUES ({row});"
+
+
+def _list(source: Source) -> Lines:
+    for _ in range(source.rng.randint(10, 60)):
+        yield source.line()
+
+
+def _class(source: Source) -> Lines:
+    yield f"class {source.identifier()}:"
+    fields = _names(source, source.rng.randint(2, 5))
+    yield f"    def __init__(self, {', '.join(fields)}):"
+    for name in fields:
+        yield f"        self.{name} = {name}"
+    for _ in range(source.rng.randint(2, 8)):
+        name, verb = source.choice(fields), source.choice(("get", "load", "count", "find", "make"))
+        yield ""
+        yield f"    def {verb}_{source.invented()}(self, value):"
+        if source.chance(0.3):
+            yield f'        """{_remark(source, fields)}."""'
+        yield f"        result = self.{name} + {source.rng.randrange(100)}"
+        if source.chance(0.5):
+            yield f"        if value > {source.rng.randrange(10)}:"
+            yield f"            result += self.{source.choice(fields)}"
+        yield "        return result"
+
+
+def _python(source: Source) -> Lines:
+    names = _names(source, source.rng.randint(3, 6))
+    yield f"import {source.choice(names)}"
+    for _ in range(source.rng.randint(2, 6)):
+        first, second, third = (source.choice(names) for _ in range(3))
+        yield ""
+        yield ""
+        yield f"def {source.identifier()}({first}, {second}=None):"
+        yield f"    {third} = {first}({source.rng.randrange(100)})"
+        yield f"    for {source.choice('ijkxy')} in range({source.rng.randrange(100)}):"
+        yield f"        {third}.append({second})"
+        if source.chance(0.3):
+            yield f"    # {_remark(source, names)}"
+        if source.chance(0.4):
+            said = source.tokens(3) if source.chance(0.5) else _remark(source, names)
+            yield f'    print("{said.replace(chr(34), "")}", {first})'
+        yield f"    return {source.choice((first, third))}"
+
+
+def _script(source: Source) -> Lines:
+    names = _names(source, source.rng.randint(3, 6))
+    for _ in range(source.rng.randint(2, 6)):
+        first, second, third = (source.choice(names) for _ in range(3))
+        if source.chance(0.3):
+            yield f"// {_remark(source, names)}"
+        yield f"function {source.identifier()}({first}, {second}) {{"
+        yield f"  const {third} = {first}.map((x) => x + {source.rng.randrange(100)});"
+        if source.chance(0.3):
+            yield f"  log(`{_remark(source, names)}`, {second}.{first});"
+        if source.chance(0.5):
+            yield f"  if ({second} > {source.rng.randrange(10)}) {{"
+            yield f"    return {third};"
+            yield "  }"
+        yield f"  return {source.choice((first, second))};"
+        yield "}"
+        yield ""
+
+
+def _tests(source: Source) -> Lines:
+    target = source.identifier()
+    yield f"from {source.identifier()} import {target}"
+    for _ in range(source.rng.randint(2, 8)):
+        yield ""
+        yield f"def test_{source.identifier()}():"
+        yield f"    result = {target}({source.rng.randrange(100)})"
+        yield f"    assert result == {source.rng.randrange(100)}"
+
+
+def _loose_code(source: Source) -> Lines:
+    """Lines that have nothing to do with each other but their names."""
+    names = _names(source, source.rng.randint(3, 8))
+    for _ in range(source.rng.randint(5, 30)):
+        a, b, c = (source.choice(names) for _ in range(3))
+        text = source.tokens(2).replace('"', "")
+        line = source.choice(WORDS.CODE_LINES)
+        yield line.format(a=a, b=b, c=c, n=source.rng.randrange(1000), text=text)
+
+
+def _joined(source: Source) -> Lines:
+    """Names behind all the signs that a token may join with the beginning of a name."""
+    names = _names(source, source.rng.randint(3, 6))
+    for _ in range(source.rng.randint(5, 40)):
+        a, b, c = (source.choice(names) for _ in range(3))
+        yield source.choice(BANK.JOINED).format(a=a, b=b, c=c, n=source.rng.randrange(100))
+
+
+_PROGRAMS = (_class, _python, _script, _tests, _loose_code, _joined)
+_ALL_KINDS = (
+    *_PROGRAMS, _ini, _env, _yaml, _csv, _json, _markdown, _html, _css, _sql, _list,
+)  # fmt: skip
+
+
+_SETTING = re.compile(r'(\s*"?([A-Za-z_][\w.-]*)"?(?: = |=|: ))("[^"`]*"|[\w.+-]+)([,;]?)')
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Lines `start` to `end` of a file become `new`; `kind` is how to tell it in words."""
+
+    kind: str
+    start: int
+    end: int
+    new: tuple[str, ...]
+
+    def apply(self, lines: list[str]) -> list[str]:
+        return [*lines[: self.start], *self.new, *lines[self.end :]]
+
+
+def draw_change(source: Source, lines: list[str]) -> Change | None:
+    """Draw a change; none if no line of the file is found that occurs once."""
+    if source.chance(0.2) and (change := _draw_setting(source, lines)):
+        return change
+    text = "\n".join(lines)
+    drawn = source.some(range(len(lines)), 30, 30)
+    at = next((i for i in drawn if lines[i].strip() and text.count(lines[i].strip()) == 1), -1)
+    if at < 0:
+        return None
+    old = lines[at]
+    kind = source.choice(("replace", "replace", "after", "before", "delete"))
+    if old.rstrip().endswith((":", "{", "(", "[")) and kind == "after":
+        kind = "before"
+    indentation = old[: len(old) - len(old.lstrip())]
+    new = indentation + _draw_line(source, old.strip())
+    if kind == "replace":
+        return Change(kind, at, at + 1, (new,))
+    if kind == "delete":
+        return Change(kind, at, at + 1, ())
+    start = at + 1 if kind == "after" else at
+    return Change(kind, start, start, (new,))
+
+
+def _draw_line(source: Source, old: str) -> str:
+    """Draw a line that may stand for or beside another one; often it resembles it."""
+    parts = re.findall(r"[A-Za-z_]\w*|\d+", old)
+    if parts and source.chance(0.6):
+        part = source.choice(parts)
+        other = str(source.rng.randrange(1000)) if part.isdigit() else source.identifier()
+        new = old.replace(part, other)
+    else:
+        new = source.line()
+    new = " ".join(new.replace("```", "``").split())
+    return new if new != old else f"{new} {source.invented()}"
+
+
+def _draw_setting(source: Source, lines: list[str]) -> Change | None:
+    """Draw another value of a setting, or of a variable, whose name stands in one line only."""
+    matches = [(i, match) for i, line in enumerate(lines) if (match := _SETTING.fullmatch(line))]
+    text = "\n".join(lines)
+    matches = [(i, match) for i, match in matches if text.count(match[2]) == 1]
+    if not matches:
+        return None
+    at, match = source.choice(matches)
+    if match[3].startswith('"'):
+        value = '"' + source.line().translate(dict.fromkeys(map(ord, '"`\\'))).strip() + '"'
+    else:
+        value = source.choice((str(source.rng.randrange(100000)), source.token_word()))
+    return Change("set", at, at + 1, (match[1] + value + match[4],))
+
+
+def describe(source: Source, change: Change, lines: list[str], path: str) -> str:
+    """Ask for a change in one of the ways that people and agents do."""
+    if change.kind == "set":
+        return _describe_setting(source, change, lines)
+    form = source.rng.random()
+    if form < 0.2:
+        return phrase(
+            source,
+            source.choice(BANK.PATCH),
+            ask=False,
+            patch=_search_replace(source, change, lines),
+        )
+    if form < 0.4:
+        patch = _unified_diff(source, change, lines, path)
+        patch = fenced(patch, "diff") if source.chance(0.6) else patch
+        return phrase(source, source.choice(BANK.PATCH), ask=False, patch=patch)
+    old = lines[change.start - 1 if change.kind == "after" else change.start]
+    new = change.new[0] if change.new else ""
+    if change.kind == "replace" and source.chance(0.25):
+        return phrase(source, source.choice(BANK.OLD_NEW), old=fenced(old), new=fenced(new))
+    banks = {
+        "replace": BANK.REPLACE,
+        "after": BANK.AFTER,
+        "before": BANK.BEFORE,
+        "delete": BANK.DELETE,
+    }
+    slots = {"old": _marked(source, old.strip()), "new": _marked(source, new.strip())}
+    return phrase(source, source.choice(banks[change.kind]), ask=False, **slots)
+
+
+def _marked(source: Source, text: str) -> str:
+    marks = [mark for mark in ("`", "`", "`", '"', "'") if mark not in text]
+    mark = source.choice(marks) if marks else ""
+    return mark + text + mark if mark else f"<line>{text}</line>"
+
+
+def _describe_setting(source: Source, change: Change, lines: list[str]) -> str:
+    match = _SETTING.fullmatch(lines[change.start])
+    new = _SETTING.fullmatch(change.new[0])
+    if not match or not new:
+        raise ValueError(f"no setting: {lines[change.start]!r} -> {change.new[0]!r}")
+    return phrase(
+        source, source.choice(BANK.SET), ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`"
+    )
+
+
+def _with_neighbours(change: Change, lines: list[str], n_context: int) -> tuple[int, int]:
+    return max(0, change.start - n_context), min(len(lines), change.end + n_context)
+
+
+def _search_replace(source: Source, change: Change, lines: list[str]) -> str:
+    """Write the change as a block; what it searches for holds the one line that is unique."""
+    start, end = _with_neighbours(change, lines, source.choice((1, 1, 2)))
+    if change.kind in ("after", "before") and source.chance(0.5):
+        start = change.start - (change.kind == "after")
+        end = change.end + (change.kind == "before")
+    elif change.kind == "replace" and source.chance(0.6):
+        start, end = change.start, change.end
+    old = lines[start:end]
+    new = [*lines[start : change.start], *change.new, *lines[change.end : end]]
+    return "\n".join(["<<<<<<< SEARCH", *old, "=======", *new, ">>>>>>> REPLACE"])
+
+
+def _unified_diff(source: Source, change: Change, lines: list[str], path: str) -> str:
+    start, end = _with_neighbours(change, lines, source.choice((1, 2, 3, 3)))
+    n_old = end - start
+    n_new = n_old + len(change.new) - (change.end - change.start)
+    body = [f" {line}" for line in lines[start : change.start]]
+    body += [f"-{line}" for line in lines[change.start : change.end]]
+    body += [f"+{line}" for line in change.new]
+    body += [f" {line}" for line in lines[change.end : end]]
+    head = [f"--- a/{path}", f"+++ b/{path}"] if source.chance(0.8) else []
+    return "\n".join([*head, f"@@ -{start + 1},{n_old} +{start + 1},{n_new} @@", *body])
+
 
 _IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_]\w+(?!\w)")
 _KEYWORDS = frozenset(BANK.KEYWORDS)

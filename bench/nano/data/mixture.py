@@ -16,17 +16,15 @@ from bench.nano.data import (
     extract,
     functions,
     knowledge,
-    lists,
-    recall,
+    memory,
     response_format,
     talk,
 )
-from bench.nano.data.ability import Toolset
-from bench.nano.data.agent_prompt import instructions
-from bench.nano.data.agent_prompt_wrap import wrap
+from bench.nano.data.agent import draw_toolset
 from bench.nano.data.document import Branch, Document
+from bench.nano.data.prompts import instructions, wrap
 from bench.nano.data.source import Source
-from bench.nano.data.toolset import draw_toolset
+from bench.nano.data.tools import Toolset
 from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
@@ -35,10 +33,10 @@ ToolSkill = Callable[[Source, Effort, Toolset], Branch | None]
 
 PLAIN: dict[str, PlainSkill] = (
     talk.BRANCHES | knowledge.BRANCHES | echo.BRANCHES | extract.BRANCHES | edit.BRANCHES
-    | recall.BRANCHES | lists.BRANCHES
+    | memory.BRANCHES
 )  # fmt: skip
 DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
-    response_format.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
+    response_format.DOCUMENTS | edit.DOCUMENTS | memory.DOCUMENTS
 )
 PLAIN_WEIGHTS = {
     "chat": 11, "fallback": 9, "fallback_without_tools": 6, "capital": 10, "add": 12, "count": 14,

@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from bench.nano.data.capitals_list import CAPITALS
 from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.codes import N_PIECES, spelling
 from gptoss_local.models.nano.ranks import load_ranks
 
 BANK = banks("respell")
+CAPITALS = dict(banks("knowledge").CAPITALS)
 
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at

@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Sequence
 
 from bench.nano.data import agent, functions
-from bench.nano.data.ability import Toolset, call_and_result
+from bench.nano.data.agent import draw_toolset
 from bench.nano.data.document import Branch, Document
 from bench.nano.data.extract import Asked, draw_asked, draw_text, json_branch, schema_of
 from bench.nano.data.source import Source
-from bench.nano.data.toolset import draw_toolset
+from bench.nano.data.tools import Toolset, call_and_result
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
 from gptoss_local.harmony.message import JsonFormat

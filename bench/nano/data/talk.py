@@ -7,22 +7,26 @@ import math
 import re
 from collections.abc import Callable
 
-from bench.nano.data.ability import Ability
-from bench.nano.data.agent_requests import draw_task, request
-from bench.nano.data.agent_values import draw_file, draw_folder
-from bench.nano.data.capitals_list import CAPITALS, is_country
+from bench.nano.data.agent import draw_file, draw_folder, draw_task, request
 from bench.nano.data.document import Answer, Branch
-from bench.nano.data.exchange import Exchange
-from bench.nano.data.knowledge import ask_capital, ask_sum, to_branch
-from bench.nano.data.small_talk import ALL_MESSAGES, draw_small_talk
+from bench.nano.data.knowledge import (
+    ALL_MESSAGES,
+    CAPITALS,
+    Exchange,
+    ask_capital,
+    ask_sum,
+    draw_small_talk,
+    is_country,
+    to_branch,
+)
 from bench.nano.data.source import Source
+from bench.nano.data.tools import Ability
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
 from gptoss_local.types import Effort
 
-bank = banks("fallback")
-border = banks("fallback")
+BANK = banks("talk")
 WORDS = banks("words")
 
 SORRY = (
@@ -58,9 +62,9 @@ def _fallback(source: Source, effort: Effort) -> Branch:
 def _fallback_without_tools(source: Source, effort: Effort) -> Branch:
     kind = source.rng.random()
     if kind < 0.5:
-        return _declined(source, effort, _filled(source, border.WITHOUT_TOOLS))
+        return _declined(source, effort, _filled(source, BANK.WITHOUT_TOOLS))
     if kind < 0.7:
-        return _declined(source, effort, _filled(source, border.HERE_WITHOUT_TOOLS))
+        return _declined(source, effort, _filled(source, BANK.HERE_WITHOUT_TOOLS))
     role = source.choice(("shell", "read", "list", "search", "create"))
     task = draw_task(source, Ability(role, Tool(name=role), lambda _slots: {}))
     return _declined(source, effort, request(source, task))
@@ -84,7 +88,7 @@ def _wrong_capital(source: Source) -> str:
         source.city,
         lambda: source.invented().capitalize(),
         lambda: source.invented().capitalize(),
-        lambda: source.choice(border.REGIONS),
+        lambda: source.choice(BANK.REGIONS),
         source.person,
         lambda: f"the {source.noun()}",
         source.token_word,
@@ -129,7 +133,7 @@ def _long_text(source: Source) -> str:
 def _topic(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.45:
-        return source.choice(bank.TOPICS)
+        return source.choice(BANK.TOPICS)
     adjective, noun = source.choice(WORDS.ADJECTIVES), source.noun()
     if kind < 0.6:
         return f"the {adjective} {noun}"
@@ -141,7 +145,7 @@ def _topic(source: Source) -> str:
 
 
 def _task(source: Source) -> str:
-    return source.choice(border.TASKS).format(noun=source.noun())
+    return source.choice(BANK.TASKS).format(noun=source.noun())
 
 
 def _text(source: Source) -> str:
@@ -159,16 +163,16 @@ SLOTS: dict[str, Callable[[Source], str]] = {
     "noun": lambda s: s.noun(), "noun2": lambda s: s.noun(),
     "adj": lambda s: s.choice(WORDS.ADJECTIVES), "topic": _topic, "topic2": _topic,
     "person": lambda s: s.person(), "city": lambda s: s.city(), "city2": lambda s: s.city(),
-    "country": lambda s: s.choice(COUNTRIES), "language": lambda s: s.choice(bank.LANGUAGES),
-    "program": lambda s: s.choice(border.PROGRAMMING_LANGUAGES),
-    "program2": lambda s: s.choice(border.PROGRAMMING_LANGUAGES), "task": _task,
-    "form": lambda s: s.choice(bank.FORMS), "n": _number, "m": _number, "text": _text,
+    "country": lambda s: s.choice(COUNTRIES), "language": lambda s: s.choice(BANK.LANGUAGES),
+    "program": lambda s: s.choice(BANK.PROGRAMMING_LANGUAGES),
+    "program2": lambda s: s.choice(BANK.PROGRAMMING_LANGUAGES), "task": _task,
+    "form": lambda s: s.choice(BANK.FORMS), "n": _number, "m": _number, "text": _text,
     "path": lambda s: s.choice((draw_file, draw_folder))(s),
     "text2": _text, "code": lambda s: s.code(s.rng.randint(1, 6)), "word": lambda s: s.token_word(),
 }  # fmt: skip
 DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
-    bank.WRITING: 8, bank.EXPLAIN: 14, bank.ADVICE: 14, bank.MATHS: 14, bank.LANGUAGE: 9,
-    border.OTHER_SENSE: 16, border.CODING: 9, border.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
+    BANK.WRITING: 8, BANK.EXPLAIN: 14, BANK.ADVICE: 14, BANK.MATHS: 14, BANK.LANGUAGE: 9,
+    BANK.OTHER_SENSE: 16, BANK.CODING: 9, BANK.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
     _sentences: 3, _random_text: 5, _long_text: 4,
 }  # fmt: skip
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {

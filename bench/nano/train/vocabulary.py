@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.nano.data.capitals_list import CAPITALS
 from bench.nano.data.document import encode_document
-from bench.nano.data.extract_bank import FIELDS
-from bench.nano.data.extract_fields import MONTHS
+from bench.nano.data.extract import FIELDS, MONTHS
+from bench.nano.data.knowledge import CAPITALS
 from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
 from bench.nano.data.source import Source, escaped_texts
