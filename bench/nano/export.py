@@ -109,7 +109,6 @@ def _check(
 def _compress(
     tensors: Mapping[str, NDArray[Any]], exponents: Mapping[str, int], config: dict[str, Any]
 ) -> bytes:
-    """Lay the tensors out behind a header, as `CompactModel` reads them."""
     entries: list[dict[str, Any]] = []
     chunks: list[bytes] = []
     offset = 0
@@ -133,7 +132,6 @@ def _compress(
 
 
 def _encode(values: NDArray[Any]) -> tuple[str, bytes]:
-    """Name the stored type and make the bytes: 16-bit values as high bytes, then low bytes."""
     if values.dtype == np.uint8:
         return "u8", values.tobytes()
     if values.dtype == np.dtype("<u4"):

@@ -84,7 +84,6 @@ def _without_fence(text: str) -> str:
 
 
 def _few_words(source: Source) -> str:
-    """Draw words of which all but the first are other tokens than at the start of an answer."""
     draw = source.choice((source.token_word, source.token_word, source.invented, source.person))
     return source.choice((" ", " ", ", ")).join(draw() for _ in range(source.rng.randint(2, 6)))
 
@@ -176,8 +175,6 @@ def _draw_word(source: Source) -> str:
     return source.token_word()
 
 
-
-
 _MARKS = set(',;/|"`\\“”')  # of separators and quotes
 _AND = {"and", "And", "AND"}
 _BEFORE = (": {items}", ":\n{items}", ".\n\n{items}", ".\nItems: {items}", ".\n{items}")
@@ -252,7 +249,6 @@ def _one(source: Source, effort: Effort) -> Branch:
 
 
 def _draw_list(source: Source, form: str) -> tuple[list[str], str]:
-    """Draw items and how the user writes them, which is not yet the form that is wanted."""
     taken = {"lines": "\n", "comma": ","}.get(form)
     separator = source.choice([s for s in _SEPARATORS if s != taken])
     draw = source.choice(_KINDS) if source.chance(0.5) else _mixed
@@ -304,4 +300,8 @@ def _written(items: list[str], form: str) -> str:
     return "\n".join(f"- {item}" if form == "bullets" else item for item in items)
 
 
-BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"echo": _echo, "word": _word, "items": _list}
+BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {
+    "echo": _echo,
+    "word": _word,
+    "items": _list,
+}

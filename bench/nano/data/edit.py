@@ -51,7 +51,6 @@ def _take(source: Source, kind: Callable[[Source], Lines], n_lines: int) -> str:
 
 
 def _finish(lines: list[str]) -> str:
-    """Join lines up to the limit, without what would end a fence around them."""
     length = sum(map(len, lines)) + len(lines)
     while length > MAX_CHARACTERS or not lines[-1].strip():
         length -= len(lines.pop()) + 1
@@ -59,7 +58,6 @@ def _finish(lines: list[str]) -> str:
 
 
 def _names(source: Source, n: int) -> list[str]:
-    """Draw a few different names, some very common ones; now and then one is made of another."""
     names = [
         source.choice(WORDS.CODE_WORDS) if source.chance(0.3) else source.identifier()
         for _ in range(n)
@@ -73,7 +71,6 @@ def _names(source: Source, n: int) -> list[str]:
 
 
 def _remark(source: Source, names: Sequence[str]) -> str:
-    """Words of a comment or a message, with a name of the program among them."""
     name, noun = source.choice(names), source.noun()
     adjective = source.choice(WORDS.ADJECTIVES)
     return source.choice((
@@ -250,7 +247,6 @@ def _tests(source: Source) -> Lines:
 
 
 def _loose_code(source: Source) -> Lines:
-    """Lines that have nothing to do with each other but their names."""
     names = _names(source, source.rng.randint(3, 8))
     for _ in range(source.rng.randint(5, 30)):
         a, b, c = (source.choice(names) for _ in range(3))
@@ -260,7 +256,6 @@ def _loose_code(source: Source) -> Lines:
 
 
 def _joined(source: Source) -> Lines:
-    """Names behind all the signs that a token may join with the beginning of a name."""
     names = _names(source, source.rng.randint(3, 6))
     for _ in range(source.rng.randint(5, 40)):
         a, b, c = (source.choice(names) for _ in range(3))
@@ -313,7 +308,6 @@ def draw_change(source: Source, lines: list[str]) -> Change | None:
 
 
 def _draw_line(source: Source, old: str) -> str:
-    """Draw a line that may stand for or beside another one; often it resembles it."""
     parts = re.findall(r"[A-Za-z_]\w*|\d+", old)
     if parts and source.chance(0.6):
         part = source.choice(parts)
@@ -326,7 +320,6 @@ def _draw_line(source: Source, old: str) -> str:
 
 
 def _draw_setting(source: Source, lines: list[str]) -> Change | None:
-    """Draw another value of a setting, or of a variable, whose name stands in one line only."""
     matches = [(i, match) for i, line in enumerate(lines) if (match := _SETTING.fullmatch(line))]
     text = "\n".join(lines)
     matches = [(i, match) for i, match in matches if text.count(match[2]) == 1]
@@ -391,7 +384,6 @@ def _with_neighbours(change: Change, lines: list[str], n_context: int) -> tuple[
 
 
 def _search_replace(source: Source, change: Change, lines: list[str]) -> str:
-    """Write the change as a block; what it searches for holds the one line that is unique."""
     start, end = _with_neighbours(change, lines, source.choice((1, 1, 2)))
     if change.kind in ("after", "before") and source.chance(0.5):
         start = change.start - (change.kind == "after")
@@ -424,7 +416,6 @@ _READY = Message(role="assistant", content="Ok, I have the file. What should I c
 
 
 def _n_lines(source: Source, low: int, high: int) -> int:
-    """Draw a length so that each order of magnitude is as likely."""
     return round(math.exp(source.rng.uniform(math.log(low), math.log(high))))
 
 
@@ -434,7 +425,6 @@ def _any_file(source: Source) -> str:
 
 
 def _renamable(text: str) -> tuple[list[str], list[str]]:
-    """Names that occur twice or more: always as whole words, and also as parts of other names."""
     counts = Counter(_IDENTIFIER.findall(text))
     whole: list[str] = []
     parts: list[str] = []
@@ -448,7 +438,6 @@ def _renamable(text: str) -> tuple[list[str], list[str]]:
 
 
 def _is_cut_otherwise(text: str, name: str) -> bool:
-    """Somewhere a token joins a sign and a name, and cuts it otherwise than behind a space."""
 
     def pieces(before: str) -> list[bytes]:
         vocabulary = load_vocabulary()
@@ -460,7 +449,6 @@ def _is_cut_otherwise(text: str, name: str) -> bool:
 
 
 def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer] | None:
-    """Ask for another name in a file and answer; none if no name can be changed."""
     whole, parts = _renamable(text)
     if not whole and not parts:
         return None

@@ -244,7 +244,6 @@ def coin(source: Source) -> bool:
 
 
 def _draw_of(kind: str, *arguments: Any) -> Draw:
-    """How banks.toml says that a field is drawn."""
     if kind == "choice":
         options = getattr(BANK, arguments[0]) if isinstance(arguments[0], str) else arguments[0]
         return lambda source: source.choice(options)
@@ -322,7 +321,6 @@ def draw_asked(source: Source) -> list[Asked]:
 
 
 def _clashes(field: Field, others: list[Asked]) -> bool:
-    """Whether a text that states the others must not state this field too."""
     return any(
         other.field.keys[0] == field.keys[0] or (field.group and other.field.group == field.group)
         for other in others
@@ -359,7 +357,6 @@ def draw_text(source: Source, asked: list[Asked]) -> tuple[str, dict[str, Any]]:
 
 
 def _idle_sentence(source: Source) -> str:
-    """Draw a sentence that states no field."""
     while "minutes" in (sentence := source.sentence()):  # that could be taken for a duration
         pass
     return sentence
@@ -399,7 +396,6 @@ def _nested(field: Field) -> str:
 
 
 def _skeleton(source: Source, asked: list[Asked]) -> str:
-    """Show the shape of the answer with types or empty values in place of the values."""
     style = source.choice(("bare", "quoted", "empty", "list", "hint"))
     if style in ("list", "hint"):
         lines = []

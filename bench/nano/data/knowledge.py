@@ -110,7 +110,6 @@ def _draw_count_in_steps(source: Source, effort: Effort) -> Exchange:
 
 
 def _counted(source: Source, effort: Effort, prompt: str, numbers: range) -> Exchange:
-    """Answer with the numbers; now and then one per line, which the prompt then says."""
     joint, lines = ", ", ""
     if source.chance(0.2):
         joint, lines = "\n", " I write one number per line."
@@ -148,7 +147,6 @@ def _span(source: Source, draw: Callable[[Source], tuple[int, int]]) -> tuple[in
 
 
 def _last(source: Source) -> int:
-    """Where a count from 1 stops: often soon, and once in a while far away."""
     kind = source.rng.random()
     if kind < 0.01:
         return source.rng.randint(301, 999)
@@ -198,7 +196,6 @@ def draw_small_talk(source: Source) -> tuple[str, Intent]:
 
 
 def _phrase(source: Source, intent: Intent) -> str:
-    """Phrase it; `phrase` may add a thank-you, which alone would be another intent."""
     while True:
         text = phrase(source, intent.bank, ask=False)
         if intent.opens or intent.bank is BANK.THANKS or not _THANKED.search(text):
@@ -292,7 +289,6 @@ def _draw_follow_up(source: Source, effort: Effort) -> Exchange:
 
 
 def _typed(source: Source, country: str) -> str:
-    """A country as people type it."""
     name = country
     if country in BANK.OTHER_NAMES and source.chance(0.5):
         name = source.choice(BANK.OTHER_NAMES[country])
@@ -352,7 +348,6 @@ def _sum_answer(a: int, b: int, effort: Effort) -> Answer:
 
 
 def _digit_steps(a: int, b: int) -> list[str]:
-    """Add as on paper, from the ones; every number in it is small, hence one easy token."""
     steps: list[str] = []
     carry = 0
     for x, y in zip_longest(reversed(str(a)), reversed(str(b)), fillvalue="0"):

@@ -64,7 +64,6 @@ _DRAWS: dict[str, Callable[[Source], str]] = {
 
 
 def _fact(kind: str, subject: str, draw: str, other: str) -> Fact:
-    """Of a kind of banks.toml, about a subject; `other` is one more sentence that tells it."""
     fact = {
         name: tuple(text.replace("{subject}", subject) for text in texts)
         for name, texts in BANK.FACTS[kind].items()
@@ -104,7 +103,6 @@ def tell_and_ask(source: Source, effort: Effort) -> Branch:
 
 
 def _draw_facts(source: Source) -> list[Fact]:
-    """Draw what is told, in order; a fact that comes again is a correction."""
     n_facts = source.choice((1, 1, 2, 2, 3, 4, 5))
     facts = list(dict.fromkeys(source.some(OTHERS, n_facts, n_facts)))
     if source.chance(0.5):
@@ -155,7 +153,6 @@ def _recall(fact: Fact, value: str, effort: Effort) -> Answer:
 
 
 def _other_turn(source: Source, known: dict[Fact, str]) -> tuple[Message, Message]:
-    """Draw a finished turn that changes nothing."""
     if source.chance(0.2):
         fact = source.choice(list(known))
         asked, answer = source.choice(fact.asked), fact.answer.format(v=known[fact])
@@ -229,7 +226,6 @@ def _draw_name(source: Source) -> str:
 
 
 def _draw_code(source: Source) -> str:
-    """Draw a secret; often one of any tokens, without spaces or marks at its ends."""
     if source.chance(0.65):
         return source.secret()
 
@@ -263,7 +259,6 @@ def _filler(source: Source, n_tokens: int) -> list[str]:
 
 
 def _hide(source: Source, codes: Sequence[_Code], n_tokens: int) -> str:
-    """Write a long text with the codes anywhere in it."""
     paragraphs = _filler(source, n_tokens)
     if source.chance(0.15):  # all in one place, as a list
         at = source.rng.randint(0, len(paragraphs))
@@ -282,7 +277,6 @@ def _hide(source: Source, codes: Sequence[_Code], n_tokens: int) -> str:
 
 
 def _insert(source: Source, paragraph: str, stated: str) -> str:
-    """Put a sentence between two others."""
     joint = "\n" if "\n" in paragraph else " "
     sentences = paragraph.split("\n" if joint == "\n" else ". ")
     at = source.rng.randint(0, len(sentences))

@@ -82,7 +82,6 @@ def draw(source: Source) -> Document:
 def _plain(
     source: Source, effort: Effort, weights: Mapping[str, float], n_branches: int
 ) -> Document:
-    """Questions without an agent; a small prompt and a few finished turns may stand before them."""
     turns: tuple[Message, ...] = ()
     if source.chance(0.2):
         turns = knowledge.earlier_turns(source, source.rng.randint(1, 3))
@@ -104,7 +103,6 @@ def _plain(
 
 
 def _functions(source: Source, effort: Effort, n_branches: int) -> Document:
-    """A program's prompt with some functions, most questions calling for one of them."""
     abilities = functions.draw_functions(source)
     tools = [ability.tool for ability in abilities]
     if source.chance(0.3):
@@ -150,7 +148,6 @@ def _agent(
 def _tool_branches(
     source: Source, effort: Effort, toolset: Toolset, skills: Mapping[str, ToolSkill], n: int
 ) -> list[Branch]:
-    """Up to `n` branches; fewer where the tools do not allow what is drawn."""
     weights = [TOOL_WEIGHTS[name] for name in skills]
     names = source.rng.choices(list(skills), weights, k=n) if skills else []
     made = (skills[name](source, effort, toolset) for name in names)
@@ -160,7 +157,6 @@ def _tool_branches(
 def _short_branches(
     source: Source, effort: Effort, toolset: Toolset, weights: Mapping[str, float], n: int
 ) -> list[Branch]:
-    """Questions that no tool of the toolset answers."""
     allowed = set(SHORT) & set(weights)
     if "calculator" in toolset.abilities:
         allowed.discard("add")
@@ -176,7 +172,6 @@ def _plain_branch(
 
 
 def _wrapped(source: Source, branch: Branch) -> Branch:
-    """Put around the last user message what an agent puts around it."""
     messages = list(branch.messages)
     last = max(i for i, message in enumerate(messages) if message.role == "user")
     messages[last] = Message(role="user", content=wrap(source, messages[last].content))
@@ -191,7 +186,6 @@ def _small_prompt(source: Source) -> str:
 
 
 def _dressed(source: Source, document: Document) -> Document:
-    """Give a document its date and identity."""
     pick = source.rng.randint
     date = f"{pick(2024, 2030)}-{pick(1, 12):02d}-{pick(1, 28):02d}" if source.chance(0.8) else ""
     identity = source.choice(IDENTITIES) if source.chance(0.05) else ""
@@ -248,13 +242,11 @@ def draw_eval(skill: str, source: Source, index: int) -> Document:
 
 
 def _only(document: Document, name: str) -> Document:
-    """Keep the branches of one skill; those of an agent's tools add their stage to its name."""
     names = (name, f"{name}_call", f"{name}_report")
     kept = tuple(branch for branch in document.branches if branch.skill in names)
     return dataclasses.replace(document, branches=kept)
 
 
 def _under_agent(document: Document) -> Document:
-    """Report the branches apart from those of the same skills without an agent."""
     branches = (dataclasses.replace(b, skill=f"agent {b.skill}") for b in document.branches)
     return dataclasses.replace(document, branches=tuple(branches))

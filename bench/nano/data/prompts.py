@@ -388,7 +388,6 @@ def heading(filler: Filler) -> str:
 
 
 def _count(filler: Filler, n_tokens: int, tokens_each: int, most: int) -> int:
-    """How many lines of a length fit, at least one."""
     fitting = max(1, min(most, n_tokens // tokens_each))
     return filler.source.rng.randint((fitting + 1) // 2, fitting)
 
@@ -420,14 +419,12 @@ def instructions(source: Source, n_tokens: int) -> str:
 
 
 def _sentences(filler: Filler, n_tokens: int, text: str) -> str:
-    """Go on with rules as long as there is room for another."""
     while _tokens(text) + 18 < n_tokens:
         text += filler.source.choice((" ", " ", "\n")) + filler.one(RULE_PATTERNS)
     return text
 
 
 def _long(filler: Filler, n_tokens: int, first: str) -> str:
-    """Sections of one or a few blocks each, their headings mostly in one style."""
     source = filler.source
     style = source.choice(BANK.HEADS)
     parts = [first]
@@ -459,7 +456,6 @@ def _section(filler: Filler, shape: str, body: str) -> str:
 
 
 def _tokens(text: str) -> int:
-    """Guess how many tokens a text has."""
     return len(text) * 10 // 36 + 1
 
 
@@ -475,7 +471,6 @@ def wrap(source: Source, text: str) -> str:
 
 
 def _details(filler: Filler) -> str:
-    """An environment of 20 to 1,500 tokens."""
     source = filler.source
     n = source.choice((2, 3, 5, 8, 12, 20, 40, 90))
     parts: list[str] = []
@@ -531,7 +526,6 @@ def _reminder(filler: Filler) -> str:
 
 
 def _xml_context(filler: Filler) -> str:
-    """As Codex has it."""
     value, source = filler.value, filler.source
     lines = [f"  <cwd>{value('dir')}</cwd>", f"  <shell>{source.choice(('bash', 'zsh'))}</shell>"]
     if source.chance(0.6):

@@ -55,7 +55,6 @@ class Read:
         return None
 
     def _cut(self, start: int, end: int) -> list[int] | None:
-        """Tokens of a stretch of the text; None if a token reaches over one of its ends."""
         first = bisect_right(self._starts, start) - 1
         last = bisect_right(self._starts, end - 1) - 1
         if self._starts[last + 1] != end:
@@ -146,7 +145,6 @@ def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
 
 
 def _as_read(word: list[int], parts: Sequence[Read]) -> list[int] | None:
-    """The tokens of a word in the prompt, behind what it stands behind here or anything else."""
     text = b"".join(map(_bytes, word))
     if found := _find(text, parts):
         return found
@@ -169,7 +167,6 @@ def _is_known(token: int, parts: Sequence[Read]) -> bool:
 
 
 def _is_rare(token: int) -> bool:
-    """Not a frequent word: a rare one, or a fragment of whatever word."""
     if token >= FIRST_SPECIAL or token in _own_tokens():
         return False
     return token >= COMMON_RANKS or not spelling_of(token)[0]
@@ -177,7 +174,6 @@ def _is_rare(token: int) -> bool:
 
 @functools.cache
 def _own_tokens() -> frozenset[int]:
-    """Words of what nano says and knows by itself, however they were read."""
     names = " ".join((*CAPITALS, *CAPITALS.values()))
     found = (rank_of().get(f" {word}".encode()) for word in (*BANK.OWN_WORDS, *names.split()))
     return frozenset(token for token in found if token is not None)

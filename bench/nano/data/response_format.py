@@ -57,14 +57,12 @@ def _format(source: Source, asked: Sequence[Asked]) -> JsonFormat:
 
 
 def _told(source: Source, effort: Effort, asked: list[Asked]) -> Branch:
-    """The user gives the text."""
     text, values = draw_text(source, asked)
     content = phrase(source, BANK.FORMAT_ASKS, ask=False, text=text)
     return json_branch(source, effort, content, values)
 
 
 def _fetched(source: Source, effort: Effort, asked: list[Asked], call: Branch) -> Branch:
-    """The text is what the call returns."""
     text, values = draw_text(source, asked)
     wanted, made = json_branch(source, effort, "", values), call.answer
     arguments = json.loads(made.text)
@@ -80,7 +78,6 @@ def _tools(source: Source) -> Toolset:
 
 
 def _call(source: Source, effort: Effort, toolset: Toolset) -> Branch | None:
-    """A request that a tool answers; none where that what is drawn does not end in a call."""
     skills = functions.BRANCHES | agent.BRANCHES
     for _ in range(8):
         branch = skills[source.choice(list(skills))](source, effort, toolset)

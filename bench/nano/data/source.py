@@ -30,7 +30,6 @@ def is_held_out(value: str) -> bool:
 
 @functools.cache
 def _token_texts() -> tuple[list[str], list[str]]:
-    """All tokens that are whole printable text: those of ASCII alone, and the others."""
     ascii_only: list[str] = []
     others: list[str] = []
     for token in load_ranks():
@@ -79,6 +78,11 @@ class Source:
                 return value
         raise ValueError(f"no value on this side of the split: {value!r}")
 
+    def drawn(self, *draws: tuple[float, Callable[[], T]]) -> T:
+        """Draw by one of these, each with the share up to which it is taken."""
+        share = self.rng.random()
+        return next(draw for limit, draw in draws if share < limit)()
+
     def invented(self, n_syllables: int = 0) -> str:
         """A word that does not exist, in lower case."""
         n = n_syllables or self.rng.choice((1, 1, 2, 2, 3))
@@ -87,6 +91,15 @@ class Source:
 
     def noun(self) -> str:
         return self.rng.choice(WORDS.NOUNS)
+
+    def number(self, below: int) -> str:
+        return str(self.rng.randrange(below))
+
+    def adjective(self) -> str:
+        return self.rng.choice(WORDS.ADJECTIVES)
+
+    def code_word(self) -> str:
+        return self.rng.choice(WORDS.CODE_WORDS)
 
     def person(self) -> str:
         return self.fresh(self._person)
@@ -244,13 +257,11 @@ class Source:
         return self.choice(draws)()
 
     def _signed(self) -> str:
-        """Text that ends in signs, which many tokens join with a newline behind them."""
         text = self._code_line() if self.chance(0.3) else self.tokens(self.rng.randint(1, 8))
         gap = " " if self.chance(0.3) else ""
         return text + gap + "".join(self.choice(_SIGNS) for _ in range(self.rng.randint(1, 3)))
 
     def _quoting(self) -> str:
-        """Code with quotes next to brackets and names, which many tokens join."""
         a, b = (self.any_word() if self.chance(0.5) else self._identifier() for _ in range(2))
         return self.choice(WORDS.QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
 

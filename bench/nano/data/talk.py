@@ -76,13 +76,11 @@ def _declined(source: Source, effort: Effort, prompt: str) -> Branch:
 
 
 def _filled(source: Source, phrasings: tuple[str, ...]) -> str:
-    """Phrase a request; only the slots that it has are drawn."""
     marked = phrase(source, phrasings, ask=False, **{name: f"\0{name}\0" for name in SLOTS})
     return re.sub("\0([a-z]+)2?\0", lambda slot: SLOTS[slot[1]](source), marked)
 
 
 def _wrong_capital(source: Source) -> str:
-    """Ask for the capital of what is not a country."""
     draws: tuple[Callable[[], str], ...] = (
         source.city,
         source.city,
@@ -109,7 +107,6 @@ def _sentences(source: Source) -> str:
 
 
 def _random_text(source: Source) -> str:
-    """Words or tokens that ask for nothing."""
     while True:
         n = source.rng.randint(1, 12)
         if source.chance(0.4):
@@ -122,7 +119,6 @@ def _random_text(source: Source) -> str:
 
 
 def _long_text(source: Source) -> str:
-    """Much that asks for nothing: the same again and again, or one sentence after the other."""
     n = round(math.exp(source.rng.uniform(math.log(5), math.log(200))))
     if source.chance(0.4):
         return " ".join(source.sentence() for _ in range(max(4, n // 2)))

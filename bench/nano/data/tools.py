@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bench.nano.data.document import Answer
 from bench.nano.data.source import Source
 from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message, Tool, ToolRequest
@@ -37,9 +38,18 @@ class Toolset:
     abilities: dict[str, Ability]
 
 
-def arguments_json(arguments: Mapping[str, object]) -> str:
-    """Spell arguments as the model does."""
-    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def assistant(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
+def call_answer(name: str, arguments: Mapping[str, object], analysis: str) -> Answer:
+    """A call, its arguments spelled as the model does."""
+    text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    return Answer(text, analysis, name)
 
 
 def call_and_result(
@@ -247,7 +257,6 @@ def other_shape(source: Source, role: str, plain: list[Property]) -> list[Proper
 
 
 def _list(source: Source, role: str, item: Property) -> Property:
-    """A list for several, of which the user wants one."""
     name = source.choice(BANK.PLURALS[role])
     if source.chance(0.06):
         name = source.fresh(source.invented)
@@ -269,7 +278,6 @@ def _objects(source: Source, name: str, inner: list[Property]) -> Property:
 
 
 def _object_of(source: Source, properties: list[Property]) -> dict[str, Any]:
-    """An object of these, and now and then of optional ones."""
     schemas = {p.name: p.schema for p in properties}
     if source.chance(0.4):
         for name, kind, about in source.some(BANK.ITEM_OPTIONS, 1, 3):
@@ -398,7 +406,6 @@ def _generated_name(source: Source, kind: Kind) -> str:
 
 
 def _properties(source: Source, role: str, kind: Kind) -> list[Property]:
-    """All arguments, none of the same name, in the order of the schema."""
     style = draw_style(source)
     told = source.choice((0.0, 0.5, 1.0, 1.0, 1.0, 1.0))
     main = _main(source, role, kind, style, told)
@@ -422,7 +429,6 @@ def _properties(source: Source, role: str, kind: Kind) -> list[Property]:
 def _main(
     source: Source, role: str, kind: Kind, style: Callable[[str], str], told: float
 ) -> list[Property]:
-    """The arguments that hold what the user gives."""
     slots = BANK.SLOTS[role]
     schemas: dict[str, dict[str, Any]] = {}
     by_name: dict[str, str] = {}
@@ -442,7 +448,6 @@ def _main(
 def _search_folder(
     source: Source, kind: Kind, style: Callable[[str], str], told: float
 ) -> list[Property]:
-    """Where to search: needed, left to the tool, or no argument at all."""
     if source.chance(0.3):
         return []
     about = source.choice(kind.about["path"])
@@ -454,7 +459,6 @@ def _search_folder(
 
 
 def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[Property]:
-    """Required arguments that the user says nothing about; each type has one right value."""
     drawn: list[Property] = []
     for what in source.some(("boolean", "number", "enum", "reason", "reason"), 1, 2):
         value: object

@@ -49,7 +49,6 @@ def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: ob
 
 @functools.cache
 def _allowed(bank: tuple[str, ...], held_out: bool) -> list[str]:
-    """The part of a bank for training or for evaluation; neither is ever empty."""
     held = [t for t in bank if zlib.crc32(t.encode()) % HELD_OUT_PHRASINGS == 0] or [bank[-1]]
     if held_out:
         return held
@@ -69,7 +68,6 @@ def _decorate(source: Source, text: str, template: str, *, ask: bool) -> str:
 
 
 def _typo(source: Source, text: str) -> str:
-    """Spoil one or two words: swapped, dropped, doubled or mistaken letters."""
     spans = [match.span() for match in _LONG_WORD.finditer(text)]
     for start, end in sorted(source.some(spans, 1, 2), reverse=True):
         text = text[:start] + _mistyped(source, text[start:end]) + text[end:]

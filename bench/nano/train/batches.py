@@ -18,7 +18,6 @@ from gptoss_local.models.nano.compact import vocabulary_codes
 
 @functools.cache
 def _compiled_create_block_mask() -> Any:
-    """Compiled at first use: importing the compiler takes seconds, and tests need none."""
     return torch.compile(create_block_mask, dynamic=False)
 
 

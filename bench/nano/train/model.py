@@ -179,7 +179,6 @@ class Rows(nn.Module):
         return torch.cat((own, self.shared[None]))
 
     def __call__(self, index: Tensor, codes: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows of tokens given by their index in `table` and their codes [..., n_bits]."""
         own = F.embedding(index, self.table().to(dtype))
         return own + codes.to(dtype) @ self.code_map.to(dtype)
 

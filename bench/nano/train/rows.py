@@ -149,7 +149,6 @@ class RowStore:
 
 
 def _fill_one(rows: list[Row], draw: Callable[[Source], Document], source: Source) -> Row:
-    """Add documents to the open rows until one does not fit; take out the fullest row."""
     n_row = len(rows[0].arrays["token"])
     while True:
         context, branches = encode_document(draw(source))

@@ -57,7 +57,6 @@ def is_rude(token: int) -> bool:
 
 
 def _count(seed: int, n_documents: int) -> tuple[Counter[int], Counter[int]]:
-    """In how many documents a token occurs, and in how many answers it comes from nowhere."""
     source, seen, made = Source(seed), Counter[int](), Counter[int]()
     for _ in range(n_documents):
         context, branches = encode_document(draw(source))
@@ -89,7 +88,6 @@ def choose_used(
 
 
 def _fact_tokens() -> set[int]:
-    """The names that answers know by heart or say again, as they stand in a sentence."""
     encode = load_vocabulary().encoding.encode
     names = (*CAPITALS, *CAPITALS.values(), *MONTHS, *(n for field in FIELDS for n in field.keys))
     return {token for name in names for token in encode(f" {name}")}
