@@ -13,7 +13,6 @@ import json
 import lzma
 import math
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -141,12 +140,5 @@ def _encode(values: NDArray[Any]) -> tuple[str, bytes]:
     return dtype, (bits >> 8).astype(np.uint8).tobytes() + (bits & 0xFF).astype(np.uint8).tobytes()
 
 
-def main(checkpoint_dir: Path, out: Path) -> None:
-    started = time.monotonic()
-    packed = export(checkpoint_dir)
-    out.write_bytes(packed)
-    print(f"{out}: {len(packed):,} bytes in {time.monotonic() - started:.0f} s")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    Path(sys.argv[2]).write_bytes(export(Path(sys.argv[1])))

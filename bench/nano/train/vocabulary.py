@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.nano.data.document import encode_document
-from bench.nano.data.extract import FIELDS, MONTHS
+from bench.nano.data.extract import BANK, FIELDS
 from bench.nano.data.knowledge import CAPITALS
 from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
@@ -89,7 +89,8 @@ def choose_used(
 
 def _fact_tokens() -> set[int]:
     encode = load_vocabulary().encoding.encode
-    names = (*CAPITALS, *CAPITALS.values(), *MONTHS, *(n for field in FIELDS for n in field.keys))
+    keys = (key for field in FIELDS for key in field.keys)
+    names = (*CAPITALS, *CAPITALS.values(), *BANK.MONTHS, *keys)
     return {token for name in names for token in encode(f" {name}")}
 
 
