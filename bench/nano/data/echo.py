@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 
-from bench.nano.data.document import Answer, Branch
+from bench.nano.data.document import Answer, Branch, thought
 from bench.nano.data.source import Source
+from bench.nano.data.tools import user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
-from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
 BANK = banks("echo")
@@ -45,7 +45,7 @@ def fenced(text: str, language: str = "") -> str:
 def _echo(source: Source, effort: Effort) -> Branch:
     text = _draw_text(source)
     answer = Answer(text, _ECHO_ANALYSIS[effort])
-    message = Message(role="user", content=_echo_request(source, text))
+    message = user(_echo_request(source, text))
     return Branch("echo", (message,), answer, opens_final=source.chance(0.05))
 
 
@@ -149,13 +149,8 @@ def _lines(source: Source) -> str:
 def _word(source: Source, effort: Effort) -> Branch:
     word = source.fresh(lambda: _draw_word(source))
     content = phrase(source, BANK.WORD, word=word)
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"The word is {word}.",
-        "high": f"The user wants a single word. The word is {word}. I reply with it alone, with "
-        "no period and nothing before or after it.",
-    }
-    return Branch("word", (Message(role="user", content=content),), Answer(word, analysis[effort]))
+    analysis = thought(effort, BANK.THOUGHTS["word"], word=word)
+    return Branch("word", (user(content),), Answer(word, analysis))
 
 
 def _draw_word(source: Source) -> str:
@@ -213,14 +208,9 @@ def _list(source: Source, effort: Effort) -> Branch:
     content = phrase(source, bank, ask=is_before, items=shown)
     if is_before and source.chance(0.1):
         content = f"Write lists {BANK.EXAMPLES[form]}".rstrip("\n") + f"\n\n{content}"
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": BANK.ANALYSIS[form],
-        "high": f"The user gives a list of items. {BANK.ANALYSIS[form]} I copy every item exactly and "
-        "keep the order. I add nothing else.",
-    }
-    answer = Answer(_written(items, form), analysis[effort])
-    return Branch("items", (Message(role="user", content=content),), answer, is_json=form == "json")
+    analysis = thought(effort, BANK.THOUGHTS["list"], s0=BANK.ANALYSIS[form])
+    answer = Answer(_written(items, form), analysis)
+    return Branch("items", (user(content),), answer, is_json=form == "json")
 
 
 def _one(source: Source, effort: Effort) -> Branch:
@@ -238,14 +228,9 @@ def _one(source: Source, effort: Effort) -> Branch:
         is_request = source.chance(0.6)
         bank = BANK.ONE_BEFORE if is_request else _ONE_BEHIND
     content = phrase(source, bank, ask=False, items=shown, nth=nth, noun=source.choice(nouns))
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"The {nth} item is {items[index]}.",
-        "high": f"The user gives a list and wants one item of it, the {nth}. The {nth} item is "
-        f"{items[index]}. I write it alone, exactly as it stands there.",
-    }
-    answer = Answer(items[index], analysis[effort])
-    return Branch("items", (Message(role="user", content=content),), answer)
+    analysis = thought(effort, BANK.THOUGHTS["one"], nth=nth, s1=items[index])
+    answer = Answer(items[index], analysis)
+    return Branch("items", (user(content),), answer)
 
 
 def _draw_list(source: Source, form: str) -> tuple[list[str], str]:

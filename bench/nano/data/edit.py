@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.nano.data.document import Answer, Branch, Document
+from bench.nano.data.document import Answer, Branch, Document, thought
 from bench.nano.data.echo import fenced
 from bench.nano.data.source import Source
+from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
 from gptoss_local.harmony import load_vocabulary
-from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
 BANK = banks("edit")
@@ -412,7 +412,7 @@ _KEYWORDS = frozenset(BANK.KEYWORDS)
 _LANGUAGES = ("", "", "", "python", "js", "text", "py", "ts", "rust", "yaml", "ini")
 
 _TAGGED = ('<file path="{path}">\n{text}\n</file>', "<file>\n{text}\n</file>")
-_READY = Message(role="assistant", content="Ok, I have the file. What should I change?")
+_READY = assistant("Ok, I have the file. What should I change?")
 
 
 def _n_lines(source: Source, low: int, high: int) -> int:
@@ -460,12 +460,7 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
     new = source.identifier()
     while new in text or old in new:
         new = source.identifier()
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"I rename {old} to {new} and copy the rest.",
-        "high": f"The user wants another name. The old name is {old} and the new name is {new}. "
-        f"I copy the file line by line and write {new} wherever it says {old}. All else stays.",
-    }
+    analysis = thought(effort, BANK.THOUGHTS["rename_ask"], old=old, new=new)
     ask = phrase(
         source,
         source.choice(BANK.RENAME_NAME if is_part else BANK.RENAME),
@@ -474,7 +469,7 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
         new=new,
     )
     renamed = re.sub(rf"(?<!\w){old}(?!\w)", new, text)
-    return ask, Answer(fenced(renamed), analysis[effort])
+    return ask, Answer(fenced(renamed), analysis)
 
 
 def _change_ask(source: Source, effort: Effort, text: str, path: str) -> tuple[str, Answer] | None:
@@ -486,24 +481,14 @@ def _change_ask(source: Source, effort: Effort, text: str, path: str) -> tuple[s
         "replace": "replace one line", "after": "insert one line", "before": "insert one line",
         "delete": "leave out one line", "set": "change one value",
     }[change.kind]  # fmt: skip
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"I {does} and copy the rest.",
-        "high": f"The user wants a change of the file. I {does}, where the request says so. I copy "
-        "every other line exactly, with its indentation. The answer is the whole new file.",
-    }
-    answer = Answer(fenced("\n".join(change.apply(lines))), analysis[effort])
+    analysis = thought(effort, BANK.THOUGHTS["change_ask"], does=does)
+    answer = Answer(fenced("\n".join(change.apply(lines))), analysis)
     return describe(source, change, lines, path), answer
 
 
 def _copy_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]:
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": "I print the file unchanged.",
-        "high": "The user wants the file as it is. There is nothing to change. I copy it line by "
-        "line, with all indentation and empty lines, from the first line to the last.",
-    }
-    return phrase(source, source.choice(BANK.COPY)), Answer(fenced(text), analysis[effort])
+    analysis = thought(effort, BANK.THOUGHTS["copy_ask"])
+    return phrase(source, source.choice(BANK.COPY)), Answer(fenced(text), analysis)
 
 
 def _shown(source: Source, text: str, path: str) -> str:
@@ -515,7 +500,7 @@ def _shown(source: Source, text: str, path: str) -> str:
 def _one_message(source: Source, skill: str, text: str, path: str, ask: str, a: Answer) -> Branch:
     layout = source.choice(BANK.ONE_MESSAGE)
     content = layout.format(ask=ask, file=_shown(source, text, path), path=path)
-    return Branch(skill, (Message(role="user", content=content),), a)
+    return Branch(skill, (user(content),), a)
 
 
 def _rename(source: Source, effort: Effort) -> Branch:
@@ -559,9 +544,9 @@ def _edit(source: Source, effort: Effort) -> Document:
                 continue
             kind, asked = "copy_file", _copy_ask(source, effort, text)
         ask, answer = asked
-        branches[ask] = Branch(kind, (Message(role="user", content=ask),), answer)
+        branches[ask] = Branch(kind, (user(ask),), answer)
     shown = source.choice(BANK.SHOW).format(path=path, file=_shown(source, text, path))
-    context = (Message(role="user", content=shown), _READY)
+    context = (user(shown), _READY)
     return Document(effort, tuple(branches.values()), context=context)
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.nano.data.document import Answer, Branch
+from bench.nano.data.document import Answer, Branch, thought
 from bench.nano.data.echo import QUOTES, fenced
 from bench.nano.data.source import Source
+from bench.nano.data.tools import user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
-from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
 BANK = banks("extract")
@@ -435,14 +435,9 @@ def schema_of(source: Source, asked: list[Asked]) -> dict[str, Any]:
 def json_branch(source: Source, effort: Effort, content: str, values: dict[str, Any]) -> Branch:
     """Ask for values that are read from a text; the answer is one JSON object."""
     keys = ", ".join(values)
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"I read from the text: {keys}.",
-        "high": f"The answer is one JSON object. Its keys are: {keys}. I find each value in the "
-        "text and copy it exactly. Numbers stand without quotes. I add nothing else.",
-    }
-    answer = Answer(json.dumps(values, ensure_ascii=False), analysis[effort])
-    message = Message(role="user", content=content)
+    analysis = thought(effort, BANK.THOUGHTS["json_branch"], keys=keys)
+    answer = Answer(json.dumps(values, ensure_ascii=False), analysis)
+    message = user(content)
     return Branch("extract", (message,), answer, is_json=True, opens_final=source.chance(0.1))
 
 

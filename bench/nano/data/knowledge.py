@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
-from bench.nano.data.document import Answer, Branch
+from bench.nano.data.document import Answer, Branch, thought
 from bench.nano.data.source import Source, is_held_out
+from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
@@ -123,12 +124,9 @@ def _counted(source: Source, effort: Effort, prompt: str, numbers: range) -> Exc
     end = f"stop at {bound}" if abs(step) == 1 else f"do not go beyond {bound}"
     way = "count down" if step < 0 else f"count by {step}" if step > 1 else "count"
     moves = f"go {'down' if step < 0 else 'up'} by {abs(step)} each time"
-    medium = f"I {way} from {first} and {end}.{lines}"
-    high = (
-        f"The user wants me to {way}. I start at {first}. I {moves}. I must not skip a number. "
-        f"I {end}.{lines}"
+    analysis = thought(
+        effort, BANK.THOUGHTS["counted"], way=way, first=first, end=end, lines=lines, moves=moves
     )
-    analysis = {"low": "", "medium": medium, "high": high}[effort]
     return Exchange(prompt, Answer(joint.join(map(str, numbers)), analysis))
 
 
@@ -221,7 +219,7 @@ def to_branch(source: Source, skill: str, exchange: Exchange, *earlier: Message)
     answer, opens_final = exchange.answer, source.chance(0.08)
     if opens_final:
         answer = Answer(answer.text)
-    messages = (*earlier, Message(role="user", content=exchange.prompt))
+    messages = (*earlier, user(exchange.prompt))
     return Branch(skill, messages, answer, opens_final=opens_final)
 
 
@@ -253,7 +251,7 @@ def _opened(source: Source, text: str) -> str:
 
 
 def _turn(prompt: str, answer: str) -> tuple[Message, Message]:
-    return Message(role="user", content=prompt), Message(role="assistant", content=answer)
+    return user(prompt), assistant(answer)
 
 
 def _earlier_turn(source: Source) -> tuple[Message, Message]:
@@ -368,12 +366,7 @@ def _draw_three(source: Source, effort: Effort) -> Exchange:
     else:
         prompt = phrase(source, BANK.SUM_REQUESTS, a=a, b=rest)
     first, total = a + b, a + b + c
-    medium = f"{a}+{b}={first}, {first}+{c}={total}, so {total}."
-    high = (
-        f"The user wants the sum of {a}, {b} and {c}. I add one after the other. First: "
-        f"{a}+{b}={first}. Then: {first}+{c}={total}. So {a}+{b}+{c}={total}."
-    )
-    analysis = {"low": "", "medium": medium, "high": high}[effort]
+    analysis = thought(effort, BANK.THOUGHTS["draw_three"], a=a, b=b, first=first, c=c, total=total)
     return Exchange(prompt, Answer(f"{a} + {b} + {c} = {total}", analysis))
 
 

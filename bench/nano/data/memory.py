@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.nano.data.document import Answer, Branch, Document
+from bench.nano.data.document import Answer, Branch, Document, thought
 from bench.nano.data.extract import BANK as EXTRACT
 from bench.nano.data.extract import clock_time
 from bench.nano.data.source import Source
+from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Message
@@ -91,14 +92,14 @@ def tell_and_ask(source: Source, effort: Effort) -> Branch:
         content = _join([_tell(source, fact, values[fact], known) for fact in told])
         known |= values
         answer = _acknowledge(values, effort)
-        messages.append(Message(role="user", content=content))
+        messages.append(user(content))
         if not facts and source.chance(0.25):
             return Branch("memory", tuple(messages), answer)
-        messages.append(Message(role="assistant", content=answer.text))
+        messages.append(assistant(answer.text))
         for _ in range(source.choice((0, 0, 0, 1, 1, 2))):
             messages += _other_turn(source, known)
     asked = source.choice(list(known))
-    messages.append(Message(role="user", content=phrase(source, asked.asked, ask=False)))
+    messages.append(user(phrase(source, asked.asked, ask=False)))
     return Branch("memory", tuple(messages), _recall(asked, known[asked], effort))
 
 
@@ -127,29 +128,15 @@ def _join(sentences: list[str]) -> str:
 def _acknowledge(values: dict[Fact, str], effort: Effort) -> Answer:
     if NAME in values:
         name = values[NAME]
-        analysis: dict[Effort, str] = {
-            "low": "",
-            "medium": f"The user's name is {name}.",
-            "high": f"The user tells me a name. The name is {name}. I greet the user by name.",
-        }
-        return Answer(f"Nice to meet you, {name}!", analysis[effort])
-    analysis = {
-        "low": "",
-        "medium": "The user tells me a fact.",
-        "high": "The user tells me a fact and asks nothing. I may need it later. I say that I "
-        "will remember it.",
-    }
-    return Answer("Ok, I will remember that.", analysis[effort])
+        analysis = thought(effort, BANK.THOUGHTS["acknowledge_2"], name=name)
+        return Answer(f"Nice to meet you, {name}!", analysis)
+    analysis = thought(effort, BANK.THOUGHTS["acknowledge"])
+    return Answer("Ok, I will remember that.", analysis)
 
 
 def _recall(fact: Fact, value: str, effort: Effort) -> Answer:
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"The user told me: {value}.",
-        "high": "The user asks for something that was told before. I look for it in our "
-        f"conversation; what was said last counts. It is {value}.",
-    }
-    return Answer(fact.answer.format(v=value), analysis[effort])
+    analysis = thought(effort, BANK.THOUGHTS["recall"], value=value)
+    return Answer(fact.answer.format(v=value), analysis)
 
 
 def _other_turn(source: Source, known: dict[Fact, str]) -> tuple[Message, Message]:
@@ -161,7 +148,7 @@ def _other_turn(source: Source, known: dict[Fact, str]) -> tuple[Message, Messag
         asked = f"Repeat this: {answer}"
     else:
         asked, answer = source.choice(BANK.SMALL_TALK)
-    return Message(role="user", content=asked), Message(role="assistant", content=answer)
+    return user(asked), assistant(answer)
 
 
 _SENTENCE_TOKENS = 13
@@ -191,13 +178,8 @@ class _Code:
 
     def answer(self, effort: Effort) -> Answer:
         of = f" of {self.name}" if self.name else ""
-        analysis: dict[Effort, str] = {
-            "low": "",
-            "medium": f"I look for the {self.word}{of} in the text.",
-            "high": f"The user asks for the {self.word}{of}. I look for it in the text. The text "
-            f"gives it as {self.code}. I copy it exactly.",
-        }
-        return Answer(f"The passcode is {self.code}.", analysis[effort])
+        analysis = thought(effort, BANK.THOUGHTS["answer"], word=self.word, of=of, code=self.code)
+        return Answer(f"The passcode is {self.code}.", analysis)
 
 
 def _draw_codes(source: Source) -> list[_Code]:
@@ -301,12 +283,12 @@ def _needle(source: Source, effort: Effort) -> Document:
         instructions = source.choice(BANK.AS_INSTRUCTIONS).format(text=text)
         return Document(effort, branches, instructions=instructions)
     shown = source.choice(BANK.INTRODUCED).format(text=text)
-    read = Message(role="assistant", content=source.choice(BANK.READ))
-    return Document(effort, branches, context=(Message(role="user", content=shown), read))
+    read = assistant(source.choice(BANK.READ))
+    return Document(effort, branches, context=(user(shown), read))
 
 
 def _needle_branch(content: str, answer: Answer) -> Branch:
-    return Branch("needle", (Message(role="user", content=content),), answer)
+    return Branch("needle", (user(content),), answer)
 
 
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"memory": tell_and_ask}

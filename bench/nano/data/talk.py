@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from bench.nano.data.agent import draw_file, draw_folder, draw_task, request
-from bench.nano.data.document import Answer, Branch
+from bench.nano.data.document import Answer, Branch, thought
 from bench.nano.data.knowledge import (
     ALL_MESSAGES,
     CAPITALS,
@@ -45,12 +45,7 @@ COUNTRIES = tuple(CAPITALS)
 
 def _chat(source: Source, effort: Effort) -> Branch:
     prompt, intent = draw_small_talk(source)
-    medium = f"The user {intent.meaning}. I should answer briefly."
-    high = (
-        f"The user {intent.meaning}. This is small talk, so no tool is needed. The tone should be "
-        "friendly. I have one fixed answer for it and add nothing."
-    )
-    analysis = {"low": "", "medium": medium, "high": high}[effort]
+    analysis = thought(effort, BANK.THOUGHTS["chat"], meaning=intent.meaning)
     return to_branch(source, "chat", Exchange(prompt, Answer(intent.answer, analysis)))
 
 
