@@ -37,11 +37,7 @@ Step = Literal["only", "first", "second"]
 
 
 def draw_toolset(source: Source, n_tools: int, roles: Sequence[str] = ROLES) -> Toolset:
-    """Draw `n_tools` tools, of which as many as fit have a role; functions may be among them.
-
-    Args:
-        roles: May be empty, then no tool can be asked for.
-    """
+    """Draw `n_tools` tools, of which as many as fit have a role; functions may be among them."""
     abilities: dict[str, Ability] = {}
     tools: dict[str, Tool] = {}
     n_left_out = source.choice((0, 0, 0, 0, 1, 2)) if n_tools < 12 else 0

@@ -21,16 +21,7 @@ Draw = Callable[[Source], Any]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What may be read from a text.
-
-    Attributes:
-        keys: Its names in JSON; the first one also names the field among the others.
-        hint: What it is, in words.
-        patterns: Sentences with the value as `{v}`; of a boolean, those that say yes.
-        negative: Sentences that say no.
-        group: Of fields with the same group, a text states only one.
-        is_quoted: The value stands in quotes within a sentence.
-    """
+    """What may be read from a text."""
 
     keys: tuple[str, ...]
     hint: str
@@ -85,24 +76,11 @@ def _item(item: dict[str, Any]) -> str:
 
 STRING: dict[str, Any] = {"type": "string"}
 INTEGER: dict[str, Any] = {"type": "integer"}
-NUMBER: dict[str, Any] = {"type": "number"}
-BOOLEAN: dict[str, Any] = {"type": "boolean"}
-STRINGS: dict[str, Any] = {"type": "array", "items": STRING}
 
 
 def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Describe an object that has all these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def items_schema(*, priced: bool) -> dict[str, Any]:
-    """Describe a list of ordered things."""
-    price = {"price": NUMBER} if priced else {}
-    entry = object_schema({"name": STRING, "quantity": INTEGER, **price})
-    return {"type": "array", "items": entry}
-
-
-ADDRESS = object_schema({"street": STRING, "city": STRING, "zip": STRING})
 
 
 def any_words(source: Source) -> str:

@@ -159,12 +159,7 @@ def _window(source: Source) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a short message wants.
-
-    Attributes:
-        meaning: Ends the sentence "The user ...".
-        opens: A greeting or "ok" may stand before it.
-    """
+    """What a short message wants."""
 
     meaning: str
     answer: str
@@ -204,11 +199,7 @@ COUNTRIES = tuple(CAPITALS)
 
 
 def earlier_turns(source: Source, n: int) -> tuple[Message, ...]:
-    """Draw finished small exchanges, to stand in front of any question.
-
-    Args:
-        n: How many; each is a user's message and the assistant's answer without its reasoning.
-    """
+    """Draw finished small exchanges, to stand in front of any question."""
     return tuple(message for _ in range(n) for message in _earlier_turn(source))
 
 

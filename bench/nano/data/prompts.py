@@ -57,12 +57,7 @@ _CODE = _patterns(
 
 
 class Filler:
-    """Fills patterns; draws the values of a prompt when they are first needed.
-
-    Args:
-        n_values: How many different values of a kind there are.
-        text: The user's, for the slot `t`.
-    """
+    """Fills patterns; draws the values of a prompt when they are first needed."""
 
     def __init__(self, source: Source, n_values: int, text: str = "") -> None:
         self.source, self.random, self.text = source, source.rng.random, text

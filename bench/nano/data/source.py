@@ -49,12 +49,7 @@ def escaped_texts() -> list[str]:
 
 
 class Source:
-    """Random values, reproducible from a seed.
-
-    Args:
-        seed: Same seed, same values.
-        held_out: Give only values that training never uses.
-    """
+    """Random values, reproducible from a seed."""
 
     def __init__(self, seed: int, *, held_out: bool = False) -> None:
         self.rng = random.Random(seed)

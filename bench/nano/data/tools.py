@@ -17,13 +17,7 @@ WORDS = banks("words")
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """A tool and how a request for its role becomes a call.
-
-    Attributes:
-        role: "shell", "read", "weather", ...: what a branch asks for.
-        fill: Slot values of the role (e.g. `{"command": "ls"}`) -> the call's arguments, in the
-            order of the schema's properties.
-    """
+    """A tool and how a request for its role becomes a call."""
 
     role: str
     tool: Tool
@@ -85,11 +79,7 @@ def _camel(name: str) -> str:
 def draw_description(
     source: Source, summary: str, details: tuple[str, ...] = (), *, long: float = 0.07
 ) -> str:
-    """A summary alone, or with up to 40 lines of advice.
-
-    Args:
-        long: How often it is as long as a page.
-    """
+    """A summary alone, or with up to 40 lines of advice."""
     size = source.rng.random()
     if size < 0.5:
         return summary
@@ -124,13 +114,7 @@ def _schema_fill(source: Source, line: str) -> str:
 
 
 def schema_of(source: Source, kind: str, about: str) -> dict[str, Any]:
-    """The schema of one property.
-
-    Args:
-        kind: A type of JSON, or "strings", "numbers", "map", "enum", "enum=a/b", "object",
-            "objects".
-        about: Description, may be empty.
-    """
+    """The schema of one property."""
     schema: dict[str, Any] = {"type": kind}
     if kind in ("strings", "numbers"):
         schema = {"type": "array", "items": {"type": kind[:-1]}}
@@ -298,18 +282,7 @@ _ENUMS = ("mode", "risk", "format", "risk_level", "kind", "profile", "strategy",
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The words of one role.
-
-    Attributes:
-        names: As well-known agents spell it.
-        verbs: With `objects`, the parts of a generated name.
-        slots: Names of the arguments that hold the slots, joined by `+`.
-        about: Per slot, what the schema says of it.
-        summaries: First lines of a description.
-        details: Further lines of it.
-        extras: Optional arguments: name, type, description.
-        reason: What to write into a required argument that asks what the call is for.
-    """
+    """The words of one role."""
 
     names: tuple[str, ...]
     verbs: tuple[str, ...]

@@ -25,13 +25,7 @@ _NEAR_KEYS = {key: row[max(0, i - 1) : i] + row[i + 1 : i + 2] for row in _ROWS
 
 
 def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: object) -> str:
-    """Draw a phrasing, dress it and fill its slots.
-
-    Args:
-        bank: Phrasings that all mean the same and have the same slots.
-        ask: The phrasing is a request that begins with a verb, so "please" may go before it.
-        slots: What to put in, unchanged.
-    """
+    """Draw a phrasing, dress it and fill its slots."""
     template = source.choice(_allowed(tuple(bank), source.held_out))
     # what is rare is missed most, so that training has more typos and capitals than is measured
     lower, typo, upper = (0.12, 0.22, 0.25) if source.held_out else (0.12, 0.27, 0.35)
