@@ -22,7 +22,7 @@ def test_one_step_makes_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         subprocess.run(command, cwd=ROOT, check=True, timeout=600)
 
     run("train.vocabulary", used, "--documents", 8, "--n-used", 3000)
-    options = ("--steps", 1, "--rows", 1, "--tokens", 1024, "--workers", 1, "--n-measure", 0)
+    options = ("--steps", 1, "--rows", 1, "--tokens", 1024, "--workers", 1)
     run("train", "--used", used, "--out", out, *options)
     run("export", out, packed)
     made, shipped = CompactModel(packed.read_bytes()), load_compact()

@@ -454,7 +454,7 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
         return None
     is_part = bool(parts) and (not whole or source.chance(0.3))
     names = parts if is_part else whole
-    if not source.held_out and source.chance(0.5):  # for training, more that are hard to see
+    if source.chance(0.5):  # for training, more that are hard to see
         names = [name for name in names if _is_cut_otherwise(text, name)] or names
     old = source.choice(names)
     new = source.identifier()

@@ -42,12 +42,11 @@ class Exchange:
     answer: Answer
 
 
-def on_our_side(source: Source, draw: Callable[[Source], T], key: Callable[[T], str]) -> T:
-    """Draw numbers until they are on the source's side of the split."""
-    while True:
-        value = draw(source)
-        if is_held_out(key(value)) == source.held_out:
-            return value
+def not_held_out(source: Source, draw: Callable[[Source], T], key: Callable[[T], str]) -> T:
+    """Draw numbers until they are not held out."""
+    while is_held_out(key(value := draw(source))):
+        pass
+    return value
 
 
 # Counts: {a} and {b}
@@ -58,7 +57,7 @@ _EVERYBODYS = 30  # ends of short counts
 
 def draw_count(source: Source, effort: Effort) -> Exchange:
     """Ask for numbers: up, down or in steps."""
-    kind = source.rng.random() * (1 if source.held_out else 1.3)  # for training, more in steps
+    kind = source.rng.random() * 1.3
     if kind < 0.44:
         a, b = _span(source, lambda s: (1, _last(s)))
         return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
@@ -100,7 +99,7 @@ def _draw_count_in_steps(source: Source, effort: Effort) -> Exchange:
     def draw(source: Source) -> tuple[int, int]:
         a = step * source.rng.randrange(10) if source.chance(0.6) else source.rng.randrange(100)
         b = a + step * source.rng.randint(1, min(40, 800 // step))
-        is_between = source.chance(0.4 if source.held_out else 0.7)  # two numbers of the answer
+        is_between = source.chance(0.7)  # two numbers of the answer
         return a, b + (source.rng.randrange(step) if is_between else 0)
 
     a, b = _span(source, draw)
@@ -141,7 +140,7 @@ def _span(source: Source, draw: Callable[[Source], tuple[int, int]]) -> tuple[in
     ends = draw(source)
     if ends[0] == 1 and ends[1] <= _EVERYBODYS:
         return ends
-    return on_our_side(source, draw, lambda ends: f"count {ends[0]} {ends[1]}")
+    return not_held_out(source, draw, lambda ends: f"count {ends[0]} {ends[1]}")
 
 
 def _last(source: Source) -> int:
@@ -286,7 +285,7 @@ def _typed(source: Source, country: str) -> str:
     style = source.rng.random()
     if style < 0.2:
         return name.lower()
-    return name.upper() if style < (0.23 if source.held_out else 0.32) else name
+    return name.upper() if style < 0.32 else name
 
 
 def _capital_answer(country: str, effort: Effort) -> Answer:
@@ -308,7 +307,7 @@ def _sum(source: Source, effort: Effort) -> Branch:
 def _draw_sum(source: Source, effort: Effort) -> Exchange:
     if source.chance(0.06):
         return _draw_three(source, effort)
-    a, b = on_our_side(source, _operands, lambda n: f"{min(n)}+{max(n)}")
+    a, b = not_held_out(source, _operands, lambda n: f"{min(n)}+{max(n)}")
     return Exchange(ask_sum(source, a, b), _sum_answer(a, b, effort))
 
 
@@ -350,7 +349,7 @@ def _draw_three(source: Source, effort: Effort) -> Exchange:
     def draw(source: Source) -> tuple[int, int, int]:
         return tuple(source.rng.randrange(1, 21) for _ in range(3))  # type: ignore[return-value]
 
-    a, b, c = on_our_side(source, draw, lambda n: "+".join(map(str, sorted(n))))
+    a, b, c = not_held_out(source, draw, lambda n: "+".join(map(str, sorted(n))))
     rest = f"{b} + {c}"
     if source.chance(0.5):
         prompt = _opened(source, phrase(source, BANK.SUM_QUESTIONS, ask=False, a=a, b=rest))

@@ -13,7 +13,6 @@ from bench.nano.data.mixture import draw
 from bench.nano.train.batches import Inputs, Tables, block_masks, training_batch
 from bench.nano.train.checkpoint import load_weights, save_weights
 from bench.nano.train.loss import Targets, cross_entropy
-from bench.nano.train.measure import MeasuredRow, measured_rows, right_by_skill
 from bench.nano.train.model import Nano, Shape
 from bench.nano.train.muon import Muon
 from bench.nano.train.rows import RowStore
@@ -40,8 +39,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2, help="rows of a batch")
     parser.add_argument("--tokens", type=int, default=32768, help="tokens of a row")
     parser.add_argument("--workers", type=int, default=14, help="processes that make data")
-    parser.add_argument("--measure-minutes", type=float, default=3)
-    parser.add_argument("--n-measure", type=int, default=64, help="held-out answers per skill")
+    parser.add_argument("--save-minutes", type=float, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--muon-lr", type=float, default=0.015)
     parser.add_argument("--adam-lr", type=float, default=0.003)
@@ -82,13 +80,6 @@ class Trainer:
         self.model.zero_grad(set_to_none=True)
         return loss.detach(), right
 
-    def report(self, rows: list[MeasuredRow], title: str) -> None:
-        """Save the weights so far, measure them and print the scores, the worst first."""
-        save_weights(self.model, self.tables, self.arguments.out)
-        scores = right_by_skill(self.model, self.tables, rows)
-        worst = sorted(scores.items(), key=lambda item: item[1][0] / item[1][1])
-        print(title, " ".join(f"{s}={a}/{b}" for s, (a, b) in worst), flush=True)
-
 
 def learning_rate(n_steps: int, progress: float) -> float:
     """Warm-up, plateau, then linear decay; `progress` is the share of the time that is over."""
@@ -99,8 +90,6 @@ def learning_rate(n_steps: int, progress: float) -> float:
 def train(arguments: argparse.Namespace) -> None:
     store = RowStore(arguments.tokens)
     store.start(draw, arguments.seed, arguments.workers)  # before CUDA, which survives no fork
-    n_measure = arguments.n_measure
-    held_out = measured_rows(n_measure, arguments.tokens, n_jobs=8) if n_measure else []
     torch.manual_seed(arguments.seed)
     torch.set_float32_matmul_precision("high")
     torch._dynamo.config.cache_size_limit = 64
@@ -116,11 +105,9 @@ def train(arguments: argparse.Namespace) -> None:
             rows, tables, rng, n_targets=n_targets, n_rare=N_RARE, focus=turn_focus(progress)
         )
 
-    if arguments.start_from:
-        trainer.report(held_out, "start")
     with ThreadPoolExecutor(1) as pool:  # the next batch is made while the GPU is busy
         pending, n_steps, progress, recent = pool.submit(next_batch, 0.0), 0, 0.0, []
-        begin_s = printed_s = measured_s = time.monotonic()
+        begin_s = printed_s = saved_s = time.monotonic()
         while progress < 1 and n_steps < arguments.steps:
             batch, pending = pending.result(), pool.submit(next_batch, progress)
             recent.append(trainer.step(batch, learning_rate(n_steps, progress)))
@@ -137,12 +124,12 @@ def train(arguments: argparse.Namespace) -> None:
                 f"rows {len(store.rows)} tok/s {rate:.0f}", flush=True,
             )  # fmt: skip
             recent.clear()
-            if now_s - measured_s > 60 * arguments.measure_minutes:
-                trainer.report(held_out, f"held out at {n_steps}")
-                measured_s = time.monotonic()
+            if now_s - saved_s > 60 * arguments.save_minutes:
+                save_weights(trainer.model, tables, arguments.out)
+                saved_s = time.monotonic()
             printed_s = time.monotonic()
     store.stop()
-    trainer.report(held_out, "end")
+    save_weights(trainer.model, tables, arguments.out)
 
 
 if __name__ == "__main__":

@@ -45,18 +45,16 @@ class Row:
     def has_room(self, n: int) -> bool:
         return self.n_used + n <= len(self.arrays["token"])
 
-    def add(self, context: list[int], branches: Sequence[BranchTokens]) -> list[tuple[int, int]]:
-        """Append a document; return where each branch's answer starts and ends in the row."""
+    def add(self, context: list[int], branches: Sequence[BranchTokens]) -> None:
+        """Append a document."""
         self.n_documents += 1
         self._append(context, first_position=0, branch=0)
-        read, spans = followers(context), []
+        read = followers(context)
         for number, branch in enumerate(branches, start=1):
             self._append(branch.prompt + branch.target, first_position=len(context), branch=number)
             answer = slice(self.n_used - len(branch.target), self.n_used)
             self.arrays["weight"][answer] = min(1.0, (LONG_ANSWER / len(branch.target)) ** 0.5)
             self.arrays["turn"][answer] = turn_weights(branch_turns(context, branch, read))
-            spans.append((answer.start, answer.stop))
-        return spans
 
     def _append(self, tokens: list[int], *, first_position: int, branch: int) -> None:
         at = slice(self.n_used, self.n_used + len(tokens))
