@@ -1,11 +1,13 @@
 """Branches that show a file and want it back: renamed in, changed at one place, or as it is."""
 
+import itertools
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bench.nano.data.document import Answer, Branch, Document, thought
 from bench.nano.data.echo import fenced
@@ -19,114 +21,161 @@ from gptoss_local.types import Effort
 BANK = banks("edit")
 WORDS = banks("words")
 
-Lines = Iterator[str]
 MAX_CHARACTERS = 10_000  # about 3,000 tokens; an answer repeats all of them
+_PROGRAMS = ("class", "python", "script", "tests", "loose_code", "joined")
+_ALL_KINDS = (
+    *_PROGRAMS, "ini", "env", "yaml", "csv", "json", "markdown", "html", "css", "sql", "list",
+)  # fmt: skip
+Template = list[tuple[str, "Template"]]
+Known = dict[str, Any]
 
 
 def draw_file(source: Source, n_lines: int) -> str:
     """Draw a file of any kind, without a final newline and without a code fence in it."""
     if source.chance(0.25):
         return draw_code(source, n_lines)
-    return _take(source, source.choice(_ALL_KINDS), n_lines)
+    return _taken(source, source.choice(_ALL_KINDS), n_lines)
 
 
 def draw_program(source: Source, n_lines: int) -> str:
     """Draw a file of code in which the same few names occur again and again."""
-    return _take(source, source.choice(_PROGRAMS), n_lines)
+    return _taken(source, source.choice(_PROGRAMS), n_lines)
 
 
 def draw_code(source: Source, n_lines: int) -> str:
     """Draw a file of code whose lines have nothing in common."""
-    return _finish(source.code(n_lines).split("\n"))
+    return _finished(source.code(n_lines).split("\n"))
 
 
-def _take(source: Source, kind: Callable[[Source], Lines], n_lines: int) -> str:
+def _taken(source: Source, kind: str, n_lines: int) -> str:
     lines: list[str] = []
     while len(lines) < n_lines:
-        for line in kind(source):
-            lines.append(line)
-            if len(lines) == n_lines:
-                break
-    return _finish(lines)
+        made = _OTHERS[kind](source) if kind in _OTHERS else _rendered(source, _FILES[kind], {})
+        lines += itertools.islice(made, n_lines - len(lines))
+    return _finished(lines)
 
 
-def _finish(lines: list[str]) -> str:
+def _finished(lines: list[str]) -> str:
+    """Join lines up to the limit, without what would end a fence around them."""
     length = sum(map(len, lines)) + len(lines)
     while length > MAX_CHARACTERS or not lines[-1].strip():
         length -= len(lines.pop()) + 1
     return "\n".join(lines).replace("```", "~~~")
 
 
+def _parsed(lines: Sequence[str]) -> Template:
+    """A tree of lines by their tabs."""
+    stack: list[Template] = [[]]
+    for line in lines:
+        text = line.lstrip("\t")
+        del stack[len(line) - len(text) + 1 :]
+        stack[-1].append((text, []))
+        stack.append(stack[-1][-1][1])
+    return stack[0]
+
+
+def _rendered(source: Source, template: Template, known: Known) -> Iterator[str]:
+    """The lines of a template.
+
+    `*2-8` repeats what is behind it with one more tab, `*names` for each name, `?0.3` has it now
+    and then; `=first «pick»` is drawn for later, `=names 2-9` are so many names.
+    """
+    for text, inner in template:
+        if text.startswith("*"):
+            for each in known["names"] if text == "*names" else range(_number(source, text[1:])):
+                known["name"] = each
+                yield from _rendered(source, inner, known)
+        elif text.startswith("?"):
+            if source.chance(float(text[1:])):
+                yield from _rendered(source, inner, known)
+        elif text.startswith("=names "):
+            known["names"] = _names(source, _number(source, text[7:]))
+        elif text.startswith("="):
+            name, _, value = text[1:].partition(" ")
+            known[name] = _filled(source, value, known)
+        else:
+            yield _filled(source, text, known)
+
+
+def _number(source: Source, span: str) -> int:
+    low, _, high = span.partition("-")
+    return source.rng.randint(int(low), int(high)) if high else int(low)
+
+
+def _filled(source: Source, text: str, known: Known) -> str:
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name[1:].isdigit():
+            return source.number(int(name[1:]))
+        return str(known[name] if name in known else _SLOTS[name](source, known))
+
+    return re.sub("«(\\w+)»", value, text)
+
+
 def _names(source: Source, n: int) -> list[str]:
-    names = [
-        source.choice(WORDS.CODE_WORDS) if source.chance(0.3) else source.identifier()
-        for _ in range(n)
-    ]
+    """Draw a few different names, some very common ones; now and then one is made of another."""
+    names = [source.code_word() if source.chance(0.3) else source.identifier() for _ in range(n)]
     if source.chance(0.25):
-        name = source.choice(names)
-        other = source.choice(WORDS.CODE_WORDS)
+        name, other = source.choice(names), source.code_word()
         longer = (f"{name}_{other}", f"{other}_{name}", f"{name}s", f"{name}{other.capitalize()}")
         names[source.rng.randrange(n)] = source.choice(longer)
     return names
 
 
-def _remark(source: Source, names: Sequence[str]) -> str:
-    name, noun = source.choice(names), source.noun()
-    adjective = source.choice(WORDS.ADJECTIVES)
-    return source.choice((
-        f"the {adjective} {name}", f"{name} of the {noun}", f"{name}: {noun}", f"no {name} here",
-        f"{name} is {adjective}", f"see {name}", f"{adjective} {noun} of {name}, not {noun}",
-    ))  # fmt: skip
+def _remark(source: Source, known: Known) -> str:
+    """Words of a comment or a message, with a name of the program among them."""
+    name, noun, adjective = source.choice(known["names"]), source.noun(), source.adjective()
+    return source.choice(BANK.REMARKS).format(name=name, noun=noun, adj=adjective)
 
 
-def _value(source: Source) -> str:
+def _value(source: Source, _: Known) -> str:
     kind = source.rng.randrange(6)
-    if kind == 0:
-        return str(source.rng.randrange(10000))
-    if kind == 1:
-        return source.choice(("true", "false"))
-    if kind == 2:
-        return source.choice(WORDS.CODE_WORDS)
+    if kind <= 2:
+        draws = (lambda: source.number(10000), lambda: source.choice(("true", "false")))
+        return (*draws, source.code_word)[kind]()
     text = source.tokens(source.rng.randint(1, 4)) if kind <= 4 else source.noun()
     return '"' + text.replace('"', "").replace("\\", "") + '"'
 
 
-def _ini(source: Source) -> Lines:
-    for _ in range(source.rng.randint(1, 5)):
-        yield f"[{source.identifier()}]"
-        for name in _names(source, source.rng.randint(2, 9)):
-            yield f"{name} = {_value(source)}"
-        yield ""
+def _in_code(source: Source, known: Known, *, joined: bool) -> str:
+    text = "" if joined else source.tokens(2).replace('"', "")
+    line = source.choice(BANK.JOINED if joined else WORDS.CODE_LINES)
+    names = {key: known[key] for key in "abc"}
+    return line.format(**names, n=source.rng.randrange(100 if joined else 1000), text=text)
 
 
-def _env(source: Source) -> Lines:
-    for name in _names(source, source.rng.randint(4, 20)):
-        yield f"{name.upper()}={_value(source)}"
+def _said(source: Source, known: Known) -> str:
+    said = source.tokens(3) if source.chance(0.5) else _remark(source, known)
+    return said.replace('"', "")
 
 
-def _yaml(source: Source) -> Lines:
-    keys = _names(source, source.rng.randint(2, 5))
-    for _ in range(source.rng.randint(2, 8)):
-        yield f"{source.identifier()}:"
-        for key in keys:
-            yield f"  {key}: {_value(source)}"
-        if source.chance(0.3):
-            yield "  steps:"
-            for _ in range(source.rng.randint(1, 3)):
-                yield f"    - run: {source.command()}"
+_SLOTS: dict[str, Callable[[Source, Known], str]] = {
+    "ident": lambda s, _: s.identifier(), "invented": lambda s, _: s.invented(),
+    "command": lambda s, _: s.command(), "noun": lambda s, _: s.noun(),
+    "line": lambda s, _: s.line(), "tokens": lambda s, _: s.tokens(2),
+    "person": lambda s, _: s.person().replace("'", ""), "value": _value, "remark": _remark,
+    "said": _said, "code_line": lambda s, k: _in_code(s, k, joined=False),
+    "joined": lambda s, k: _in_code(s, k, joined=True), "upper": lambda _, k: k["name"].upper(),
+    "columns": lambda _, k: ", ".join(k["names"]), "pick": lambda s, k: s.choice(k["names"]),
+    "some_verb": lambda s, _: s.choice(("get", "load", "count", "find", "make")),
+    "letter": lambda s, _: s.choice("ijkxy"), "adj": lambda s, _: s.adjective().capitalize(),
+    "first_or_third": lambda s, k: s.choice((k["first"], k["third"])),
+    "first_or_second": lambda s, k: s.choice((k["first"], k["second"])),
+    "prose": lambda s, _: s.sentence() if s.chance(0.7) else s.line(),
+    "bullet": lambda s, _: "" if s.chance(0.3) else "- ",
+    "cell": lambda s, _: s.noun() if s.chance(0.5) else s.tokens(2),
+}  # fmt: skip
 
 
-def _csv(source: Source) -> Lines:
+def _csv(source: Source) -> Iterator[str]:
     kinds = [source.rng.randrange(4) for _ in range(source.rng.randint(2, 6))]
-    draws: Sequence[Callable[[], str]] = (
-        source.person, source.city, lambda: str(source.rng.randrange(1000)), source.token_word,
-    )  # fmt: skip
+    draws = (source.person, source.city, lambda: source.number(1000), source.token_word)
     yield ",".join(_names(source, len(kinds)))
     for _ in range(60):
         yield ",".join(draws[kind]() for kind in kinds)
 
 
-def _json(source: Source) -> Lines:
+def _json(source: Source) -> Iterator[str]:
     keys = _names(source, source.rng.randint(2, 4))
     records = [
         {key: source.choice((source.tokens(2), source.rng.randrange(100), True)) for key in keys}
@@ -136,28 +185,7 @@ def _json(source: Source) -> Lines:
     yield from json.dumps(data, indent=source.choice((2, 4)), ensure_ascii=False).split("\n")
 
 
-def _markdown(source: Source) -> Lines:
-    yield f"# {source.tokens(2)}"
-    for _ in range(source.rng.randint(1, 5)):
-        yield ""
-        yield f"## {source.choice(WORDS.ADJECTIVES).capitalize()} {source.noun()}"
-        yield ""
-        for _ in range(source.rng.randint(1, 7)):
-            line = source.sentence() if source.chance(0.7) else source.line()
-            yield line if source.chance(0.3) else f"- {line}"
-
-
-def _html(source: Source) -> Lines:
-    yield "<table>"
-    for _ in range(source.rng.randint(2, 10)):
-        yield "  <tr>"
-        for _ in range(source.rng.randint(2, 3)):
-            yield f"    <td>{source.noun() if source.chance(0.5) else source.tokens(2)}</td>"
-        yield "  </tr>"
-    yield "</table>"
-
-
-def _css(source: Source) -> Lines:
+def _css(source: Source) -> Iterator[str]:
     for _ in range(source.rng.randint(2, 8)):
         yield f".{source.invented()} {{"
         for name in source.some(("color", "margin", "padding", "width", "height", "gap"), 1, 4):
@@ -166,106 +194,8 @@ def _css(source: Source) -> Lines:
         yield ""
 
 
-def _sql(source: Source) -> Lines:
-    table, columns = source.identifier(), ", ".join(_names(source, 3))
-    for _ in range(source.rng.randint(4, 30)):
-        name = source.person().replace("'", "")
-        row = f"{source.rng.randrange(1000)}, '{name}', {source.rng.randrange(100)}"
-        yield f"INSERT INTO {table} ({columns}) VALUES ({row});"
-
-
-def _list(source: Source) -> Lines:
-    for _ in range(source.rng.randint(10, 60)):
-        yield source.line()
-
-
-def _class(source: Source) -> Lines:
-    yield f"class {source.identifier()}:"
-    fields = _names(source, source.rng.randint(2, 5))
-    yield f"    def __init__(self, {', '.join(fields)}):"
-    for name in fields:
-        yield f"        self.{name} = {name}"
-    for _ in range(source.rng.randint(2, 8)):
-        name, verb = source.choice(fields), source.choice(("get", "load", "count", "find", "make"))
-        yield ""
-        yield f"    def {verb}_{source.invented()}(self, value):"
-        if source.chance(0.3):
-            yield f'        """{_remark(source, fields)}."""'
-        yield f"        result = self.{name} + {source.rng.randrange(100)}"
-        if source.chance(0.5):
-            yield f"        if value > {source.rng.randrange(10)}:"
-            yield f"            result += self.{source.choice(fields)}"
-        yield "        return result"
-
-
-def _python(source: Source) -> Lines:
-    names = _names(source, source.rng.randint(3, 6))
-    yield f"import {source.choice(names)}"
-    for _ in range(source.rng.randint(2, 6)):
-        first, second, third = (source.choice(names) for _ in range(3))
-        yield ""
-        yield ""
-        yield f"def {source.identifier()}({first}, {second}=None):"
-        yield f"    {third} = {first}({source.rng.randrange(100)})"
-        yield f"    for {source.choice('ijkxy')} in range({source.rng.randrange(100)}):"
-        yield f"        {third}.append({second})"
-        if source.chance(0.3):
-            yield f"    # {_remark(source, names)}"
-        if source.chance(0.4):
-            said = source.tokens(3) if source.chance(0.5) else _remark(source, names)
-            yield f'    print("{said.replace(chr(34), "")}", {first})'
-        yield f"    return {source.choice((first, third))}"
-
-
-def _script(source: Source) -> Lines:
-    names = _names(source, source.rng.randint(3, 6))
-    for _ in range(source.rng.randint(2, 6)):
-        first, second, third = (source.choice(names) for _ in range(3))
-        if source.chance(0.3):
-            yield f"// {_remark(source, names)}"
-        yield f"function {source.identifier()}({first}, {second}) {{"
-        yield f"  const {third} = {first}.map((x) => x + {source.rng.randrange(100)});"
-        if source.chance(0.3):
-            yield f"  log(`{_remark(source, names)}`, {second}.{first});"
-        if source.chance(0.5):
-            yield f"  if ({second} > {source.rng.randrange(10)}) {{"
-            yield f"    return {third};"
-            yield "  }"
-        yield f"  return {source.choice((first, second))};"
-        yield "}"
-        yield ""
-
-
-def _tests(source: Source) -> Lines:
-    target = source.identifier()
-    yield f"from {source.identifier()} import {target}"
-    for _ in range(source.rng.randint(2, 8)):
-        yield ""
-        yield f"def test_{source.identifier()}():"
-        yield f"    result = {target}({source.rng.randrange(100)})"
-        yield f"    assert result == {source.rng.randrange(100)}"
-
-
-def _loose_code(source: Source) -> Lines:
-    names = _names(source, source.rng.randint(3, 8))
-    for _ in range(source.rng.randint(5, 30)):
-        a, b, c = (source.choice(names) for _ in range(3))
-        text = source.tokens(2).replace('"', "")
-        line = source.choice(WORDS.CODE_LINES)
-        yield line.format(a=a, b=b, c=c, n=source.rng.randrange(1000), text=text)
-
-
-def _joined(source: Source) -> Lines:
-    names = _names(source, source.rng.randint(3, 6))
-    for _ in range(source.rng.randint(5, 40)):
-        a, b, c = (source.choice(names) for _ in range(3))
-        yield source.choice(BANK.JOINED).format(a=a, b=b, c=c, n=source.rng.randrange(100))
-
-
-_PROGRAMS = (_class, _python, _script, _tests, _loose_code, _joined)
-_ALL_KINDS = (
-    *_PROGRAMS, _ini, _env, _yaml, _csv, _json, _markdown, _html, _css, _sql, _list,
-)  # fmt: skip
+_FILES = {kind: _parsed(lines) for kind, lines in BANK.FILES.items()}
+_OTHERS = {"csv": _csv, "json": _json, "css": _css}
 
 
 _SETTING = re.compile(r'(\s*"?([A-Za-z_][\w.-]*)"?(?: = |=|: ))("[^"`]*"|[\w.+-]+)([,;]?)')
@@ -311,7 +241,7 @@ def _draw_line(source: Source, old: str) -> str:
     parts = re.findall(r"[A-Za-z_]\w*|\d+", old)
     if parts and source.chance(0.6):
         part = source.choice(parts)
-        other = str(source.rng.randrange(1000)) if part.isdigit() else source.identifier()
+        other = source.number(1000) if part.isdigit() else source.identifier()
         new = old.replace(part, other)
     else:
         new = source.line()
@@ -329,7 +259,7 @@ def _draw_setting(source: Source, lines: list[str]) -> Change | None:
     if match[3].startswith('"'):
         value = '"' + source.line().translate(dict.fromkeys(map(ord, '"`\\'))).strip() + '"'
     else:
-        value = source.choice((str(source.rng.randrange(100000)), source.token_word()))
+        value = source.choice((source.number(100000), source.token_word()))
     return Change("set", at, at + 1, (match[1] + value + match[4],))
 
 
@@ -339,12 +269,9 @@ def describe(source: Source, change: Change, lines: list[str], path: str) -> str
         return _describe_setting(source, change, lines)
     form = source.rng.random()
     if form < 0.2:
-        return phrase(
-            source,
-            source.choice(BANK.PATCH),
-            ask=False,
-            patch=_search_replace(source, change, lines),
-        )
+        bank = source.choice(BANK.PATCH)
+        patch = _search_replace(source, change, lines)
+        return phrase(source, bank, ask=False, patch=patch)
     if form < 0.4:
         patch = _unified_diff(source, change, lines, path)
         patch = fenced(patch, "diff") if source.chance(0.6) else patch
@@ -353,14 +280,8 @@ def describe(source: Source, change: Change, lines: list[str], path: str) -> str
     new = change.new[0] if change.new else ""
     if change.kind == "replace" and source.chance(0.25):
         return phrase(source, source.choice(BANK.OLD_NEW), old=fenced(old), new=fenced(new))
-    banks = {
-        "replace": BANK.REPLACE,
-        "after": BANK.AFTER,
-        "before": BANK.BEFORE,
-        "delete": BANK.DELETE,
-    }
     slots = {"old": _marked(source, old.strip()), "new": _marked(source, new.strip())}
-    return phrase(source, source.choice(banks[change.kind]), ask=False, **slots)
+    return phrase(source, source.choice(getattr(BANK, change.kind.upper())), ask=False, **slots)
 
 
 def _marked(source: Source, text: str) -> str:
@@ -461,13 +382,8 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
     while new in text or old in new:
         new = source.identifier()
     analysis = thought(effort, BANK.THOUGHTS["rename_ask"], old=old, new=new)
-    ask = phrase(
-        source,
-        source.choice(BANK.RENAME_NAME if is_part else BANK.RENAME),
-        ask=False,
-        old=old,
-        new=new,
-    )
+    bank = source.choice(BANK.RENAME_NAME if is_part else BANK.RENAME)
+    ask = phrase(source, bank, ask=False, old=old, new=new)
     renamed = re.sub(rf"(?<!\w){old}(?!\w)", new, text)
     return ask, Answer(fenced(renamed), analysis)
 
