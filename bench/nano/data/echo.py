@@ -20,14 +20,6 @@ _BLOCK = tuple(request + _GAPS[index % len(_GAPS)] for index, request in enumera
 QUOTES = "\"'`“”«»‘’"
 
 
-_ECHO_ANALYSIS: dict[Effort, str] = {
-    "low": "",
-    "medium": "I repeat the text exactly.",
-    "high": "The user wants a text back. It is not a question for me, so I only repeat it. I leave "
-    "out the quotes or the fence around it. I copy every character and add nothing.",
-}
-
-
 def delimited(source: Source, text: str) -> str:
     """Put a text between a pair of marks that do not occur in it; a fence if there is none."""
     pairs = [pair for pair in BANK.PAIRS if pair[0] not in text and pair[1] not in text]
@@ -44,7 +36,7 @@ def fenced(text: str, language: str = "") -> str:
 
 def _echo(source: Source, effort: Effort) -> Branch:
     text = _draw_text(source)
-    answer = Answer(text, _ECHO_ANALYSIS[effort])
+    answer = Answer(text, thought(effort, BANK.THOUGHTS["echo"]))
     message = user(_echo_request(source, text))
     return Branch("echo", (message,), answer, opens_final=source.chance(0.05))
 
@@ -67,13 +59,7 @@ def _echo_request(source: Source, text: str) -> str:
 
 
 def _draw_text(source: Source) -> str:
-    draws: Sequence[tuple[float, Callable[[Source], str]]] = (
-        (0.35, Source.line), (0.2, _few_words), (0.08, _long_tokens), (0.04, _character),
-        (0.03, _echo_number), (0.05, _json), (0.05, _markdown), (0.05, _foreign), (0.08, _request),
-        (0.08, _lines),
-    )  # fmt: skip
-    weights, options = zip(*draws, strict=True)
-    draw = source.rng.choices(options, weights)[0]
+    draw = source.rng.choices(tuple(_TEXTS), tuple(_TEXTS.values()))[0]
     if draw is Source.line:
         return _without_fence(source.line())
     return source.fresh(lambda: _without_fence(draw(source)))
@@ -84,23 +70,18 @@ def _without_fence(text: str) -> str:
 
 
 def _few_words(source: Source) -> str:
+    """Draw words of which all but the first are other tokens than at the start of an answer."""
     draw = source.choice((source.token_word, source.token_word, source.invented, source.person))
     return source.choice((" ", " ", ", ")).join(draw() for _ in range(source.rng.randint(2, 6)))
 
 
-def _long_tokens(source: Source) -> str:
-    return source.tokens(source.rng.randint(12, 60))
-
-
 def _character(source: Source) -> str:
-    if source.chance(0.5):
-        return chr(source.rng.randint(33, 126))
-    low, high = source.choice(BANK.SCRIPTS)
+    low, high = (33, 126) if source.chance(0.5) else source.choice(BANK.SCRIPTS)
     return chr(source.rng.randint(low, high))
 
 
-def _echo_number(source: Source) -> str:
-    digits = str(source.rng.randrange(10 ** source.rng.randint(1, 24)))
+def _digits(source: Source) -> str:
+    digits = source.number(10 ** source.rng.randint(1, 24))
     return source.choice((digits, f"-{digits}", f"{digits}.{source.rng.randrange(1000)}"))
 
 
@@ -108,7 +89,7 @@ def _json(source: Source) -> str:
     pairs: dict[str, object] = {}
     for _ in range(source.rng.randint(1, 4)):
         value = source.choice((source.tokens(2), source.rng.randrange(1000), True, None, [1, 2]))
-        pairs[source.choice(WORDS.CODE_WORDS)] = value
+        pairs[source.code_word()] = value
     indent = 2 if source.chance(0.25) else None
     separators = (",", ":") if indent is None and source.chance(0.4) else None
     return json.dumps(pairs, ensure_ascii=False, indent=indent, separators=separators)
@@ -116,18 +97,16 @@ def _json(source: Source) -> str:
 
 def _markdown(source: Source) -> str:
     word, sentence = source.tokens(2), source.sentence()
-    return source.choice((
-        f"**{word}**", f"# {word}", f"- {sentence}", f"[{word}](https://{source.invented()}.com)",
-        f"> {sentence}", f"*{sentence}*", f"| {word} | {source.noun()} |", f"1. {word}",
-        f"`{word}`", f"## {word}\n\n- {sentence}\n- {source.noun()}", f"~~{word}~~ {sentence}",
-    ))  # fmt: skip
+    invented, noun, other = source.invented(), source.noun(), source.noun()
+    return source.choice(BANK.MARKDOWN).format(
+        word=word, sentence=sentence, invented=invented, noun=noun, other=other
+    )
 
 
 def _foreign(source: Source) -> str:
     low, high = source.choice(BANK.SCRIPTS)
     lengths = [source.rng.randint(1, 8) for _ in range(source.rng.randint(1, 6))]
-    draw = source.rng.randint
-    return " ".join("".join(chr(draw(low, high)) for _ in range(n)) for n in lengths)
+    return " ".join("".join(chr(source.rng.randint(low, high)) for _ in range(n)) for n in lengths)
 
 
 def _request(source: Source) -> str:
@@ -146,6 +125,13 @@ def _lines(source: Source) -> str:
     return "\n".join(source.line() for _ in range(min(n_lines, 6)))
 
 
+_TEXTS: dict[Callable[[Source], str], float] = {
+    Source.line: 0.35, _few_words: 0.2, lambda s: s.tokens(s.rng.randint(12, 60)): 0.08,
+    _character: 0.04, _digits: 0.03, _json: 0.05, _markdown: 0.05, _foreign: 0.05, _request: 0.08,
+    _lines: 0.08,
+}  # fmt: skip
+
+
 def _word(source: Source, effort: Effort) -> Branch:
     word = source.fresh(lambda: _draw_word(source))
     content = phrase(source, BANK.WORD, word=word)
@@ -155,19 +141,19 @@ def _word(source: Source, effort: Effort) -> Branch:
 
 def _draw_word(source: Source) -> str:
     kind = source.rng.randrange(12)
-    if kind == 0:
-        return source.choice(BANK.COMMON_WORDS)
-    if kind == 1:
-        return source.noun()
-    if kind <= 3:
-        return source.choice((str.lower, str.capitalize, str.upper))(source.invented())
-    if kind == 4:
-        return source.choice((str.upper, str.capitalize))(source.token_word())
-    if kind == 5:
-        return source.identifier()
-    if kind == 6:
-        return str(source.rng.randrange(10 ** source.rng.randint(1, 6)))
-    return source.token_word()
+    if kind in (2, 3, 4):
+        cases = (str.lower, str.capitalize, str.upper) if kind < 4 else (str.upper, str.capitalize)
+        case = source.choice(cases)
+        return case(source.invented() if kind < 4 else source.token_word())
+    draws: dict[int, Callable[[], str]] = {
+        0: lambda: source.choice(BANK.COMMON_WORDS), 1: source.noun, 5: source.identifier,
+        6: lambda: _number(source),
+    }  # fmt: skip
+    return draws.get(kind, source.token_word)()
+
+
+def _number(source: Source) -> str:
+    return source.number(10 ** source.rng.randint(1, 6))
 
 
 _MARKS = set(',;/|"`\\“”')  # of separators and quotes
@@ -257,21 +243,14 @@ def _mixed(source: Source) -> str:
     return source.choice(_KINDS)(source)
 
 
-def _name(source: Source) -> str:
-    return source.invented().capitalize()
-
-
-def _lists_number(source: Source) -> str:
-    return str(source.rng.randrange(10 ** source.rng.randint(1, 6)))
-
-
 def _tokens(source: Source) -> str:
     return source.tokens(source.rng.randint(1, 3))
 
 
 _KINDS: tuple[Callable[[Source], str], ...] = (
-    Source.token_word, Source.token_word, Source.any_word, Source.invented, _name,
-    Source.identifier, Source.person, Source.city, Source.noun, _lists_number, _tokens, _tokens,
+    Source.token_word, Source.token_word, Source.any_word, Source.invented,
+    lambda s: s.invented().capitalize(), Source.identifier, Source.person, Source.city,
+    Source.noun, _number, _tokens, _tokens,
 )  # fmt: skip
 
 

@@ -57,16 +57,11 @@ _EVERYBODYS = 30  # ends of short counts
 
 def draw_count(source: Source, effort: Effort) -> Exchange:
     """Ask for numbers: up, down or in steps."""
-    kind = source.rng.random() * 1.3
-    if kind < 0.44:
-        a, b = _span(source, lambda s: (1, _last(s)))
-        return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
+    kind = source.rng.random() * 1.3  # more in steps
     if kind < 0.62:
-        a, b = _span(source, _window)
+        a, b = _span(source, (lambda s: (1, _last(s))) if kind < 0.44 else _window)
         return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
-    if kind < 0.76:
-        return _draw_count_down(source, effort)
-    return _draw_count_in_steps(source, effort)
+    return (_draw_count_down if kind < 0.76 else _draw_count_in_steps)(source, effort)
 
 
 def draw_short_count(source: Source, effort: Effort) -> Exchange:
@@ -199,7 +194,16 @@ COUNTRIES = tuple(CAPITALS)
 
 def earlier_turns(source: Source, n: int) -> tuple[Message, ...]:
     """Draw finished small exchanges, to stand in front of any question."""
-    return tuple(message for _ in range(n) for message in _earlier_turn(source))
+    messages: list[Message] = []
+    for _ in range(n):
+        kind = source.rng.random()
+        if kind < 0.4:
+            prompt, intent = draw_small_talk(source)
+            messages += [user(prompt), assistant(intent.answer)]
+        else:
+            draw = _draw_capital if kind < 0.7 else _draw_sum if kind < 0.9 else draw_short_count
+            messages += _turn(draw(source, "low"))
+    return tuple(messages)
 
 
 def to_branch(source: Source, skill: str, exchange: Exchange, *earlier: Message) -> Branch:
@@ -240,18 +244,8 @@ def _opened(source: Source, text: str) -> str:
     return source.choice(BANK.QUESTION_OPENERS) + text if source.chance(0.12) else text
 
 
-def _turn(prompt: str, answer: str) -> tuple[Message, Message]:
-    return user(prompt), assistant(answer)
-
-
-def _earlier_turn(source: Source) -> tuple[Message, Message]:
-    kind = source.rng.random()
-    if kind < 0.4:
-        prompt, intent = draw_small_talk(source)
-        return _turn(prompt, intent.answer)
-    draw = _draw_capital if kind < 0.7 else _draw_sum if kind < 0.9 else draw_short_count
-    exchange = draw(source, "low")
-    return _turn(exchange.prompt, exchange.answer.text)
+def _turn(exchange: Exchange) -> tuple[Message, Message]:
+    return user(exchange.prompt), assistant(exchange.answer.text)
 
 
 def _capital(source: Source, effort: Effort) -> Branch:
@@ -260,7 +254,7 @@ def _capital(source: Source, effort: Effort) -> Branch:
     earlier = [_draw_capital(source, effort)]
     while source.chance(0.3):
         earlier.append(_draw_follow_up(source, effort))
-    turns = (message for e in earlier for message in _turn(e.prompt, e.answer.text))
+    turns = (message for e in earlier for message in _turn(e))
     return to_branch(source, "capital", _draw_follow_up(source, effort), *turns)
 
 
@@ -292,16 +286,8 @@ def _capital_answer(country: str, effort: Effort) -> Answer:
     name, capital = spell(country), CAPITALS[country]
     stop = "" if capital.endswith(".") else "."
     fact = f"The capital of {name} is {capital}{stop}"
-    medium = f"The user asks for the capital of {name}. It is {capital}{stop}"
-    high = (
-        f"The user asks for the capital of {name}. I know the country and must not confuse its "
-        f"capital with another large city. {fact} I will answer in one sentence."
-    )
-    return Answer(fact, {"low": "", "medium": medium, "high": high}[effort])
-
-
-def _sum(source: Source, effort: Effort) -> Branch:
-    return to_branch(source, "add", _draw_sum(source, effort))
+    slots = {"name": name, "capital": capital, "stop": stop, "fact": fact}
+    return Answer(fact, thought(effort, BANK.THOUGHTS["capital"], **slots))
 
 
 def _draw_sum(source: Source, effort: Effort) -> Exchange:
@@ -327,12 +313,8 @@ def _sum_answer(a: int, b: int, effort: Effort) -> Answer:
     total, steps = a + b, _digit_steps(a, b)
     names = ("Ones", "Tens", "Hundreds")
     named = " ".join(f"{name}: {step}." for name, step in zip(names, steps, strict=False))
-    medium = f"{a}+{b}: {', '.join(steps)}, so {total}."
-    high = (
-        f"The user wants the sum of {a} and {b}. I add digit by digit and carry. {named} "
-        f"So {a}+{b}={total}. Check: {total}-{b}={a}."
-    )
-    return Answer(f"{a} + {b} = {total}", {"low": "", "medium": medium, "high": high}[effort])
+    slots = {"a": a, "b": b, "total": total, "named": named, "steps": ", ".join(steps)}
+    return Answer(f"{a} + {b} = {total}", thought(effort, BANK.THOUGHTS["sum"], **slots))
 
 
 def _digit_steps(a: int, b: int) -> list[str]:
@@ -360,12 +342,8 @@ def _draw_three(source: Source, effort: Effort) -> Exchange:
     return Exchange(prompt, Answer(f"{a} + {b} + {c} = {total}", analysis))
 
 
-def _count(source: Source, effort: Effort) -> Branch:
-    return to_branch(source, "count", draw_count(source, effort))
-
-
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {
     "capital": _capital,
-    "add": _sum,
-    "count": _count,
+    "add": lambda source, effort: to_branch(source, "add", _draw_sum(source, effort)),
+    "count": lambda source, effort: to_branch(source, "count", draw_count(source, effort)),
 }
