@@ -1,9 +1,12 @@
-"""Branches that have facts read from a text and answered as JSON."""
+"""Branches that have facts read from a text and answered as JSON.
+
+A statement makes clear where its value ends: by quotes, by the end of the sentence or of the line.
+"""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.nano.data.document import Answer, Branch, thought
 from bench.nano.data.echo import QUOTES, fenced
@@ -15,17 +18,20 @@ from gptoss_local.types import Effort
 
 BANK = banks("extract")
 WORDS = banks("words")
-
 Draw = Callable[[Source], Any]
+Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What may be read from a text."""
+    """What may be read from a text, stated by `patterns`, or `negative` ones for a no.
+
+    Of fields with the same group a text states only one; `keys` are its names in JSON.
+    """
 
     keys: tuple[str, ...]
     hint: str
-    schema: dict[str, Any]
+    schema: Schema
     draw: Draw
     patterns: tuple[str, ...]
     negative: tuple[str, ...] = ()
@@ -45,8 +51,7 @@ class Field:
         if isinstance(value, bool):
             return f"{label}: {'yes' if value else 'no'}"
         text = _plain(source, value)
-        shown = text if text[0] not in QUOTES else self._shown(source, value)
-        return f"{label}: {shown}"
+        return f"{label}: {text if text[0] not in QUOTES else self._shown(source, value)}"
 
     def _shown(self, source: Source, value: Any) -> str:
         text = _plain(source, value)
@@ -58,32 +63,28 @@ class Field:
 
 
 def _plain(source: Source, value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, dict):
         return f"{value['street']}, {value['city']}, {value['zip']}"
     if isinstance(value, list):
         shown = [_item(v) if isinstance(v, dict) else str(v) for v in value]
-        joint = source.choice((" and ", ", "))
-        return ", ".join(shown[:-1]) + (joint if len(shown) > 1 else "") + shown[-1]
-    return json.dumps(value)
+        return _joined(shown, source.choice((" and ", ", ")))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
-def _item(item: dict[str, Any]) -> str:
+def _item(item: Schema) -> str:
     price = f" at {json.dumps(item['price'])} each" if "price" in item else ""
     return f"{item['quantity']} x {item['name']}{price}"
 
 
-STRING: dict[str, Any] = {"type": "string"}
-INTEGER: dict[str, Any] = {"type": "integer"}
+def _joined(parts: list[str], last: str) -> str:
+    return ", ".join(parts[:-1]) + (last if len(parts) > 1 else "") + parts[-1]
 
 
-def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Describe an object that has all these properties."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
+def _word(source: Source) -> str:
+    return source.token_word() if source.chance(0.4) else source.invented()
 
 
-def any_words(source: Source) -> str:
+def _any_words(source: Source) -> str:
     """Draw a short name of anything, often of rare tokens, with no mark that ends a value."""
 
     def draw() -> str:
@@ -91,60 +92,36 @@ def any_words(source: Source) -> str:
         if kind <= 1:
             drop = dict.fromkeys(map(ord, '"`“”«»\\'))
             return source.tokens(source.rng.randint(1, 5)).translate(drop).strip()
-        if kind == 2:
-            return f"{source.choice(WORDS.ADJECTIVES)} {source.noun()}"
-        return source.noun() if kind == 3 else f"{source.invented().capitalize()} {source.noun()}"
+        first = (source.adjective, str, lambda: source.invented().capitalize())[kind - 2]()
+        return f"{first} {source.noun()}".strip()
 
     return source.fresh(lambda: draw() or "thing")
 
 
-def company(source: Source) -> str:
-    def draw() -> str:
-        name = source.token_word() if source.chance(0.4) else source.invented()
-        return name.capitalize() + source.choice(
-            ("", "", " GmbH", " Ltd", " Labs", " Group", " AG")
-        )
-
-    return source.fresh(draw)
-
-
-def country(source: Source) -> str:
-    real = (
-        "Norway", "Japan", "Brazil", "Kenya", "Canada", "France", "India", "Chile", "Egypt",
-        "Poland", "Spain", "Peru", "Ghana", "Iceland", "Vietnam", "Mexico", "Greece", "Finland",
-    )  # fmt: skip
+def _country(source: Source) -> str:
     if source.chance(0.5):
-        return source.choice(real)
-    name = source.token_word() if source.chance(0.5) else source.invented()
-    return name.capitalize()
+        return source.choice(BANK.COUNTRIES)
+    return (source.token_word() if source.chance(0.5) else source.invented()).capitalize()
 
 
-def email(source: Source) -> str:
-    def draw() -> str:
-        user = source.token_word().lower() if source.chance(0.4) else source.invented()
-        joint = source.choice(("", ".", "_"))
-        host = source.choice(("example.com", "mail.org", f"{source.invented()}.com", "post.net"))
-        return f"{user}{joint}{source.invented()}@{host}"
-
-    return source.fresh(draw)
+def _email(source: Source) -> str:
+    name = source.token_word().lower() if source.chance(0.4) else source.invented()
+    joint = source.choice(("", ".", "_"))
+    host = source.choice(("example.com", "mail.org", f"{source.invented()}.com", "post.net"))
+    return f"{name}{joint}{source.invented()}@{host}"
 
 
-def phone(source: Source) -> str:
-    def draw() -> str:
-        pick = source.rng.randrange
-        forms = (
-            f"+{pick(1, 99)} {pick(100, 999)} {pick(1000000, 9999999)}",
-            f"555-{pick(1000, 9999)}", f"0{pick(100, 999)} {pick(100000, 9999999)}",
-            f"({pick(100, 999)}) {pick(100, 999)}-{pick(1000, 9999)}",
-        )  # fmt: skip
-        return source.choice(forms)
-
-    return source.fresh(draw)
+def _phone(source: Source) -> str:
+    pick = source.rng.randrange
+    return source.choice((
+        f"+{pick(1, 99)} {pick(100, 999)} {pick(1000000, 9999999)}", f"555-{pick(1000, 9999)}",
+        f"0{pick(100, 999)} {pick(100000, 9999999)}",
+        f"({pick(100, 999)}) {pick(100, 999)}-{pick(1000, 9999)}",
+    ))  # fmt: skip
 
 
-def date(source: Source) -> str:
-    pick = source.rng.randint
-    month = source.choice(BANK.MONTHS)
+def _date(source: Source) -> str:
+    pick, month = source.rng.randint, source.choice(BANK.MONTHS)
     return source.choice((
         f"{pick(1950, 2035)}-{pick(1, 12):02d}-{pick(1, 28):02d}", f"{month} {pick(1, 28)}",
         f"{pick(1, 28)} {month} {pick(1950, 2035)}",
@@ -153,110 +130,97 @@ def date(source: Source) -> str:
 
 
 def clock_time(source: Source) -> str:
-    hour, minute = source.rng.randrange(24), source.rng.choice((0, 15, 30, 45, 5, 20, 52))
+    hour, minute = source.rng.randrange(24), source.choice((0, 15, 30, 45, 5, 20, 52))
     return source.choice((f"{hour:02d}:{minute:02d}", f"{hour % 12 + 1}:{minute:02d} pm"))
 
 
-def reference(source: Source) -> str:
-    def draw() -> str:
-        letters = source.token_word().upper() if source.chance(0.4) else source.choice("ABCXZ")
-        return f"{letters}-{source.rng.randrange(10 ** source.rng.randint(2, 7))}"
-
-    return source.fresh(draw)
+def _reference(source: Source) -> str:
+    letters = source.token_word().upper() if source.chance(0.4) else source.choice("ABCXZ")
+    return f"{letters}-{source.rng.randrange(10 ** source.rng.randint(2, 7))}"
 
 
-def website(source: Source) -> str:
+def _website(source: Source) -> str:
     name = source.token_word().lower() if source.chance(0.4) else source.invented()
     tail = source.choice(("", f"/{source.noun()}", f"/{source.invented()}"))
-    ending = source.choice(("com", "org", "net", "dev"))
-    return f"https://{name}.{ending}{tail}"
+    return f"https://{name}.{source.choice(('com', 'org', 'net', 'dev'))}{tail}"
 
 
-def some_words(options: tuple[str, ...]) -> Draw:
+def _some_words(options: tuple[str, ...]) -> Draw:
     """Draw lists of one to four words, now and then unknown ones."""
 
     def draw(source: Source) -> list[str]:
         known = source.some(options, 1, 4)
-        return list(
-            dict.fromkeys(source.token_word() if source.chance(0.3) else word for word in known)
-        )
+        drawn = [source.token_word() if source.chance(0.3) else word for word in known]
+        return list(dict.fromkeys(drawn))
 
     return draw
 
 
-def items(priced: bool) -> Draw:
-    def draw(source: Source) -> list[dict[str, Any]]:
-        drawn: list[dict[str, Any]] = []
-        for noun in source.some(WORDS.NOUNS, 1, 3):
-            name = source.token_word() if source.chance(0.4) else f"{noun}s"
-            item: dict[str, Any] = {"name": name, "quantity": source.rng.randint(1, 40)}
-            drawn.append(item | {"price": price(source)} if priced else item)
-        return drawn
-
-    return draw
+def _items(source: Source, *, priced: bool) -> list[Schema]:
+    drawn: list[Schema] = []
+    for noun in source.some(WORDS.NOUNS, 1, 3):
+        name = source.token_word() if source.chance(0.4) else f"{noun}s"
+        item: Schema = {"name": name, "quantity": source.rng.randint(1, 40)}
+        drawn.append(item | {"price": _price(source)} if priced else item)
+    return drawn
 
 
-def price(source: Source) -> float | int:
+def _price(source: Source) -> float | int:
     whole = source.rng.randrange(1, 10 ** source.rng.randint(1, 5))
-    cents = source.rng.choice((25, 5, 99, 49, source.rng.randrange(1, 100)))
+    cents = source.choice((25, 5, 99, 49, source.rng.randrange(1, 100)))
     return whole if source.chance(0.4) else float(f"{whole}.{cents:02d}")
 
 
-def decimal(low: int, high: int) -> Draw:
-    return lambda source: float(f"{source.rng.randint(low, high)}.{source.rng.randrange(10)}")
-
-
-def whole(low: int, high: int) -> Draw:
-    return lambda source: source.rng.randint(low, high)
-
-
-def address(source: Source) -> dict[str, Any]:
-    name = source.token_word() if source.chance(0.4) else source.invented()
-    kind = source.choice(("Street", "Road", "Lane", "Avenue"))
+def _address(source: Source) -> Schema:
+    name, kind = _word(source), source.choice(("Street", "Road", "Lane", "Avenue"))
     street = f"{source.rng.randint(1, 299)} {name.capitalize()} {kind}"
     return {"street": street, "city": source.city(), "zip": f"{source.rng.randrange(1, 99999):05d}"}
 
 
-def coin(source: Source) -> bool:
-    return source.chance(0.5)
+def _fresh(draw: Callable[[Source], str]) -> Draw:
+    return lambda source: source.fresh(lambda: draw(source))
 
 
-def _draw_of(kind: str, *arguments: Any) -> Draw:
-    if kind == "choice":
-        options = getattr(BANK, arguments[0]) if isinstance(arguments[0], str) else arguments[0]
-        return lambda source: source.choice(options)
-    if kind == "some_words":
-        return some_words(getattr(BANK, arguments[0], WORDS.ADJECTIVES))
-    if arguments:
-        return globals()[kind](*arguments)
-    return globals().get(kind) or getattr(Source, kind)
+_COMPANIES = ("", "", " GmbH", " Ltd", " Labs", " Group", " AG")
+_DRAWS: dict[str, Draw] = {
+    "city": Source.city, "person": Source.person, "line": Source.line, "any_words": _any_words,
+    "country": _country, "date": _date, "clock_time": clock_time, "website": _website,
+    "price": _price, "address": _address, "email": _fresh(_email), "phone": _fresh(_phone),
+    "reference": _fresh(_reference), "coin": lambda source: source.chance(0.5),
+    "company": _fresh(lambda source: _word(source).capitalize() + source.choice(_COMPANIES)),
+}  # fmt: skip
+_MAKES: dict[str, Callable[..., Draw]] = {
+    "choice": lambda of: lambda s: s.choice(getattr(BANK, of) if isinstance(of, str) else of),
+    "some_words": lambda of: _some_words(getattr(BANK, of, WORDS.ADJECTIVES)),
+    "items": lambda priced: lambda source: _items(source, priced=priced),
+    "whole": lambda low, high: lambda source: source.rng.randint(low, high),
+    "decimal": lambda low, high: (
+        lambda source: float(f"{source.rng.randint(low, high)}.{source.rng.randrange(10)}")
+    ),
+}
 
 
-FIELDS = tuple(
-    Field(**field | {"draw": _draw_of(*field["draw"])}) for field in BANK.FIELDS.values()
-)
+def _field(draw: list[Any], **given: Any) -> Field:
+    kind, *arguments = draw
+    return Field(draw=_MAKES[kind](*arguments) if arguments else _DRAWS[kind], **given)
 
 
-def custom_field(source: Source) -> Field:
+FIELDS = tuple(_field(**field) for field in BANK.FIELDS.values())
+
+
+def _custom_field(source: Source) -> Field:
     """Make up a field that nobody has seen."""
-    first = source.choice(WORDS.NOUNS) if source.chance(0.5) else source.token_word().lower()
+    first = source.noun() if source.chance(0.5) else source.token_word().lower()
     second = source.choice(("code", "id", "kind", "value", "level", "count", "mode", "index"))
-    keys = (f"{first}_{second}", f"{first}{second.capitalize()}")
-    patterns = tuple(pattern.replace("LABEL", f"{first} {second}") for pattern in BANK.STATEMENTS)
-    schema: dict[str, Any] = INTEGER if second in ("count", "level", "index") else STRING
-    draw = whole(0, 9999) if schema is INTEGER else any_words
-    hint = f"the {first} {second}"
-    return Field(keys, hint, schema, draw, patterns, is_quoted=schema is STRING)
+    keys, name = (f"{first}_{second}", f"{first}{second.capitalize()}"), f"{first} {second}"
+    patterns = tuple(pattern.replace("LABEL", name) for pattern in BANK.STATEMENTS)
+    is_number = second in ("count", "level", "index")
+    schema = {"type": "integer" if is_number else "string"}
+    draw = (lambda s: s.rng.randint(0, 9999)) if is_number else _any_words
+    return Field(keys, f"the {name}", schema, draw, patterns, is_quoted=not is_number)
 
 
-# Short requests as people type them: keys and text in one line, two facts in a sentence.
-
-
-_GREETINGS = (("Hello,", "Best regards"), ("Hi!", "Thanks"), ("Dear team,", "Kind regards"))
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A field under the key that an answer has it."""
 
     field: Field
@@ -265,7 +229,7 @@ class Asked:
 
 def _extract_inline(source: Source, effort: Effort) -> Branch:
     first, second, sentence = source.choice(BANK.JOINT)
-    drawn: dict[str, Any] = {
+    drawn: Schema = {
         "name": source.person(), "city": source.city(), "age": source.rng.randint(1, 99),
     }  # fmt: skip
     values = {key: drawn[key] for key in (first, second)}
@@ -288,10 +252,10 @@ def _extract(source: Source, effort: Effort) -> Branch:
 
 def draw_asked(source: Source) -> list[Asked]:
     """Draw one to six fields with different keys, none of which says what another one does."""
-    n_fields = source.rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6))
+    n_fields = source.choice((1, 1, 2, 2, 3, 3, 4, 5, 6))
     asked: list[Asked] = []
     for field in source.some(FIELDS, 12, 12):
-        field = custom_field(source) if source.chance(0.12) else field
+        field = _custom_field(source) if source.chance(0.12) else field
         key = source.choice(field.keys)
         if not _clashes(field, asked) and key not in [a.key for a in asked]:
             asked.append(Asked(field, key))
@@ -305,15 +269,18 @@ def _clashes(field: Field, others: list[Asked]) -> bool:
     )
 
 
-def draw_text(source: Source, asked: list[Asked]) -> tuple[str, dict[str, Any]]:
+def draw_text(source: Source, asked: list[Asked]) -> tuple[str, Schema]:
     """Write a text that states the fields among other things; also return their values."""
     values = {a.key: a.field.draw(source) for a in asked}
     as_form = source.chance(0.2)
     sentences: list[str] = []
+
+    def state(field: Field, key: str, value: Any) -> None:
+        in_form = field.state_in_form(source, key, value)
+        sentences.append(in_form if as_form else field.state(source, value))
+
     for a in asked:
-        value = values[a.key]
-        in_form = a.field.state_in_form(source, a.key, value)
-        sentences.append(in_form if as_form else a.field.state(source, value))
+        state(a.field, a.key, values[a.key])
     for _ in range(source.rng.randint(0, 4)):
         if source.chance(0.5):
             sentences.append(_idle_sentence(source))
@@ -321,15 +288,13 @@ def draw_text(source: Source, asked: list[Asked]) -> tuple[str, dict[str, Any]]:
         field = source.choice(FIELDS)
         if not _clashes(field, asked):
             asked = [*asked, Asked(field, field.keys[0])]
-            value = field.draw(source)
-            in_form = field.state_in_form(source, field.keys[0], value)
-            sentences.append(in_form if as_form else field.state(source, value))
+            state(field, field.keys[0], field.draw(source))
     source.rng.shuffle(sentences)
     if as_form or source.chance(0.15):
         return "\n".join(sentences), values
     text = " ".join(sentences)
     if source.chance(0.15):
-        greeting, regards = source.choice(_GREETINGS)
+        greeting, regards = source.choice(BANK.GREETINGS)
         text = f"{greeting}\n\n{text}\n\n{regards}"
     return text, values
 
@@ -355,8 +320,7 @@ def _ask(source: Source, asked: list[Asked]) -> str:
 def _keys_in_words(source: Source, asked: list[Asked]) -> str:
     mark = source.choice(('"', "`", "", ""))
     keys = [f"{mark}{a.key}{mark}{_nested(a.field)}" for a in asked]
-    joint = source.choice((" and ", ", "))
-    return ", ".join(keys[:-1]) + (joint if len(keys) > 1 else "") + keys[-1]
+    return _joined(keys, source.choice((" and ", ", ")))
 
 
 def _nested(field: Field) -> str:
@@ -387,7 +351,7 @@ def _skeleton(source: Source, asked: list[Asked]) -> str:
     return text.replace('"<', "").replace('>"', "") if style == "bare" else text
 
 
-def _example(schema: dict[str, Any], style: str) -> Any:
+def _example(schema: Schema, style: str) -> Any:
     kind = schema["type"]
     if kind == "object":
         return {key: _example(entry, style) for key, entry in schema["properties"].items()}
@@ -399,24 +363,23 @@ def _example(schema: dict[str, Any], style: str) -> Any:
     return f"<{name}>" if style == "bare" else name
 
 
-def schema_of(source: Source, asked: list[Asked]) -> dict[str, Any]:
+def schema_of(source: Source, asked: list[Asked]) -> Schema:
     """The JSON schema of an object of these fields."""
     with_hints, is_closed = source.chance(0.3), source.chance(0.3)
     properties = {
         a.key: {**a.field.schema, "description": a.field.hint} if with_hints else a.field.schema
         for a in asked
     }
-    schema = object_schema(properties)
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
     return {**schema, "additionalProperties": False} if is_closed else schema
 
 
-def json_branch(source: Source, effort: Effort, content: str, values: dict[str, Any]) -> Branch:
+def json_branch(source: Source, effort: Effort, content: str, values: Schema) -> Branch:
     """Ask for values that are read from a text; the answer is one JSON object."""
     keys = ", ".join(values)
     analysis = thought(effort, BANK.THOUGHTS["json_branch"], keys=keys)
     answer = Answer(json.dumps(values, ensure_ascii=False), analysis)
-    message = user(content)
-    return Branch("extract", (message,), answer, is_json=True, opens_final=source.chance(0.1))
+    return Branch("extract", (user(content),), answer, is_json=True, opens_final=source.chance(0.1))
 
 
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"extract": _extract}

@@ -33,13 +33,6 @@ SORRY = (
     "Sorry, I am only a tiny demo model and I can't help with that. You can ask me for a capital,"
     " a sum, a tool call, or to repeat some text."
 )
-SORRY_ANALYSIS = {
-    "low": "",
-    "medium": "This is outside of what I can do. I should decline politely.",
-    "high": "I check my skills: small talk, capitals, sums, counting, tools, JSON, copies, changes "
-    "and memory. The request matches none of them. I should not invent an answer. I will decline "
-    "politely and say what I can do.",
-}
 COUNTRIES = tuple(CAPITALS)
 
 
@@ -66,30 +59,27 @@ def _fallback_without_tools(source: Source, effort: Effort) -> Branch:
 
 
 def _declined(source: Source, effort: Effort, prompt: str) -> Branch:
-    exchange = Exchange(prompt, Answer(SORRY, SORRY_ANALYSIS[effort]))
+    exchange = Exchange(prompt, Answer(SORRY, thought(effort, BANK.THOUGHTS["sorry"])))
     return to_branch(source, "fallback", exchange)
 
 
 def _filled(source: Source, phrasings: tuple[str, ...]) -> str:
-    marked = phrase(source, phrasings, ask=False, **{name: f"\0{name}\0" for name in SLOTS})
+    names = (*SLOTS, *(f"{name}2" for name in SLOTS))
+    marked = phrase(source, phrasings, ask=False, **{name: f"\0{name}\0" for name in names})
     return re.sub("\0([a-z]+)2?\0", lambda slot: SLOTS[slot[1]](source), marked)
 
 
 def _wrong_capital(source: Source) -> str:
+    def invented() -> str:
+        return source.invented().capitalize()
+
     draws: tuple[Callable[[], str], ...] = (
-        source.city,
-        source.city,
-        lambda: source.invented().capitalize(),
-        lambda: source.invented().capitalize(),
-        lambda: source.choice(BANK.REGIONS),
-        source.person,
-        lambda: f"the {source.noun()}",
-        source.token_word,
-    )
-    while True:
-        subject = source.choice(draws)()
-        if not is_country(subject):
-            return ask_capital(source, subject)
+        source.city, source.city, invented, invented, lambda: source.choice(BANK.REGIONS),
+        source.person, lambda: f"the {source.noun()}", source.token_word,
+    )  # fmt: skip
+    while is_country(subject := source.choice(draws)()):
+        pass
+    return ask_capital(source, subject)
 
 
 def _large_sum(source: Source) -> str:
@@ -98,7 +88,7 @@ def _large_sum(source: Source) -> str:
 
 
 def _sentences(source: Source) -> str:
-    return " ".join(source.sentence() for _ in range(source.rng.choice((1, 1, 2, 3))))
+    return " ".join(source.sentence() for _ in range(source.choice((1, 1, 2, 3))))
 
 
 def _random_text(source: Source) -> str:
@@ -125,7 +115,7 @@ def _topic(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.45:
         return source.choice(BANK.TOPICS)
-    adjective, noun = source.choice(WORDS.ADJECTIVES), source.noun()
+    adjective, noun = source.adjective(), source.noun()
     if kind < 0.6:
         return f"the {adjective} {noun}"
     if kind < 0.75:
@@ -135,31 +125,21 @@ def _topic(source: Source) -> str:
     return source.city() if kind < 0.9 else f"{source.token_word()} {noun}"
 
 
-def _task(source: Source) -> str:
-    return source.choice(BANK.TASKS).format(noun=source.noun())
-
-
 def _text(source: Source) -> str:
-    kind = source.rng.random()
-    if kind < 0.5:
-        return source.sentence()
-    return _random_text(source) if kind < 0.9 else source.invented()
-
-
-def _number(source: Source) -> str:
-    return str(source.rng.randrange(2, source.choice((20, 100, 1000))))
+    return source.drawn(
+        (0.5, source.sentence), (0.9, lambda: _random_text(source)), (1, source.invented)
+    )
 
 
 SLOTS: dict[str, Callable[[Source], str]] = {
-    "noun": lambda s: s.noun(), "noun2": lambda s: s.noun(),
-    "adj": lambda s: s.choice(WORDS.ADJECTIVES), "topic": _topic, "topic2": _topic,
-    "person": lambda s: s.person(), "city": lambda s: s.city(), "city2": lambda s: s.city(),
-    "country": lambda s: s.choice(COUNTRIES), "language": lambda s: s.choice(BANK.LANGUAGES),
+    "noun": Source.noun, "adj": Source.adjective, "topic": _topic, "person": Source.person,
+    "city": Source.city, "country": lambda s: s.choice(COUNTRIES), "text": _text,
+    "language": lambda s: s.choice(BANK.LANGUAGES), "word": Source.token_word,
     "program": lambda s: s.choice(BANK.PROGRAMMING_LANGUAGES),
-    "program2": lambda s: s.choice(BANK.PROGRAMMING_LANGUAGES), "task": _task,
-    "form": lambda s: s.choice(BANK.FORMS), "n": _number, "m": _number, "text": _text,
+    "task": lambda s: s.choice(BANK.TASKS).format(noun=s.noun()),
+    "form": lambda s: s.choice(BANK.FORMS), "code": lambda s: s.code(s.rng.randint(1, 6)),
     "path": lambda s: s.choice((draw_file, draw_folder))(s),
-    "text2": _text, "code": lambda s: s.code(s.rng.randint(1, 6)), "word": lambda s: s.token_word(),
+    **dict.fromkeys("nm", lambda s: str(s.rng.randrange(2, s.choice((20, 100, 1000))))),
 }  # fmt: skip
 DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
     BANK.WRITING: 8, BANK.EXPLAIN: 14, BANK.ADVICE: 14, BANK.MATHS: 14, BANK.LANGUAGE: 9,
