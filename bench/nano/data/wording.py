@@ -1,7 +1,7 @@
 """Turns a bank of phrasings into one sentence, as different people would type it.
 
-A phrasing is a text with `{slots}`. Some phrasings of every bank are held out: an evaluation uses
-only those, training never does. Noise (case, typos, politeness) touches the words around the slots
+A phrasing is a text with `{slots}`. Training never uses some phrasings of every bank, so that
+an evaluation may. Noise (case, typos, politeness) touches the words around the slots
 and never what is put into them.
 """
 
