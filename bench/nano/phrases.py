@@ -41,7 +41,8 @@ def banks(group: str) -> SimpleNamespace:
 
 
 def _read(group: str) -> str:
-    return (_HERE / "phrases" / f"{group}.txt").read_text()
+    path = _HERE / "phrases" / f"{group}.txt"
+    return path.read_text() if path.exists() else ""
 
 
 def _products(shared: dict[str, str], text: str) -> list[str]:

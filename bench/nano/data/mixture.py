@@ -20,7 +20,10 @@ from bench.nano.data.document import Branch, Document
 from bench.nano.data.prompts import instructions, wrap
 from bench.nano.data.source import Source
 from bench.nano.data.tools import Toolset, user
+from bench.nano.phrases import banks
 from gptoss_local.types import Effort
+
+BANK = banks("mixture")
 
 PlainSkill = Callable[[Source, Effort], Branch]
 ToolSkill = Callable[[Source, Effort, Toolset], Branch | None]
@@ -32,44 +35,24 @@ PLAIN: dict[str, PlainSkill] = (
 DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
     response_format.DOCUMENTS | edit.DOCUMENTS | memory.DOCUMENTS
 )
-PLAIN_WEIGHTS = {
-    "chat": 11, "fallback": 9, "fallback_without_tools": 6, "capital": 10, "add": 12, "count": 14,
-    "echo": 20, "word": 8, "items": 16, "extract": 13, "rename": 40, "change": 34, "copy_file": 2,
-    "memory": 9,
-}  # fmt: skip
-TOOL_WEIGHTS = {
-    "shell": 8, "create": 18, "read": 7, "edit": 17, "list": 8, "search": 13, "two": 22,
-    "agent_error": 3, "function_call": 8, "function_report": 2, "function_two": 7,
-}  # fmt: skip
-"""What an agent's tools, or functions, are asked for."""
-SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
-         "memory")  # fmt: skip
-TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 4, "edit": 13, "extract_format": 2, "tool_format": 7}
-KIND_WEIGHTS = {"plain": 60, "functions": 30, "agent": 26, "document": 16}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 SHORT_PROMPT_TOKENS, LONG_SHARE = 3_000, 0.4
 """Most agents to learn from have no longer instructions: behind 2,000 tokens answers are as often
 right as behind 20,000, so that it is better to ask more of them."""
-IDENTITIES = (
-    "You are a helpful assistant.",
-    "You are gpt-oss-nano, a tiny language model.",
-    "You are an assistant.",
-)
 
 
 def draw(source: Source) -> Document:
     """Draw a training document."""
-    kind = source.rng.choices(list(KIND_WEIGHTS), list(KIND_WEIGHTS.values()))[0]
+    kind = _weighted(source, BANK.KIND_WEIGHTS)
     effort = source.rng.choices(("low", "medium", "high"), (1.0, 1.4, 1.0))[0]
     if kind == "document":
-        name = source.rng.choices(list(DOCUMENT_WEIGHTS), list(DOCUMENT_WEIGHTS.values()))[0]
+        name = _weighted(source, BANK.DOCUMENT_WEIGHTS)
         document = DOCUMENTS[name](source, effort)
     else:
         document = {"plain": _plain, "functions": _functions, "agent": _agent}[kind](source, effort)
     pick = source.rng.randint
     date = f"{pick(2024, 2030)}-{pick(1, 12):02d}-{pick(1, 28):02d}" if source.chance(0.8) else ""
-    identity = source.choice(IDENTITIES) if source.chance(0.05) else ""
+    identity = source.choice(BANK.IDENTITIES) if source.chance(0.05) else ""
     return dataclasses.replace(document, date=date, identity=identity)
 
 
@@ -80,7 +63,7 @@ def _plain(source: Source, effort: Effort) -> Document:
         turns = knowledge.earlier_turns(source, source.rng.randint(1, 3))
     if source.chance(0.12):  # tools that nobody asks for
         tools = draw_toolset(source, source.rng.randint(1, 4)).tools
-    allowed = [name for name in PLAIN_WEIGHTS if not tools or name not in TOOLLESS]
+    allowed = [name for name in BANK.PLAIN_WEIGHTS if not tools or name not in BANK.TOOLLESS]
     branches = [_plain_branch(source, effort, allowed) for _ in range(n_branches)]
     if source.chance(0.3):
         branches = [_wrapped(source, branch) for branch in branches]
@@ -123,21 +106,24 @@ def _tool_branches(
     source: Source, effort: Effort, toolset: Toolset, skills: Mapping[str, ToolSkill], n: int
 ) -> list[Branch]:
     """Up to `n` branches; fewer where the tools do not allow what is drawn."""
-    names = source.rng.choices(list(skills), [TOOL_WEIGHTS[name] for name in skills], k=n)
+    names = source.rng.choices(list(skills), [BANK.TOOL_WEIGHTS[name] for name in skills], k=n)
     made = (skills[name](source, effort, toolset) for name in names)
     return [branch for branch in made if branch is not None]
 
 
 def _short_branches(source: Source, effort: Effort, toolset: Toolset, n: int) -> list[Branch]:
     """Questions that no tool of the toolset answers."""
-    allowed = set(SHORT) - ({"add"} if "calculator" in toolset.abilities else set())
+    allowed = set(BANK.SHORT) - ({"add"} if "calculator" in toolset.abilities else set())
     return [_plain_branch(source, effort, allowed) for _ in range(n)]
 
 
 def _plain_branch(source: Source, effort: Effort, allowed: Container[str]) -> Branch:
-    names = [name for name in PLAIN_WEIGHTS if name in allowed]
-    name = source.rng.choices(names, [PLAIN_WEIGHTS[n] for n in names])[0]
-    return PLAIN[name](source, effort)
+    weights = {name: n for name, n in BANK.PLAIN_WEIGHTS.items() if name in allowed}
+    return PLAIN[_weighted(source, weights)](source, effort)
+
+
+def _weighted(source: Source, weights: Mapping[str, float]) -> str:
+    return source.rng.choices(list(weights), list(weights.values()))[0]
 
 
 def _wrapped(source: Source, branch: Branch) -> Branch:

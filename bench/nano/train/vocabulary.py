@@ -25,6 +25,7 @@ from bench.nano.data.knowledge import CAPITALS
 from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
 from bench.nano.data.source import Source, escaped_texts
+from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import CompactModel
@@ -37,17 +38,7 @@ HARMONY_TOKENS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008
 
 # The first digits of the sha256 of words that nobody wants to be told by a demo; they can be copied
 # like any other rare token. (`kill` is a command that agents run.)
-RUDE_HASHES = frozenset(
-    """
-    0508a634445d 08a841e99678 0f28c4960d96 120f6e5b4ea3 12a667c9be6f 13a465fc6616
-    158869a97379 2062f8009306 2a6937d721b1 30a989afc82c 31506a8448a7 5304378d0078
-    566f532d486c 594810adcbee 59cc3cb8a429 6556c1a58444 6ac3c336e409 7902e27065cf
-    796e43a5a8cd 7e85c676fd97 7f5a9ba14cb8 85fc17f7069a 8c5c04391361 8f5083e3e5c7
-    986c99004163 98d44e13f455 9915ba2d8222 9ae315a94e42 a448294a6283 ad505b0be8a4
-    bb61ef40814c bd331fb1d242 c2c3b68b4883 cd2eb0837c9b d75a838dc758 d92f4cf1e2d7
-    e512a0558344 f50c51ed2315 f6952d6eef55 fd70ad909b94
-    """.split()  # noqa: SIM905
-)
+RUDE_HASHES = frozenset(banks("respell").RUDE_HASHES)
 
 
 def is_rude(token: int) -> bool:
