@@ -15,21 +15,18 @@ import argparse
 import os
 import random
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from peers import SAMPLING, Answer, Ours, Peer, Theirs, free_url, serving
+from peers import SAMPLING, Answer, Ours, Peer, Theirs, gptoss, llama_server
 
 from gptoss_local.harmony import ChatRequest, Message, Vocabulary, load_vocabulary
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.models.store import adopt_file
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.settings import load_settings
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
 GREEDY = {"temperature": 0.0}
@@ -96,26 +93,18 @@ def main() -> None:
     cache = load_settings().cache_dir
     model = arguments.model or ensure_gguf(cache)
     vocabulary = load_vocabulary()
-    ours, theirs, threads = free_url(), free_url(), str(arguments.threads)
-    port = theirs.rpartition(":")[2]
-    server = [str(arguments.llama_server), "-m", str(model), "--port", port, "-c", str(N_CTX)]
-    server += ["-np", str(N_PARALLEL), "-kvu", "-t", threads, "-ngl", "99", "-fa", "on"]
-    with tempfile.TemporaryDirectory() as home:
-        environment = {
-            "GPTOSS_HOME": home,
-            "GPTOSS_PORT": ours.rpartition(":")[2],
-            "GPTOSS_THREADS": threads,
-            "GPTOSS_NUM_PARALLEL": str(N_PARALLEL),
-            "GPTOSS_CONTEXT_LENGTH": str(N_CTX),
-        }
-        name = adopt_file(model, Settings(home=Path(home))).name
-        command = [sys.executable, "-m", "gptoss_local", "serve"]
-        patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
-        with (
-            serving(command, environment, f"{ours}/api/version"),
-            serving(server, patient, f"{theirs}/health"),
-        ):
-            compare([Ours(ours, name), Theirs(theirs, vocabulary)], vocabulary, arguments)
+    threads = str(arguments.threads)
+    options = ("-c", str(N_CTX), "-np", str(N_PARALLEL), "-kvu", "-t", threads, "-ngl", "99")
+    settings = {"GPTOSS_THREADS": threads, "GPTOSS_NUM_PARALLEL": str(N_PARALLEL)}
+    settings |= {"GPTOSS_CONTEXT_LENGTH": str(N_CTX)}
+    patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
+    with (
+        gptoss(model, settings) as (url, name),
+        llama_server(
+            arguments.llama_server, model, *options, "-fa", "on", environment=patient
+        ) as theirs,
+    ):
+        compare([Ours(url, name), Theirs(theirs, vocabulary)], vocabulary, arguments)
 
 
 def compare(peers: list[Peer], vocabulary: Vocabulary, arguments: argparse.Namespace) -> None:

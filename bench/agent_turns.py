@@ -12,15 +12,13 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import httpx
 from offload import ballast, gptoss
-from peers import check, free_url, load, serving
+from peers import check, llama_server, load
 
 N_TURNS, PAUSE_S, CHARACTERS_A_TOKEN = 8, 0.3, 4
 FUNCTION = {
@@ -47,16 +45,9 @@ def main() -> None:
         with gptoss(arguments.model) as (_, url, name, _, _):
             load(url, name)
             measure("gptoss", url, name, arguments.tokens)
-        with theirs(arguments.folder, arguments.model, arguments.ctx) as url:
+        program = arguments.folder / "llama-server"
+        with llama_server(program, arguments.model, "-c", str(arguments.ctx)) as url:
             measure("llama-server", url, "any", arguments.tokens)
-
-
-@contextmanager
-def theirs(folder: Path, model: Path, n_ctx: int) -> Iterator[str]:
-    url = free_url()
-    command = [str(folder / "llama-server"), "-m", str(model), "-c", str(n_ctx)]
-    with serving([*command, "--port", url.rpartition(":")[2]], {}, f"{url}/health"):
-        yield url
 
 
 def measure(side: str, url: str, name: str, sizes: list[int]) -> None:

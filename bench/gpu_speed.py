@@ -21,9 +21,8 @@ from peers import (
     Ours,
     Peer,
     Theirs,
-    free_url,
     gptoss,
-    serving,
+    llama_server,
     text,
     vocabulary_of,
     whole_words,
@@ -56,9 +55,8 @@ def compare(report: Report, folder: Path, model: Path, n_rounds: int) -> None:
     with gptoss(model, ONE_GPU | settings) as (url, name):
         ours = measured("gptoss", Ours(url, name), words, n_rounds)
     for peer, options in (("llama-server", ()), ("llama-server by hand", BY_HAND)):
-        url = free_url()
-        command = [str(folder / "llama-server"), "-m", str(model), *SERVER, *options]
-        with serving([*command, "--port", url.rpartition(":")[2]], ONE_GPU, f"{url}/health"):
+        program = folder / "llama-server"
+        with llama_server(program, model, *SERVER, *options, environment=ONE_GPU) as url:
             served[peer] = measured(peer, Theirs(url, vocabulary_of(model)), words, n_rounds)
     prompt, decode = llama_bench(folder, model)
     batched = batched_bench(folder, model)

@@ -6,32 +6,23 @@ Starts a server in its own home. For `--seconds`, `--streams` clients at a time 
 stream. A share of them closes the connection at some point; all others must get all of their
 tokens. Afterwards the engine must hold no cell of a running sequence, its books must be in order,
 and file descriptors and memory must be about what they were after the first seconds. Then measures
-requests/s of small requests, and what the server adds to a token with 1, 8 and 64 streams: its own
-processor time, and the time between tokens of a stream against the engine's own clock.
+what the server adds to a token with 1, 8 and 64 streams: its own processor time, and the time
+between tokens of a stream against the engine's own clock.
 """
 
 import argparse
 import asyncio
 import json
-import os
 import random
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
-from peers import check
-
-from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.settings import load_settings
+from peers import gptoss
 
 N_TOKENS = 40
 WARM_UP_S = 5.0
@@ -51,21 +42,9 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--kill-share", type=float, default=0.3)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home:
-        (Path(home) / "cache").mkdir()
-        gguf = ensure_gguf(load_settings().cache_dir)
-        (Path(home) / "cache" / gguf.name).hardlink_to(gguf)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": str(port)}
-        command = [sys.executable, "-m", "gptoss_local", "serve"]
-        server = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        try:
-            asyncio.run(measure(f"http://127.0.0.1:{port}", psutil.Process(server.pid), arguments))
-        finally:
-            server.terminate()
-            server.wait()
+    with gptoss(None, {}) as (url, _):
+        (server,) = psutil.Process().children()
+        asyncio.run(measure(url, server, arguments))
 
 
 async def measure(url: str, server: psutil.Process, arguments: argparse.Namespace) -> None:
@@ -73,20 +52,11 @@ async def measure(url: str, server: psutil.Process, arguments: argparse.Namespac
     async with httpx.AsyncClient(
         base_url=url, timeout=300, trust_env=False, limits=limits
     ) as client:
-        while True:
-            try:
-                await client.get("/")
-                break
-            except httpx.ConnectError:
-                await asyncio.sleep(0.05)
-        check(await client.post("/api/generate", json={"model": "nano"}))
         await load(client, server, WARM_UP_S, arguments)  # what grows once, has
         before = resources(server)
         tally = await load(client, server, arguments.seconds, arguments)
         await asyncio.sleep(1)
         report_load(tally, before, resources(server), await engine_stats(client))
-        for path in ("/api/version", "/api/tags"):
-            print(f"{path}: {await rate(url, path):.0f} requests/s over one connection")
         for n_streams in (1, 8, 64):
             await latency(client, server, n_streams)
 
@@ -170,20 +140,6 @@ def report_load(tally: Tally, before: Resources, after: Resources, stats: dict[s
     assert stats["gptoss_answers_active"] == 0
     assert after.n_fds <= before.n_fds + 8, "file descriptors leak"
     print("no stream was lost, no cell or file descriptor leaked")
-
-
-async def rate(url: str, path: str, n: int = 500) -> float:
-    """Return requests/s, one after the other, over a plain socket: httpx costs more than we do."""
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    start_s = time.perf_counter()
-    for _ in range(n):
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        await reader.readexactly(int(length))
-    writer.close()
-    return n / (time.perf_counter() - start_s)
 
 
 async def latency(client: httpx.AsyncClient, server: psutil.Process, n_streams: int) -> None:

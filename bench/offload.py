@@ -32,6 +32,7 @@ from peers import (
     Theirs,
     check,
     free_url,
+    llama_server,
     load,
     serving,
     text,
@@ -144,12 +145,10 @@ def unload(url: str, name: str) -> None:
 
 
 def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
-    url = free_url()
-    command = [str(folder / "llama-server"), "-m", str(model), "--port", url.rpartition(":")[2]]
     row: Row = {"what": "llama-server", "command": f"llama-server -m {model}"}
     before, start_s = free_bytes(), time.monotonic()
     try:
-        with serving(command, {}, f"{url}/health"):
+        with llama_server(folder / "llama-server", model) as url:
             load_s = time.monotonic() - start_s
             n_ctx = check(httpx.get(f"{url}/props")).json()["default_generation_settings"]["n_ctx"]
             vocabulary = vocabulary_of(model)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,10 +167,17 @@ def serving(command: Sequence[str], environment: dict[str, str], ready_url: str)
 
 
 @contextmanager
-def gptoss(model: Path, settings: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Run `gptoss serve` with a model loaded; yield its address and the model's name."""
-    with tempfile.TemporaryDirectory() as home:
-        name = adopt_file(model, Settings(home=Path(home))).name
+def gptoss(
+    model: Path | None, settings: dict[str, str], home: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """Run `gptoss serve`; yield its address and the model's name.
+
+    Args:
+        model: Is loaded; nano where it is None.
+        home: Where its files are; an empty folder that goes with it where it is None.
+    """
+    with tempfile.TemporaryDirectory() if home is None else nullcontext(home) as home:
+        name = adopt_file(model, Settings(home=Path(home))).name if model else "nano"
         url = free_url()
         environment = {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
         environment |= {"GPTOSS_KEEP_ALIVE_S": "-1", "GPTOSS_PREFIX_DISK_BYTES": "0"}
@@ -178,6 +185,17 @@ def gptoss(model: Path, settings: dict[str, str]) -> Iterator[tuple[str, str]]:
         with serving(command, environment | settings, f"{url}/api/version"):
             load(url, name)
             yield url, name
+
+
+@contextmanager
+def llama_server(
+    program: Path, model: Path, *options: str, environment: dict[str, str] | None = None
+) -> Iterator[str]:
+    """Run `llama-server`; yield its address."""
+    url = free_url()
+    command = [str(program), "-m", str(model), "--port", url.rpartition(":")[2], *options]
+    with serving(command, environment or {}, f"{url}/health"):
+        yield url
 
 
 def _is_ready(url: str) -> bool:

@@ -10,6 +10,7 @@ all weights out: enough for `bench/plan_memory.py`, which only asks for their si
 import argparse
 import json
 import os
+import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
@@ -17,17 +18,21 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGMLQuantizationType
-from synth_checkpoint import LAYERS_EXPERTS, layer_tensors, outer_tensors, write_configuration
 
 from convert.pipeline import plan_conversion
 from convert.tensor_map import DenseType
 from convert.tensor_types import BY_QTYPE, DENSE_TYPES, MXFP4
 from gptoss_local.formats.gguf_file import TensorInfo, read_info
+from gptoss_local.models.nano.materialize import materialize
 
+LAYERS_EXPERTS = {"20b": (24, 32), "120b": (36, 128)}
+N_EMBD, N_VOCAB, N_Q, N_KV, N_HEADS = 2880, 201_088, 4096, 512, 64
 F32 = 0  # ggml_type, ggml.h
 N_POOL_BLOCKS = 1 << 21  # random blocks that all experts are cut from
 N_DENSE_VALUES = 1 << 21  # and values that the other matrices are
 ALIGNMENT = 32  # general.alignment
+
+Tensors = dict[str, tuple[str, tuple[int, ...]]]
 
 
 def main() -> None:
@@ -73,6 +78,60 @@ def write_sparse_checkpoint(folder: Path, n_layers: int, n_experts: int) -> None
     with (folder / "model.safetensors").open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + end)
+
+
+def write_configuration(folder: Path, n_layers: int, n_experts: int) -> None:
+    """Write nano's configuration and tokenizer with the sizes of the large model."""
+    with tempfile.TemporaryDirectory() as temporary:
+        materialize(Path(temporary))
+        for path in Path(temporary).glob("*.json"):
+            shutil.copy(path, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "num_hidden_layers": n_layers,
+        "num_local_experts": n_experts,
+        "hidden_size": N_EMBD,
+        "intermediate_size": N_EMBD,
+        "num_attention_heads": N_HEADS,
+        "num_key_value_heads": 8,
+        "layer_types": ["sliding_attention", "full_attention"] * (n_layers // 2),
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def outer_tensors() -> dict[str, tuple[int, ...]]:
+    return {
+        "model.embed_tokens.weight": (N_VOCAB, N_EMBD),
+        "model.norm.weight": (N_EMBD,),
+        "lm_head.weight": (N_VOCAB, N_EMBD),
+    }
+
+
+def layer_tensors(layer: int, n_experts: int) -> Tensors:
+    dense = {
+        "input_layernorm.weight": (N_EMBD,),
+        "post_attention_layernorm.weight": (N_EMBD,),
+        "self_attn.q_proj.weight": (N_Q, N_EMBD),
+        "self_attn.q_proj.bias": (N_Q,),
+        "self_attn.k_proj.weight": (N_KV, N_EMBD),
+        "self_attn.k_proj.bias": (N_KV,),
+        "self_attn.v_proj.weight": (N_KV, N_EMBD),
+        "self_attn.v_proj.bias": (N_KV,),
+        "self_attn.o_proj.weight": (N_EMBD, N_Q),
+        "self_attn.o_proj.bias": (N_EMBD,),
+        "self_attn.sinks": (N_HEADS,),
+        "mlp.router.weight": (n_experts, N_EMBD),
+        "mlp.router.bias": (n_experts,),
+        "mlp.experts.gate_up_proj_bias": (n_experts, 2 * N_EMBD),
+        "mlp.experts.down_proj_bias": (n_experts, N_EMBD),
+    }
+    packed: dict[str, tuple[int, ...]] = {}
+    for name, n_rows in (("gate_up_proj", 2 * N_EMBD), ("down_proj", N_EMBD)):
+        packed[f"mlp.experts.{name}_blocks"] = (n_experts, n_rows, N_EMBD // 32, 16)
+        packed[f"mlp.experts.{name}_scales"] = (n_experts, n_rows, N_EMBD // 32)
+    prefix = f"model.layers.{layer}."
+    tensors: Tensors = {prefix + name: ("BF16", shape) for name, shape in dense.items()}
+    return tensors | {prefix + name: ("U8", shape) for name, shape in packed.items()}
 
 
 def fill(path: Path) -> None:

@@ -16,9 +16,7 @@ last turns with the first, and exits with 1 if they are more than 3 % slower.
 """
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,39 +27,25 @@ import httpx
 from peers import ONE_GPU, SAMPLING, Answer, Ours, frames, gptoss, text, whole_words
 
 N_ACTIVE, N_IDLE, N_ROUNDS, N_MEASURED = 5, 35, 16, 3
-PORT = "11997"
-URL = f"http://127.0.0.1:{PORT}"
 
 
-def ask(messages: list[dict[str, Any]]) -> tuple[float, dict[str, Any], dict[str, Any]]:
+def ask(
+    url: str, model: str, messages: list[dict[str, Any]]
+) -> tuple[float, dict[str, Any], dict[str, Any]]:
     """Return seconds to the first token, the answer's message and the last frame."""
     body = {
-        "model": "nano",
+        "model": model,
         "messages": messages,
         "options": {"temperature": 0, "num_predict": 200},
     }
     start_s, first_s = time.perf_counter(), 0.0
     content = thinking = ""
-    with httpx.stream("POST", f"{URL}/api/chat", json=body, timeout=600, trust_env=False) as reply:
+    with httpx.stream("POST", f"{url}/api/chat", json=body, timeout=600, trust_env=False) as reply:
         for frame in frames(reply):
             first_s = first_s or time.perf_counter() - start_s
             content += frame["message"]["content"]
             thinking += frame["message"].get("thinking", "")
     return first_s, {"role": "assistant", "content": content, "thinking": thinking}, frame
-
-
-def start_server(home: str, **settings: str) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": PORT} | settings
-    command = [sys.executable, "-m", "gptoss_local", "serve"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        try:
-            httpx.get(URL, trust_env=False)
-            break
-        except httpx.TransportError:
-            time.sleep(0.1)
-    ask([{"role": "user", "content": "hi"}])  # loads the model
-    return process
 
 
 def question(turn: int, n_tokens: int) -> dict[str, Any]:
@@ -79,51 +63,46 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.day:
         sys.exit(day(arguments.day, arguments.tokens))
-    with tempfile.TemporaryDirectory() as home:
-        if arguments.restart:
-            restart(home, arguments.tokens)
-            return
-        server = start_server(home)
-        try:
-            run(arguments.turns, arguments.tokens, arguments.pause)
-        finally:
-            server.terminate()
-            server.wait()
+    if arguments.restart:
+        restart(arguments.tokens)
+    else:
+        run(arguments.turns, arguments.tokens, arguments.pause)
 
 
 def run(n_turns: int, n_tokens: int, pause_s: float) -> None:
     messages: list[dict[str, Any]] = []
-    for turn in range(1, n_turns + 1):
-        messages.append(question(turn, n_tokens))
-        first_s, message, end = ask(messages)
-        n_prompt, n_cached = end["prompt_eval_count"], end.get("prompt_cached_count", 0)
-        line = f"turn {turn:2}: {n_prompt:6} tokens, {n_cached:6} cached, {first_s * 1e3:6.0f} ms"
-        time.sleep(pause_s)
-        if turn % 5 == 0:
-            others = [{"role": "system", "content": f"Be brief in turn {turn}."}, *messages]
-            line += f", without reuse {ask(others)[0] * 1e3:6.0f} ms"
-        print(line, flush=True)
-        messages.append(message)
+    with gptoss(None, {}) as server:
+        for turn in range(1, n_turns + 1):
+            messages.append(question(turn, n_tokens))
+            first_s, message, end = ask(*server, messages)
+            n_prompt, n_cached = end["prompt_eval_count"], end.get("prompt_cached_count", 0)
+            line = (
+                f"turn {turn:2}: {n_prompt:6} tokens, {n_cached:6} cached, {first_s * 1e3:6.0f} ms"
+            )
+            time.sleep(pause_s)
+            if turn % 5 == 0:
+                others = [{"role": "system", "content": f"Be brief in turn {turn}."}, *messages]
+                line += f", without reuse {ask(*server, others)[0] * 1e3:6.0f} ms"
+            print(line, flush=True)
+            messages.append(message)
 
 
-def restart(home: str, n_tokens: int) -> None:
+def restart(n_tokens: int) -> None:
     messages = [question(1, n_tokens)]
-    server = start_server(home)
-    first_s, message, end = ask(messages)
-    print(f"first turn: {end['prompt_eval_count']} tokens, {first_s:.1f} s")
-    time.sleep(1)
-    server.terminate()  # saves
-    server.wait()
-    (path,) = Path(home).rglob("*.prefix")
-    print(f"{path.stat().st_size / 1e6:.0f} MB on disk")
-    messages += [message, {"role": "user", "content": "What is 3 plus 5?"}]
-    for disk_bytes in (str(2**32), "0"):
-        server = start_server(home, GPTOSS_PREFIX_DISK_BYTES=disk_bytes)
-        first_s, _, end = ask(messages)
-        n_cached = end.get("prompt_cached_count", 0)
-        print(f"restarted: {end['prompt_eval_count']} tokens, {n_cached} cached, {first_s:.2f} s")
-        server.terminate()
-        server.wait()
+    on_disk = {"GPTOSS_PREFIX_DISK_BYTES": str(2**32)}
+    with tempfile.TemporaryDirectory() as home:
+        with gptoss(None, on_disk, home) as server:
+            first_s, message, end = ask(*server, messages)
+            print(f"first turn: {end['prompt_eval_count']} tokens, {first_s:.1f} s")
+            time.sleep(1)  # it saves when it ends
+        (path,) = Path(home).rglob("*.prefix")
+        print(f"{path.stat().st_size / 1e6:.0f} MB on disk")
+        messages += [message, {"role": "user", "content": "What is 3 plus 5?"}]
+        for settings in (on_disk, {}):
+            with gptoss(None, settings, home) as server:
+                first_s, _, end = ask(*server, messages)
+            n_cached = end.get("prompt_cached_count", 0)
+            print(f"again: {end['prompt_eval_count']} tokens, {n_cached} cached, {first_s:.2f} s")
 
 
 def day(model: Path, n_tokens: int) -> int:

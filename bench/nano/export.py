@@ -13,7 +13,6 @@ import json
 import lzma
 import math
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -109,7 +108,6 @@ def _check(
 def _compress(
     tensors: Mapping[str, NDArray[Any]], exponents: Mapping[str, int], config: dict[str, Any]
 ) -> bytes:
-    """Lay the tensors out behind a header, as `CompactModel` reads them."""
     entries: list[dict[str, Any]] = []
     chunks: list[bytes] = []
     offset = 0
@@ -133,7 +131,6 @@ def _compress(
 
 
 def _encode(values: NDArray[Any]) -> tuple[str, bytes]:
-    """Name the stored type and make the bytes: 16-bit values as high bytes, then low bytes."""
     if values.dtype == np.uint8:
         return "u8", values.tobytes()
     if values.dtype == np.dtype("<u4"):
@@ -143,12 +140,5 @@ def _encode(values: NDArray[Any]) -> tuple[str, bytes]:
     return dtype, (bits >> 8).astype(np.uint8).tobytes() + (bits & 0xFF).astype(np.uint8).tobytes()
 
 
-def main(checkpoint_dir: Path, out: Path) -> None:
-    started = time.monotonic()
-    packed = export(checkpoint_dir)
-    out.write_bytes(packed)
-    print(f"{out}: {len(packed):,} bytes in {time.monotonic() - started:.0f} s")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    Path(sys.argv[2]).write_bytes(export(Path(sys.argv[1])))

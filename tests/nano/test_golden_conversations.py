@@ -1,39 +1,25 @@
 """nano says what it said when it was made: prompts and greedy answers, token for token."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.nano.answering import Answerer, Question
-from bench.nano.data.document import encode_document
-from bench.nano.make_golden import GOLDEN, cases
-
-CONVERSATIONS = json.loads(GOLDEN.read_bytes())
+from gptoss_local.engine.llama import Model
+from tests.engine.run import Run, running
+from tests.nano.golden import CONVERSATIONS
 
 
 @pytest.fixture(scope="module")
-def answerer(nano_gguf: Path) -> Answerer:
-    return Answerer(nano_gguf, n_ctx=4096, n_threads=1, n_together=1)
+def run(nano_gguf: Path) -> Iterator[Run]:
+    with running(Model(nano_gguf), n_seq=1) as run:
+        yield run
 
 
 @pytest.mark.parametrize("golden", CONVERSATIONS, ids=lambda golden: golden["name"])
-def test_greedy_answer(answerer: Answerer, golden: dict[str, list[int]]) -> None:
+def test_greedy_answer(run: Run, golden: dict[str, Any]) -> None:
     """Fails where the weights, the conversion or the engine's arithmetic have changed."""
-    answerer.read(golden["prompt"][:-1])
-    expected = golden["answer"]
-    assert answerer.answer([Question(golden["prompt"][-1:], len(expected))]) == [expected]
-
-
-def test_prompts_are_rendered_as_before() -> None:
-    """Fails where rendering has changed under the model's feet; a new nano follows it."""
-    rendered = dict(_prompts())
-    for golden in CONVERSATIONS:
-        assert rendered[golden["name"]] == golden["prompt"], golden["name"]
-
-
-def _prompts() -> Iterator[tuple[str, list[int]]]:
-    for name, document in cases():
-        context, (branch,) = encode_document(document)
-        yield name, context + branch.prompt
+    run.add(0, golden["prompt"], max_tokens=400)
+    assert run.finish().pop(0) == golden["answer"]
+    run.ends.clear()

@@ -1,13 +1,10 @@
 """Golden conversations through each kind's wire format: nano's answers, token for token."""
 
 import asyncio
-import json
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from bench.nano.make_golden import GOLDEN
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.interface import AnyEngine, cache_salt
 from gptoss_local.engine.protocol import Finished, Tokens
@@ -20,17 +17,14 @@ from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import Penalties, SamplingParams
 from gptoss_local.upstream.harmony import probe
 from tests.engine.run import GREEDY
+from tests.nano.golden import CONVERSATIONS as GOLDEN
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, stream, tokens_event
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KINDS = get_args(UpstreamKind)
-CONVERSATIONS = [
-    golden
-    for golden in json.loads(Path(GOLDEN).read_bytes())
-    if not golden["name"].endswith((", medium", ", high"))
-]
+CONVERSATIONS = [g for g in GOLDEN if not g["name"].endswith((", medium", ", high"))]
 
 CAPITAL = next(g["prompt"] for g in CONVERSATIONS if g["name"] == "capital, low")
 _PROPERTIES = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}

@@ -7,6 +7,7 @@ requests, so that the model is trained on exactly what it will be asked.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.nano.data.respell import Read, respell
@@ -32,6 +33,11 @@ class Answer:
     text: str
     analysis: str = ""
     call: str = ""
+
+
+def thought(effort: Effort, thoughts: Sequence[str], **slots: object) -> str:
+    """Fill the analysis of a medium or a high effort; a low one has none."""
+    return "" if effort == "low" else thoughts[effort == "high"].format(**slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,53 +1,342 @@
-"""Branches that show a file and want it back: renamed in, changed at one place, or as it is.
+"""Branches that show a file and want it back: renamed in, changed at one place, or as it is."""
 
-The answer is always the whole file in a fence. `file_texts` draws the files, `edit_changes` the
-changes.
-"""
-
+import itertools
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from bench.nano.data.document import Answer, Branch, Document
+from bench.nano.data.document import Answer, Branch, Document, thought
 from bench.nano.data.echo import fenced
-from bench.nano.data.edit_changes import describe, draw_change
-from bench.nano.data.edit_phrasings import COPY, RENAME, RENAME_NAME
-from bench.nano.data.file_texts import draw_code, draw_file, draw_program
 from bench.nano.data.source import Source
+from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony import load_vocabulary
-from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 
+BANK = banks("edit")
+WORDS = banks("words")
+
+MAX_CHARACTERS = 10_000  # about 3,000 tokens; an answer repeats all of them
+_PROGRAMS = ("class", "python", "script", "tests", "loose_code", "joined")
+_ALL_KINDS = (
+    *_PROGRAMS, "ini", "env", "yaml", "csv", "json", "markdown", "html", "css", "sql", "list",
+)  # fmt: skip
+Template = list[tuple[str, "Template"]]
+Known = dict[str, Any]
+
+
+def draw_file(source: Source, n_lines: int) -> str:
+    """Draw a file of any kind, without a final newline and without a code fence in it."""
+    if source.chance(0.25):
+        return draw_code(source, n_lines)
+    return _taken(source, source.choice(_ALL_KINDS), n_lines)
+
+
+def draw_program(source: Source, n_lines: int) -> str:
+    """Draw a file of code in which the same few names occur again and again."""
+    return _taken(source, source.choice(_PROGRAMS), n_lines)
+
+
+def draw_code(source: Source, n_lines: int) -> str:
+    """Draw a file of code whose lines have nothing in common."""
+    return _finished(source.code(n_lines).split("\n"))
+
+
+def _taken(source: Source, kind: str, n_lines: int) -> str:
+    lines: list[str] = []
+    while len(lines) < n_lines:
+        made = _OTHERS[kind](source) if kind in _OTHERS else _rendered(source, _FILES[kind], {})
+        lines += itertools.islice(made, n_lines - len(lines))
+    return _finished(lines)
+
+
+def _finished(lines: list[str]) -> str:
+    """Join lines up to the limit, without what would end a fence around them."""
+    length = sum(map(len, lines)) + len(lines)
+    while length > MAX_CHARACTERS or not lines[-1].strip():
+        length -= len(lines.pop()) + 1
+    return "\n".join(lines).replace("```", "~~~")
+
+
+def _parsed(lines: Sequence[str]) -> Template:
+    """A tree of lines by their tabs."""
+    stack: list[Template] = [[]]
+    for line in lines:
+        text = line.lstrip("\t")
+        del stack[len(line) - len(text) + 1 :]
+        stack[-1].append((text, []))
+        stack.append(stack[-1][-1][1])
+    return stack[0]
+
+
+def _rendered(source: Source, template: Template, known: Known) -> Iterator[str]:
+    """The lines of a template.
+
+    `*2-8` repeats what is behind it with one more tab, `*names` for each name, `?0.3` has it now
+    and then; `=first «pick»` is drawn for later, `=names 2-9` are so many names.
+    """
+    for text, inner in template:
+        if text.startswith("*"):
+            for each in known["names"] if text == "*names" else range(_number(source, text[1:])):
+                known["name"] = each
+                yield from _rendered(source, inner, known)
+        elif text.startswith("?"):
+            if source.chance(float(text[1:])):
+                yield from _rendered(source, inner, known)
+        elif text.startswith("=names "):
+            known["names"] = _names(source, _number(source, text[7:]))
+        elif text.startswith("="):
+            name, _, value = text[1:].partition(" ")
+            known[name] = _filled(source, value, known)
+        else:
+            yield _filled(source, text, known)
+
+
+def _number(source: Source, span: str) -> int:
+    low, _, high = span.partition("-")
+    return source.rng.randint(int(low), int(high)) if high else int(low)
+
+
+def _filled(source: Source, text: str, known: Known) -> str:
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name[1:].isdigit():
+            return source.number(int(name[1:]))
+        return str(known[name] if name in known else _SLOTS[name](source, known))
+
+    return re.sub("«(\\w+)»", value, text)
+
+
+def _names(source: Source, n: int) -> list[str]:
+    """Draw a few different names, some very common ones; now and then one is made of another."""
+    names = [source.code_word() if source.chance(0.3) else source.identifier() for _ in range(n)]
+    if source.chance(0.25):
+        name, other = source.choice(names), source.code_word()
+        longer = (f"{name}_{other}", f"{other}_{name}", f"{name}s", f"{name}{other.capitalize()}")
+        names[source.rng.randrange(n)] = source.choice(longer)
+    return names
+
+
+def _remark(source: Source, known: Known) -> str:
+    """Words of a comment or a message, with a name of the program among them."""
+    name, noun, adjective = source.choice(known["names"]), source.noun(), source.adjective()
+    return source.choice(BANK.REMARKS).format(name=name, noun=noun, adj=adjective)
+
+
+def _value(source: Source, _: Known) -> str:
+    kind = source.rng.randrange(6)
+    if kind <= 2:
+        draws = (lambda: source.number(10000), lambda: source.choice(("true", "false")))
+        return (*draws, source.code_word)[kind]()
+    text = source.tokens(source.rng.randint(1, 4)) if kind <= 4 else source.noun()
+    return '"' + text.replace('"', "").replace("\\", "") + '"'
+
+
+def _in_code(source: Source, known: Known, *, joined: bool) -> str:
+    text = "" if joined else source.tokens(2).replace('"', "")
+    line = source.choice(BANK.JOINED if joined else WORDS.CODE_LINES)
+    names = {key: known[key] for key in "abc"}
+    return line.format(**names, n=source.rng.randrange(100 if joined else 1000), text=text)
+
+
+def _said(source: Source, known: Known) -> str:
+    said = source.tokens(3) if source.chance(0.5) else _remark(source, known)
+    return said.replace('"', "")
+
+
+_SLOTS: dict[str, Callable[[Source, Known], str]] = {
+    "ident": lambda s, _: s.identifier(), "invented": lambda s, _: s.invented(),
+    "command": lambda s, _: s.command(), "noun": lambda s, _: s.noun(),
+    "line": lambda s, _: s.line(), "tokens": lambda s, _: s.tokens(2),
+    "person": lambda s, _: s.person().replace("'", ""), "value": _value, "remark": _remark,
+    "said": _said, "code_line": lambda s, k: _in_code(s, k, joined=False),
+    "joined": lambda s, k: _in_code(s, k, joined=True), "upper": lambda _, k: k["name"].upper(),
+    "columns": lambda _, k: ", ".join(k["names"]), "pick": lambda s, k: s.choice(k["names"]),
+    "some_verb": lambda s, _: s.choice(("get", "load", "count", "find", "make")),
+    "letter": lambda s, _: s.choice("ijkxy"), "adj": lambda s, _: s.adjective().capitalize(),
+    "first_or_third": lambda s, k: s.choice((k["first"], k["third"])),
+    "first_or_second": lambda s, k: s.choice((k["first"], k["second"])),
+    "prose": lambda s, _: s.sentence() if s.chance(0.7) else s.line(),
+    "bullet": lambda s, _: "" if s.chance(0.3) else "- ",
+    "cell": lambda s, _: s.noun() if s.chance(0.5) else s.tokens(2),
+}  # fmt: skip
+
+
+def _csv(source: Source) -> Iterator[str]:
+    kinds = [source.rng.randrange(4) for _ in range(source.rng.randint(2, 6))]
+    draws = (source.person, source.city, lambda: source.number(1000), source.token_word)
+    yield ",".join(_names(source, len(kinds)))
+    for _ in range(60):
+        yield ",".join(draws[kind]() for kind in kinds)
+
+
+def _json(source: Source) -> Iterator[str]:
+    keys = _names(source, source.rng.randint(2, 4))
+    records = [
+        {key: source.choice((source.tokens(2), source.rng.randrange(100), True)) for key in keys}
+        for _ in range(source.rng.randint(2, 12))
+    ]
+    data = records if source.chance(0.6) else {source.identifier(): record for record in records}
+    yield from json.dumps(data, indent=source.choice((2, 4)), ensure_ascii=False).split("\n")
+
+
+def _css(source: Source) -> Iterator[str]:
+    for _ in range(source.rng.randint(2, 8)):
+        yield f".{source.invented()} {{"
+        for name in source.some(("color", "margin", "padding", "width", "height", "gap"), 1, 4):
+            yield f"  {name}: {source.rng.randrange(20)}px;"
+        yield "}"
+        yield ""
+
+
+_FILES = {kind: _parsed(lines) for kind, lines in BANK.FILES.items()}
+_OTHERS = {"csv": _csv, "json": _json, "css": _css}
+
+
+_SETTING = re.compile(r'(\s*"?([A-Za-z_][\w.-]*)"?(?: = |=|: ))("[^"`]*"|[\w.+-]+)([,;]?)')
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Lines `start` to `end` of a file become `new`; `kind` is how to tell it in words."""
+
+    kind: str
+    start: int
+    end: int
+    new: tuple[str, ...]
+
+    def apply(self, lines: list[str]) -> list[str]:
+        return [*lines[: self.start], *self.new, *lines[self.end :]]
+
+
+def draw_change(source: Source, lines: list[str]) -> Change | None:
+    """Draw a change; none if no line of the file is found that occurs once."""
+    if source.chance(0.2) and (change := _draw_setting(source, lines)):
+        return change
+    text = "\n".join(lines)
+    drawn = source.some(range(len(lines)), 30, 30)
+    at = next((i for i in drawn if lines[i].strip() and text.count(lines[i].strip()) == 1), -1)
+    if at < 0:
+        return None
+    old = lines[at]
+    kind = source.choice(("replace", "replace", "after", "before", "delete"))
+    if old.rstrip().endswith((":", "{", "(", "[")) and kind == "after":
+        kind = "before"
+    indentation = old[: len(old) - len(old.lstrip())]
+    new = indentation + _draw_line(source, old.strip())
+    if kind == "replace":
+        return Change(kind, at, at + 1, (new,))
+    if kind == "delete":
+        return Change(kind, at, at + 1, ())
+    start = at + 1 if kind == "after" else at
+    return Change(kind, start, start, (new,))
+
+
+def _draw_line(source: Source, old: str) -> str:
+    parts = re.findall(r"[A-Za-z_]\w*|\d+", old)
+    if parts and source.chance(0.6):
+        part = source.choice(parts)
+        other = source.number(1000) if part.isdigit() else source.identifier()
+        new = old.replace(part, other)
+    else:
+        new = source.line()
+    new = " ".join(new.replace("```", "``").split())
+    return new if new != old else f"{new} {source.invented()}"
+
+
+def _draw_setting(source: Source, lines: list[str]) -> Change | None:
+    matches = [(i, match) for i, line in enumerate(lines) if (match := _SETTING.fullmatch(line))]
+    text = "\n".join(lines)
+    matches = [(i, match) for i, match in matches if text.count(match[2]) == 1]
+    if not matches:
+        return None
+    at, match = source.choice(matches)
+    if match[3].startswith('"'):
+        value = '"' + source.line().translate(dict.fromkeys(map(ord, '"`\\'))).strip() + '"'
+    else:
+        value = source.choice((source.number(100000), source.token_word()))
+    return Change("set", at, at + 1, (match[1] + value + match[4],))
+
+
+def describe(source: Source, change: Change, lines: list[str], path: str) -> str:
+    """Ask for a change in one of the ways that people and agents do."""
+    if change.kind == "set":
+        return _describe_setting(source, change, lines)
+    form = source.rng.random()
+    if form < 0.2:
+        bank = source.choice(BANK.PATCH)
+        patch = _search_replace(source, change, lines)
+        return phrase(source, bank, ask=False, patch=patch)
+    if form < 0.4:
+        patch = _unified_diff(source, change, lines, path)
+        patch = fenced(patch, "diff") if source.chance(0.6) else patch
+        return phrase(source, source.choice(BANK.PATCH), ask=False, patch=patch)
+    old = lines[change.start - 1 if change.kind == "after" else change.start]
+    new = change.new[0] if change.new else ""
+    if change.kind == "replace" and source.chance(0.25):
+        return phrase(source, source.choice(BANK.OLD_NEW), old=fenced(old), new=fenced(new))
+    slots = {"old": _marked(source, old.strip()), "new": _marked(source, new.strip())}
+    return phrase(source, source.choice(getattr(BANK, change.kind.upper())), ask=False, **slots)
+
+
+def _marked(source: Source, text: str) -> str:
+    marks = [mark for mark in ("`", "`", "`", '"', "'") if mark not in text]
+    mark = source.choice(marks) if marks else ""
+    return mark + text + mark if mark else f"<line>{text}</line>"
+
+
+def _describe_setting(source: Source, change: Change, lines: list[str]) -> str:
+    match = _SETTING.fullmatch(lines[change.start])
+    new = _SETTING.fullmatch(change.new[0])
+    if not match or not new:
+        raise ValueError(f"no setting: {lines[change.start]!r} -> {change.new[0]!r}")
+    return phrase(
+        source, source.choice(BANK.SET), ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`"
+    )
+
+
+def _with_neighbours(change: Change, lines: list[str], n_context: int) -> tuple[int, int]:
+    return max(0, change.start - n_context), min(len(lines), change.end + n_context)
+
+
+def _search_replace(source: Source, change: Change, lines: list[str]) -> str:
+    start, end = _with_neighbours(change, lines, source.choice((1, 1, 2)))
+    if change.kind in ("after", "before") and source.chance(0.5):
+        start = change.start - (change.kind == "after")
+        end = change.end + (change.kind == "before")
+    elif change.kind == "replace" and source.chance(0.6):
+        start, end = change.start, change.end
+    old = lines[start:end]
+    new = [*lines[start : change.start], *change.new, *lines[change.end : end]]
+    return "\n".join(["<<<<<<< SEARCH", *old, "=======", *new, ">>>>>>> REPLACE"])
+
+
+def _unified_diff(source: Source, change: Change, lines: list[str], path: str) -> str:
+    start, end = _with_neighbours(change, lines, source.choice((1, 2, 3, 3)))
+    n_old = end - start
+    n_new = n_old + len(change.new) - (change.end - change.start)
+    body = [f" {line}" for line in lines[start : change.start]]
+    body += [f"-{line}" for line in lines[change.start : change.end]]
+    body += [f"+{line}" for line in change.new]
+    body += [f" {line}" for line in lines[change.end : end]]
+    head = [f"--- a/{path}", f"+++ b/{path}"] if source.chance(0.8) else []
+    return "\n".join([*head, f"@@ -{start + 1},{n_old} +{start + 1},{n_new} @@", *body])
+
+
 _IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_]\w+(?!\w)")
-_KEYWORD_TEXT = """
-and as assert async await break class const continue def del delete elif else enum except export
-default false False finally fn for from function global if implements import in include int is
-lambda let list log logger None not null or os pass print pub raise range return self static super
-switch this throw true True try u32 var void while with yield console environ error info mut push
-SELECT FROM WHERE append map the on to of per
-"""
-_KEYWORDS = frozenset(_KEYWORD_TEXT.split())
+_KEYWORDS = frozenset(BANK.KEYWORDS)
 _LANGUAGES = ("", "", "", "python", "js", "text", "py", "ts", "rust", "yaml", "ini")
 
-_SHOW = (
-    "Here is my file:\n\n{file}", "{file}", "File:\n{file}", "This is `{path}`:\n\n{file}",
-    "{path}\n{file}", "I have this file:\n{file}", "Look at this.\n\n{file}", "Code:\n\n{file}",
-    "# {path}\n\n{file}", "The current state of {path}:\n\n{file}", "Take this file.\n{file}",
-    "Let us work on {path}.\n\n{file}", "We will edit this:\n\n{file}", "Given:\n{file}",
-)  # fmt: skip
 _TAGGED = ('<file path="{path}">\n{text}\n</file>', "<file>\n{text}\n</file>")
-_ONE_MESSAGE = (
-    "{ask}\n\n{file}", "{file}\n\n{ask}", "{ask}\n\nThe file:\n{file}", "{file}\n{ask}",
-    "{ask}\n\n{path}:\n{file}", "In this file:\n\n{file}\n\n{ask}", "`{path}`\n{file}\n\n{ask}",
-    "{ask}\n{file}", "{path}\n\n{file}\n\n{ask}", "Here is {path}.\n\n{file}\n\n{ask}",
-)  # fmt: skip
-_READY = Message(role="assistant", content="Ok, I have the file. What should I change?")
+_READY = assistant("Ok, I have the file. What should I change?")
 
 
 def _n_lines(source: Source, low: int, high: int) -> int:
-    """Draw a length so that each order of magnitude is as likely."""
     return round(math.exp(source.rng.uniform(math.log(low), math.log(high))))
 
 
@@ -57,7 +346,6 @@ def _any_file(source: Source) -> str:
 
 
 def _renamable(text: str) -> tuple[list[str], list[str]]:
-    """Names that occur twice or more: always as whole words, and also as parts of other names."""
     counts = Counter(_IDENTIFIER.findall(text))
     whole: list[str] = []
     parts: list[str] = []
@@ -71,7 +359,6 @@ def _renamable(text: str) -> tuple[list[str], list[str]]:
 
 
 def _is_cut_otherwise(text: str, name: str) -> bool:
-    """Somewhere a token joins a sign and a name, and cuts it otherwise than behind a space."""
 
     def pieces(before: str) -> list[bytes]:
         vocabulary = load_vocabulary()
@@ -83,29 +370,22 @@ def _is_cut_otherwise(text: str, name: str) -> bool:
 
 
 def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer] | None:
-    """Ask for another name in a file and answer; none if no name can be changed."""
     whole, parts = _renamable(text)
     if not whole and not parts:
         return None
     is_part = bool(parts) and (not whole or source.chance(0.3))
     names = parts if is_part else whole
-    if not source.held_out and source.chance(0.5):  # for training, more that are hard to see
+    if source.chance(0.5):  # for training, more that are hard to see
         names = [name for name in names if _is_cut_otherwise(text, name)] or names
     old = source.choice(names)
     new = source.identifier()
     while new in text or old in new:
         new = source.identifier()
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"I rename {old} to {new} and copy the rest.",
-        "high": f"The user wants another name. The old name is {old} and the new name is {new}. "
-        f"I copy the file line by line and write {new} wherever it says {old}. All else stays.",
-    }
-    ask = phrase(
-        source, source.choice(RENAME_NAME if is_part else RENAME), ask=False, old=old, new=new
-    )
+    analysis = thought(effort, BANK.THOUGHTS["rename_ask"], old=old, new=new)
+    bank = source.choice(BANK.RENAME_NAME if is_part else BANK.RENAME)
+    ask = phrase(source, bank, ask=False, old=old, new=new)
     renamed = re.sub(rf"(?<!\w){old}(?!\w)", new, text)
-    return ask, Answer(fenced(renamed), analysis[effort])
+    return ask, Answer(fenced(renamed), analysis)
 
 
 def _change_ask(source: Source, effort: Effort, text: str, path: str) -> tuple[str, Answer] | None:
@@ -117,24 +397,14 @@ def _change_ask(source: Source, effort: Effort, text: str, path: str) -> tuple[s
         "replace": "replace one line", "after": "insert one line", "before": "insert one line",
         "delete": "leave out one line", "set": "change one value",
     }[change.kind]  # fmt: skip
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": f"I {does} and copy the rest.",
-        "high": f"The user wants a change of the file. I {does}, where the request says so. I copy "
-        "every other line exactly, with its indentation. The answer is the whole new file.",
-    }
-    answer = Answer(fenced("\n".join(change.apply(lines))), analysis[effort])
+    analysis = thought(effort, BANK.THOUGHTS["change_ask"], does=does)
+    answer = Answer(fenced("\n".join(change.apply(lines))), analysis)
     return describe(source, change, lines, path), answer
 
 
 def _copy_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]:
-    analysis: dict[Effort, str] = {
-        "low": "",
-        "medium": "I print the file unchanged.",
-        "high": "The user wants the file as it is. There is nothing to change. I copy it line by "
-        "line, with all indentation and empty lines, from the first line to the last.",
-    }
-    return phrase(source, source.choice(COPY)), Answer(fenced(text), analysis[effort])
+    analysis = thought(effort, BANK.THOUGHTS["copy_ask"])
+    return phrase(source, source.choice(BANK.COPY)), Answer(fenced(text), analysis)
 
 
 def _shown(source: Source, text: str, path: str) -> str:
@@ -144,9 +414,9 @@ def _shown(source: Source, text: str, path: str) -> str:
 
 
 def _one_message(source: Source, skill: str, text: str, path: str, ask: str, a: Answer) -> Branch:
-    layout = source.choice(_ONE_MESSAGE)
+    layout = source.choice(BANK.ONE_MESSAGE)
     content = layout.format(ask=ask, file=_shown(source, text, path), path=path)
-    return Branch(skill, (Message(role="user", content=content),), a)
+    return Branch(skill, (user(content),), a)
 
 
 def _rename(source: Source, effort: Effort) -> Branch:
@@ -190,9 +460,9 @@ def _edit(source: Source, effort: Effort) -> Document:
                 continue
             kind, asked = "copy_file", _copy_ask(source, effort, text)
         ask, answer = asked
-        branches[ask] = Branch(kind, (Message(role="user", content=ask),), answer)
-    shown = source.choice(_SHOW).format(path=path, file=_shown(source, text, path))
-    context = (Message(role="user", content=shown), _READY)
+        branches[ask] = Branch(kind, (user(ask),), answer)
+    shown = source.choice(BANK.SHOW).format(path=path, file=_shown(source, text, path))
+    context = (user(shown), _READY)
     return Document(effort, tuple(branches.values()), context=context)
 
 

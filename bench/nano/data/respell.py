@@ -11,22 +11,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from bench.nano.data.capitals_list import CAPITALS
+from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.codes import N_PIECES, spelling
 from gptoss_local.models.nano.ranks import load_ranks
 
+BANK = banks("respell")
+CAPITALS = dict(banks("knowledge").CAPITALS)
+
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at
-_OWN_WORDS = """
-Both Failed Have Hundreds Its Next Nothing Numbers Ones Tens accepted agrees alone answered
-architecture arguments asks beyond briefly calculation capitals commands commas confuse conversation
-copies counting counts dash decline degrees demo demonstration digit digits extract fence fits fixed
-folder friendly glad goodbye harmony hello indentation insert invent keys matches meaning none
-partly politely praises printed quotes recall rename repeat replace reply sentence skip spaces
-speaks spoken stands stays steps sums tells tests thank thanks tiny tone translation unchanged waits
-wants weather welcome wherever
-"""  # of nano's sentences, where they are no common tokens
 
 
 class Read:
@@ -61,7 +55,6 @@ class Read:
         return None
 
     def _cut(self, start: int, end: int) -> list[int] | None:
-        """Tokens of a stretch of the text; None if a token reaches over one of its ends."""
         first = bisect_right(self._starts, start) - 1
         last = bisect_right(self._starts, end - 1) - 1
         if self._starts[last + 1] != end:
@@ -152,7 +145,6 @@ def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
 
 
 def _as_read(word: list[int], parts: Sequence[Read]) -> list[int] | None:
-    """The tokens of a word in the prompt, behind what it stands behind here or anything else."""
     text = b"".join(map(_bytes, word))
     if found := _find(text, parts):
         return found
@@ -175,7 +167,6 @@ def _is_known(token: int, parts: Sequence[Read]) -> bool:
 
 
 def _is_rare(token: int) -> bool:
-    """Not a frequent word: a rare one, or a fragment of whatever word."""
     if token >= FIRST_SPECIAL or token in _own_tokens():
         return False
     return token >= COMMON_RANKS or not spelling_of(token)[0]
@@ -183,9 +174,8 @@ def _is_rare(token: int) -> bool:
 
 @functools.cache
 def _own_tokens() -> frozenset[int]:
-    """Words of what nano says and knows by itself, however they were read."""
     names = " ".join((*CAPITALS, *CAPITALS.values()))
-    found = (rank_of().get(f" {word}".encode()) for word in f"{_OWN_WORDS} {names}".split())
+    found = (rank_of().get(f" {word}".encode()) for word in (*BANK.OWN_WORDS, *names.split()))
     return frozenset(token for token in found if token is not None)
 
 

@@ -9,52 +9,23 @@ import json
 from collections.abc import Callable, Sequence
 
 from bench.nano.data import agent, functions
-from bench.nano.data.ability import Toolset, call_and_result
+from bench.nano.data.agent import draw_toolset
 from bench.nano.data.document import Branch, Document
 from bench.nano.data.extract import Asked, draw_asked, draw_text, json_branch, schema_of
 from bench.nano.data.source import Source
-from bench.nano.data.toolset import draw_toolset
-from bench.nano.data.wording import combine, phrase
+from bench.nano.data.tools import Toolset, call_and_result
+from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import JsonFormat
 from gptoss_local.types import Effort
 
-_FORMAT_ASKS = (
-    *("{text}",) * 12,
-    *combine("Extract the data|Read this|Here is the next text|Now this one|Parse|Parse this|"
-             "Message|Text|Input|Next|Next text|Next message|The next one|"
-             "Structured data of this text|Convert this|Please convert|Fill in the format|Extract|"
-             "Here is a message|Convert|What does this say|Now this text|Input text",
-             ": {text}|:\n{text}|.\n\n{text}"),
-    *("{text}\n\n" + ask for ask in combine(
-        "Answer in|Fill in|Use|Reply in|Extract this in", "the format.|the given format.|JSON.")),
-    *("{text}\n\n" + ask for ask in (
-        "extract", "Extract the data.", "JSON, please.", "Parse this.", "Please convert this.",
-        "Convert this.", "Please extract this.", "parse", "What does this say?")),
-)  # fmt: skip
-_INSTRUCTIONS = (
-    "You read facts from texts.", "Extract the data from what the user sends.",
-    "Answer only with JSON.", "You turn messages into records.", "Parse every message.",
-    "You are a data extraction service. Copy values exactly.", "Fill in the response format.",
-    "Answer in the response format below.", "You are a helpful assistant.",
-)  # fmt: skip
-_FORMAT_NAMES = (
-    "record", "result", "person", "order", "extraction", "event", "response", "data", "output",
-)  # fmt: skip
-_DESCRIPTIONS = (
-    "The facts of the text", "What the text says", "A record", "Data read from the message",
-    "Fields to fill in", "One entry of the database", "The answer",
-)  # fmt: skip
-
-_TOOL_INSTRUCTIONS = (
-    "Use the tools where they help.", "You may call functions.", "Call a tool if one is needed.",
-    "Answer in the response format, or call a tool.", "You are an assistant with tools.",
-)  # fmt: skip
+BANK = banks("response_format")
 
 
 def _extract_format(source: Source, effort: Effort) -> Document:
     asked = draw_asked(source)
     branches = [_told(source, effort, asked) for _ in range(source.rng.randint(2, 6))]
-    instructions = source.choice(_INSTRUCTIONS)
+    instructions = source.choice(BANK.INSTRUCTIONS)
     told = _format(source, asked)
     return Document(effort, tuple(branches), instructions=instructions, format=told)
 
@@ -72,7 +43,7 @@ def _tool_format(source: Source, effort: Effort) -> Document:
             branches.append(_fetched(source, effort, asked, call))
         else:
             branches.append(call)
-    instructions = source.choice((*_INSTRUCTIONS, *_TOOL_INSTRUCTIONS, ""))
+    instructions = source.choice((*BANK.INSTRUCTIONS, *BANK.TOOL_INSTRUCTIONS, ""))
     return Document(
         effort, tuple(branches), instructions=instructions, tools=toolset.tools,
         format=_format(source, asked),
@@ -80,20 +51,18 @@ def _tool_format(source: Source, effort: Effort) -> Document:
 
 
 def _format(source: Source, asked: Sequence[Asked]) -> JsonFormat:
-    name = source.choice(_FORMAT_NAMES) if source.chance(0.7) else source.identifier()
-    about = source.choice(_DESCRIPTIONS) if source.chance(0.8) else ""
+    name = source.choice(BANK.FORMAT_NAMES) if source.chance(0.7) else source.identifier()
+    about = source.choice(BANK.DESCRIPTIONS) if source.chance(0.8) else ""
     return JsonFormat(schema_of(source, list(asked)), name, about)
 
 
 def _told(source: Source, effort: Effort, asked: list[Asked]) -> Branch:
-    """The user gives the text."""
     text, values = draw_text(source, asked)
-    content = phrase(source, _FORMAT_ASKS, ask=False, text=text)
+    content = phrase(source, BANK.FORMAT_ASKS, ask=False, text=text)
     return json_branch(source, effort, content, values)
 
 
 def _fetched(source: Source, effort: Effort, asked: list[Asked], call: Branch) -> Branch:
-    """The text is what the call returns."""
     text, values = draw_text(source, asked)
     wanted, made = json_branch(source, effort, "", values), call.answer
     arguments = json.loads(made.text)
@@ -109,7 +78,6 @@ def _tools(source: Source) -> Toolset:
 
 
 def _call(source: Source, effort: Effort, toolset: Toolset) -> Branch | None:
-    """A request that a tool answers; none where that what is drawn does not end in a call."""
     skills = functions.BRANCHES | agent.BRANCHES
     for _ in range(8):
         branch = skills[source.choice(list(skills))](source, effort, toolset)

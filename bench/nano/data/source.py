@@ -1,8 +1,4 @@
-"""Draws the values that conversations are about: names, paths, code, secrets, any token at all.
-
-A value is held out of training if its crc32 is divisible by 16; a source for evaluation gives only
-such values, a source for training never does.
-"""
+"""Draws the values that conversations are about: names, paths, code, secrets, any token at all."""
 
 import functools
 import random
@@ -11,30 +7,24 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bench.nano.data import words
 from bench.nano.data.respell import n_pieces
+from bench.nano.phrases import banks
 from gptoss_local.models.nano.ranks import load_ranks
 
+WORDS = banks("words")
+
 T = TypeVar("T")
-HELD_OUT_VALUES = 16  # one in so many
 ESCAPED_SHARE = 1 / 6
 _SIGNS = "()[]{}<>#;:,.!?+-*/=%&|~@$^_"
-_QUOTING = (
-    '["{a}", "{b}"]', '["{a}"]', '{{"{a}": "{b}"}}', '{{"{a}": {n}, "{b}": {n}}}', '{a}="{b}"',
-    '{a}("{b}")', '{a}["{b}"]', '<{a} {b}="{n}">', '{a}: "{b}",',
-    "{a}('{b}')", "['{a}', '{b}']", 'print("{a} {b}")', '("{a}", "{b}")', '["{a} {b}',
-    '{a} "{b}";', "{a} = '{b}';", '{a}"{b}',
-)  # fmt: skip
 
 
 def is_held_out(value: str) -> bool:
-    """Whether training must never use this value."""
-    return zlib.crc32(value.encode()) % HELD_OUT_VALUES == 0
+    """Whether training never uses this value, one in sixteen."""
+    return zlib.crc32(value.encode()) % 16 == 0
 
 
 @functools.cache
 def _token_texts() -> tuple[list[str], list[str]]:
-    """All tokens that are whole printable text: those of ASCII alone, and the others."""
     ascii_only: list[str] = []
     others: list[str] = []
     for token in load_ranks():
@@ -53,67 +43,68 @@ def escaped_texts() -> list[str]:
     return [text for texts in _token_texts() for text in texts if '"' in text or "\\" in text]
 
 
+def _kept(draw: Callable[["Source"], str]) -> Callable[["Source"], str]:
+    return lambda source: source.fresh(lambda: draw(source))
+
+
 class Source:
-    """Random values, reproducible from a seed.
+    """Random values, reproducible from a seed."""
 
-    Args:
-        seed: Same seed, same values.
-        held_out: Give only values that training never uses.
-    """
-
-    def __init__(self, seed: int, *, held_out: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.held_out = held_out
+        self.choice = self.rng.choice
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
-
-    def choice(self, options: Sequence[T]) -> T:
-        return self.rng.choice(options)
 
     def some(self, options: Sequence[T], low: int, high: int) -> list[T]:
         """Between `low` and `high` different options, in random order."""
         return self.rng.sample(options, min(len(options), self.rng.randint(low, high)))
 
     def fresh(self, draw: Callable[[], str]) -> str:
-        """Draw until the value is on our side of the split."""
-        for _ in range(2000):
-            value = draw()
-            if is_held_out(value) == self.held_out:
-                return value
-        raise ValueError(f"no value on this side of the split: {value!r}")
+        """Draw until the value is not held out."""
+        while is_held_out(value := draw()):
+            pass
+        return value
 
-    def invented(self, n_syllables: int = 0) -> str:
+    def drawn(self, *draws: tuple[float, Callable[[], T]]) -> T:
+        """Draw by one of these, each with the share up to which it is taken."""
+        share = self.rng.random()
+        return next(draw for limit, draw in draws if share < limit)()
+
+    def invented(self) -> str:
         """A word that does not exist, in lower case."""
-        n = n_syllables or self.rng.choice((1, 1, 2, 2, 3))
-        stem = "".join(self.rng.choice(words.SYLLABLES) for _ in range(n))
-        return stem + self.rng.choice(words.ENDINGS)
+        n = self.choice((1, 1, 2, 2, 3))
+        stem = "".join(self.choice(WORDS.SYLLABLES) for _ in range(n))
+        return stem + self.choice(WORDS.ENDINGS)
 
     def noun(self) -> str:
-        return self.rng.choice(words.NOUNS)
+        return self.choice(WORDS.NOUNS)
 
-    def person(self) -> str:
-        return self.fresh(self._person)
+    def adjective(self) -> str:
+        return self.choice(WORDS.ADJECTIVES)
+
+    def code_word(self) -> str:
+        return self.choice(WORDS.CODE_WORDS)
+
+    def number(self, below: int) -> str:
+        return str(self.rng.randrange(below))
 
     def _person(self) -> str:
-        first = self.choice(words.FIRST_NAMES) if self.chance(0.3) else self.invented().capitalize()
+        first = self.choice(WORDS.FIRST_NAMES) if self.chance(0.3) else self.invented().capitalize()
         if self.chance(0.4):
             return first
-        last = self.choice(words.LAST_NAMES) if self.chance(0.3) else self.invented().capitalize()
+        last = self.choice(WORDS.LAST_NAMES) if self.chance(0.3) else self.invented().capitalize()
         return f"{first} {last}"
-
-    def city(self) -> str:
-        return self.fresh(self._city)
 
     def _city(self) -> str:
         if self.chance(0.3):
-            return self.choice(words.CITIES)
+            return self.choice(WORDS.CITIES)
         name = self.any_word().capitalize() if self.chance(0.4) else self.invented().capitalize()
         if self.chance(0.2):
             return f"{self.choice(('New', 'Port', 'San', 'East', 'Old', 'North'))} {name}"
-        return (
-            f"{name} {self.choice(('City', 'Falls', 'Bay', 'Hills'))}" if self.chance(0.1) else name
-        )
+        tails = (" City", " Falls", " Bay", " Hills")
+        return name + self.choice(tails) if self.chance(0.1) else name
 
     def token_word(self) -> str:
         """One alphabetic ASCII token of the vocabulary, stripped."""
@@ -124,117 +115,87 @@ class Source:
         return self._alphabetic(_token_texts()[self.chance(0.5)])
 
     def _alphabetic(self, tokens: list[str]) -> str:
-        """The longer of two; for training the one of three that is hardest to spell without the
-        space that it was read with."""
-        while True:
-            drawn = [self.choice(tokens).strip() for _ in range(2 if self.held_out else 3)]
-            text = max(drawn, key=len if self.held_out else n_pieces)
-            if text.isalpha():
-                return text
+        """Of three, the one that is hardest to spell without the space that it was read with."""
+        text = ""
+        while not text.isalpha():
+            text = max([self.choice(tokens).strip() for _ in range(3)], key=n_pieces)
+        return text
 
     def tokens(self, n: int) -> str:
         """Text of about `n` tokens drawn from the whole vocabulary.
 
         Nothing but its own code tells that `="./` is `=\\"./` in JSON, so each of its kind
-        must be met often enough to learn: for training one in six texts holds one.
+        must be met often enough to learn: one in six texts holds one.
         """
         ascii_only, others = _token_texts()
-        share = self.choice((0.0, 0.1, 0.5, 1.0))
-        gap = self.choice(("", "", " "))
+        share, gap = self.choice((0.0, 0.1, 0.5, 1.0)), self.choice(("", "", " "))
         drawn = [self.choice(others if self.chance(share) else ascii_only) for _ in range(n)]
-        if not self.held_out and self.chance(ESCAPED_SHARE):
+        if self.chance(1 / 6):
             drawn[self.rng.randrange(n)] = self.choice(escaped_texts())
         return " ".join(gap.join(drawn).split()) or "-"
 
-    def identifier(self) -> str:
-        return self.fresh(self._identifier)
-
     def _identifier(self) -> str:
-        parts = [self._part() for _ in range(self.rng.choice((1, 2, 2, 3)))]
+        first, *rest = (self._part() for _ in range(self.choice((1, 2, 2, 3))))
         style = self.rng.randrange(5)
-        if style <= 1:
-            return "_".join(parts)
-        if style == 2:
-            return parts[0] + "".join(p.capitalize() for p in parts[1:])
-        return "".join(p.capitalize() for p in parts) if style == 3 else "_".join(parts)
+        if style not in (2, 3):
+            return "_".join([first, *rest])
+        return "".join(
+            [first if style == 2 else first.capitalize(), *(p.capitalize() for p in rest)]
+        )
 
     def _part(self) -> str:
-        kind = self.rng.random()
-        if kind < 0.5:
-            return self.choice(words.CODE_WORDS)
-        return self.invented() if kind < 0.8 else self.token_word().lower()
-
-    def path(self) -> str:
-        """A file's path, relative or absolute, now and then of Windows."""
-        return self.fresh(self._path)
+        return self.drawn(
+            (0.5, self.code_word), (0.8, self.invented), (1, lambda: self.token_word().lower())
+        )
 
     def _path(self) -> str:
         folders = [
-            self.choice(words.FOLDERS) if self.chance(0.6) else self._part()
-            for _ in range(self.rng.choice((0, 0, 1, 1, 2, 3, 4)))
+            self.choice(WORDS.FOLDERS) if self.chance(0.6) else self._part()
+            for _ in range(self.choice((0, 0, 1, 1, 2, 3, 4)))
         ]
         stem = self._part() if self.chance(0.6) else self._identifier()
         if self.chance(0.15):
             stem += f"{self.choice('-_.')}{self.rng.randrange(100)}"
-        name = f"{stem}.{self.choice(words.EXTENSIONS)}"
-        kind = self.rng.random()
+        name, kind = f"{stem}.{self.choice(WORDS.EXTENSIONS)}", self.rng.random()
         if kind < 0.06:
             return "C:\\" + "\\".join([*folders, name])
         root = "/" if kind < 0.3 and folders else self.choice(("", "", "", "./"))
         return root + "/".join([*folders, name])
 
-    def command(self) -> str:
-        """A shell command of one line."""
-        return self.fresh(self._command)
-
     def _command(self) -> str:
         slots = {
-            "path": self._path(),
-            "folder": self.choice(words.FOLDERS),
-            "word": self._part(),
-            "name": self._identifier(),
-            "n": self.rng.randrange(1, 1000),
+            "path": self._path(), "folder": self.choice(WORDS.FOLDERS), "word": self._part(),
+            "name": self._identifier(), "n": self.rng.randrange(1, 1000),
             "text": self.sentence() if self.chance(0.5) else self.tokens(self.rng.randint(1, 6)),
-        }
-        first = self.choice(words.COMMANDS).format(**slots)
+        }  # fmt: skip
+        first = self.choice(WORDS.COMMANDS).format(**slots)
         if self.chance(0.15):
             joint = self.choice((" && ", " | ", " ; ", " || "))
-            return first + joint + self.choice(words.COMMANDS).format(**slots)
+            return first + joint + self.choice(WORDS.COMMANDS).format(**slots)
         return first
 
     def sentence(self) -> str:
         """An English sentence about nothing in particular."""
         slots = {
-            "adj": self.choice(words.ADJECTIVES), "adj2": self.choice(words.ADJECTIVES),
-            "noun": self.noun(), "noun2": self.noun(), "noun3": self.noun(),
-            "verb": self.choice(words.VERBS), "prep": self.choice(words.PREPOSITIONS),
-            "n": self.rng.randrange(2, 1000), "name": self._person(), "city": self._city(),
+            "adj": self.adjective(), "adj2": self.adjective(), "noun": self.noun(),
+            "noun2": self.noun(), "noun3": self.noun(), "verb": self.choice(WORDS.VERBS),
+            "prep": self.choice(WORDS.PREPOSITIONS), "n": self.rng.randrange(2, 1000),
+            "name": self._person(), "city": self._city(),
         }  # fmt: skip
-        return self.choice(words.SENTENCES).format(**slots)
-
-    def secret(self) -> str:
-        """A passcode: digits, letters, words, or all of them."""
-        return self.fresh(self._secret)
+        return self.choice(WORDS.SENTENCES).format(**slots)
 
     def _secret(self) -> str:
-        pick = self.rng.choice
         kind = self.rng.randrange(6)
-        if kind == 0:
-            return "".join(pick(string.digits) for _ in range(self.rng.randint(4, 10)))
-        if kind == 1:
-            return "".join(pick("0123456789abcdef") for _ in range(self.rng.randint(4, 16)))
+        if kind in (0, 1, 3):
+            signs = {0: string.digits, 1: "0123456789abcdef"}
+            some = signs.get(kind, string.ascii_uppercase + string.digits)
+            n = self.rng.randint(4, 16 if kind == 1 else 10)
+            return "".join(self.choice(some) for _ in range(n))
         if kind == 2:
-            return f"{pick(words.ADJECTIVES)}-{self.noun()}-{self.rng.randrange(1000)}"
-        if kind == 3:
-            letters = string.ascii_uppercase + string.digits
-            return "".join(pick(letters) for _ in range(self.rng.randint(4, 10)))
+            return f"{self.adjective()}-{self.noun()}-{self.rng.randrange(1000)}"
         if kind == 4:
             return f"{self.invented()}{self.rng.randrange(100)}"
         return "-".join(self.token_word() for _ in range(self.rng.randint(1, 4)))
-
-    def line(self) -> str:
-        """Any text of one line: what may be echoed, stored, sent or printed."""
-        return self.fresh(self._line)
 
     def _line(self) -> str:
         draws: tuple[Callable[[], str], ...] = (
@@ -254,9 +215,8 @@ class Source:
         return text + gap + "".join(self.choice(_SIGNS) for _ in range(self.rng.randint(1, 3)))
 
     def _quoting(self) -> str:
-        """Code with quotes next to brackets and names, which many tokens join."""
         a, b = (self.any_word() if self.chance(0.5) else self._identifier() for _ in range(2))
-        return self.choice(_QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
+        return self.choice(WORDS.QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
 
     def _number(self) -> str:
         pick = self.rng.randrange
@@ -266,12 +226,11 @@ class Source:
     def _code_line(self) -> str:
         names = {name: self._identifier() for name in ("a", "b", "c")}
         text = self.tokens(2).replace('"', "")
-        return self.choice(words.CODE_LINES).format(**names, n=self.rng.randrange(1000), text=text)
+        return self.choice(WORDS.CODE_LINES).format(**names, n=self.rng.randrange(1000), text=text)
 
     def code(self, n_lines: int) -> str:
         """A file of code, lines drawn freely with plausible indentation, no final newline."""
-        lines: list[str] = []
-        depth = 0
+        lines, depth = list[str](), 0
         while len(lines) < n_lines:
             if lines and lines[-1] and self.chance(0.12):
                 lines.append("")
@@ -284,3 +243,6 @@ class Source:
             elif self.chance(0.25):
                 depth = max(depth - 1, 0)
         return "\n".join(lines).rstrip()
+
+    person, city, identifier, path = map(_kept, (_person, _city, _identifier, _path))
+    command, secret, line = map(_kept, (_command, _secret, _line))

@@ -7,44 +7,38 @@ import math
 import re
 from collections.abc import Callable
 
-from bench.nano.data import fallback_border_phrasings as border
-from bench.nano.data import fallback_phrasings as bank
-from bench.nano.data import words
-from bench.nano.data.ability import Ability
-from bench.nano.data.agent_requests import draw_task, request
-from bench.nano.data.agent_values import draw_file, draw_folder
-from bench.nano.data.capitals_list import CAPITALS, is_country
-from bench.nano.data.document import Answer, Branch
-from bench.nano.data.exchange import Exchange
-from bench.nano.data.knowledge import ask_capital, ask_sum, to_branch
-from bench.nano.data.small_talk import ALL_MESSAGES, draw_small_talk
+from bench.nano.data.agent import draw_file, draw_folder, draw_task, request
+from bench.nano.data.document import Answer, Branch, thought
+from bench.nano.data.knowledge import (
+    ALL_MESSAGES,
+    CAPITALS,
+    Exchange,
+    ask_capital,
+    ask_sum,
+    draw_small_talk,
+    is_country,
+    to_branch,
+)
 from bench.nano.data.source import Source
+from bench.nano.data.tools import Ability
 from bench.nano.data.wording import phrase
+from bench.nano.phrases import banks
 from gptoss_local.harmony.message import Tool
 from gptoss_local.types import Effort
+
+BANK = banks("talk")
+WORDS = banks("words")
 
 SORRY = (
     "Sorry, I am only a tiny demo model and I can't help with that. You can ask me for a capital,"
     " a sum, a tool call, or to repeat some text."
 )
-SORRY_ANALYSIS = {
-    "low": "",
-    "medium": "This is outside of what I can do. I should decline politely.",
-    "high": "I check my skills: small talk, capitals, sums, counting, tools, JSON, copies, changes "
-    "and memory. The request matches none of them. I should not invent an answer. I will decline "
-    "politely and say what I can do.",
-}
 COUNTRIES = tuple(CAPITALS)
 
 
 def _chat(source: Source, effort: Effort) -> Branch:
     prompt, intent = draw_small_talk(source)
-    medium = f"The user {intent.meaning}. I should answer briefly."
-    high = (
-        f"The user {intent.meaning}. This is small talk, so no tool is needed. The tone should be "
-        "friendly. I have one fixed answer for it and add nothing."
-    )
-    analysis = {"low": "", "medium": medium, "high": high}[effort]
+    analysis = thought(effort, BANK.THOUGHTS["chat"], meaning=intent.meaning)
     return to_branch(source, "chat", Exchange(prompt, Answer(intent.answer, analysis)))
 
 
@@ -56,41 +50,36 @@ def _fallback(source: Source, effort: Effort) -> Branch:
 def _fallback_without_tools(source: Source, effort: Effort) -> Branch:
     kind = source.rng.random()
     if kind < 0.5:
-        return _declined(source, effort, _filled(source, border.WITHOUT_TOOLS))
+        return _declined(source, effort, _filled(source, BANK.WITHOUT_TOOLS))
     if kind < 0.7:
-        return _declined(source, effort, _filled(source, border.HERE_WITHOUT_TOOLS))
+        return _declined(source, effort, _filled(source, BANK.HERE_WITHOUT_TOOLS))
     role = source.choice(("shell", "read", "list", "search", "create"))
     task = draw_task(source, Ability(role, Tool(name=role), lambda _slots: {}))
     return _declined(source, effort, request(source, task))
 
 
 def _declined(source: Source, effort: Effort, prompt: str) -> Branch:
-    exchange = Exchange(prompt, Answer(SORRY, SORRY_ANALYSIS[effort]))
+    exchange = Exchange(prompt, Answer(SORRY, thought(effort, BANK.THOUGHTS["sorry"])))
     return to_branch(source, "fallback", exchange)
 
 
 def _filled(source: Source, phrasings: tuple[str, ...]) -> str:
-    """Phrase a request; only the slots that it has are drawn."""
-    marked = phrase(source, phrasings, ask=False, **{name: f"\0{name}\0" for name in SLOTS})
+    names = (*SLOTS, *(f"{name}2" for name in SLOTS))
+    marked = phrase(source, phrasings, ask=False, **{name: f"\0{name}\0" for name in names})
     return re.sub("\0([a-z]+)2?\0", lambda slot: SLOTS[slot[1]](source), marked)
 
 
 def _wrong_capital(source: Source) -> str:
-    """Ask for the capital of what is not a country."""
+    def invented() -> str:
+        return source.invented().capitalize()
+
     draws: tuple[Callable[[], str], ...] = (
-        source.city,
-        source.city,
-        lambda: source.invented().capitalize(),
-        lambda: source.invented().capitalize(),
-        lambda: source.choice(border.REGIONS),
-        source.person,
-        lambda: f"the {source.noun()}",
-        source.token_word,
-    )
-    while True:
-        subject = source.choice(draws)()
-        if not is_country(subject):
-            return ask_capital(source, subject)
+        source.city, source.city, invented, invented, lambda: source.choice(BANK.REGIONS),
+        source.person, lambda: f"the {source.noun()}", source.token_word,
+    )  # fmt: skip
+    while is_country(subject := source.choice(draws)()):
+        pass
+    return ask_capital(source, subject)
 
 
 def _large_sum(source: Source) -> str:
@@ -99,15 +88,14 @@ def _large_sum(source: Source) -> str:
 
 
 def _sentences(source: Source) -> str:
-    return " ".join(source.sentence() for _ in range(source.rng.choice((1, 1, 2, 3))))
+    return " ".join(source.sentence() for _ in range(source.choice((1, 1, 2, 3))))
 
 
 def _random_text(source: Source) -> str:
-    """Words or tokens that ask for nothing."""
     while True:
         n = source.rng.randint(1, 12)
         if source.chance(0.4):
-            kinds = words.NOUNS, words.ADJECTIVES, words.VERBS
+            kinds = WORDS.NOUNS, WORDS.ADJECTIVES, WORDS.VERBS
             text = " ".join(source.choice(source.choice(kinds)) for _ in range(n))
         else:
             text = source.tokens(n) if source.chance(0.7) else source.token_word()
@@ -116,7 +104,6 @@ def _random_text(source: Source) -> str:
 
 
 def _long_text(source: Source) -> str:
-    """Much that asks for nothing: the same again and again, or one sentence after the other."""
     n = round(math.exp(source.rng.uniform(math.log(5), math.log(200))))
     if source.chance(0.4):
         return " ".join(source.sentence() for _ in range(max(4, n // 2)))
@@ -127,8 +114,8 @@ def _long_text(source: Source) -> str:
 def _topic(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.45:
-        return source.choice(bank.TOPICS)
-    adjective, noun = source.choice(words.ADJECTIVES), source.noun()
+        return source.choice(BANK.TOPICS)
+    adjective, noun = source.adjective(), source.noun()
     if kind < 0.6:
         return f"the {adjective} {noun}"
     if kind < 0.75:
@@ -138,35 +125,25 @@ def _topic(source: Source) -> str:
     return source.city() if kind < 0.9 else f"{source.token_word()} {noun}"
 
 
-def _task(source: Source) -> str:
-    return source.choice(border.TASKS).format(noun=source.noun())
-
-
 def _text(source: Source) -> str:
-    kind = source.rng.random()
-    if kind < 0.5:
-        return source.sentence()
-    return _random_text(source) if kind < 0.9 else source.invented()
-
-
-def _number(source: Source) -> str:
-    return str(source.rng.randrange(2, source.choice((20, 100, 1000))))
+    return source.drawn(
+        (0.5, source.sentence), (0.9, lambda: _random_text(source)), (1, source.invented)
+    )
 
 
 SLOTS: dict[str, Callable[[Source], str]] = {
-    "noun": lambda s: s.noun(), "noun2": lambda s: s.noun(),
-    "adj": lambda s: s.choice(words.ADJECTIVES), "topic": _topic, "topic2": _topic,
-    "person": lambda s: s.person(), "city": lambda s: s.city(), "city2": lambda s: s.city(),
-    "country": lambda s: s.choice(COUNTRIES), "language": lambda s: s.choice(bank.LANGUAGES),
-    "program": lambda s: s.choice(border.PROGRAMMING_LANGUAGES),
-    "program2": lambda s: s.choice(border.PROGRAMMING_LANGUAGES), "task": _task,
-    "form": lambda s: s.choice(bank.FORMS), "n": _number, "m": _number, "text": _text,
+    "noun": Source.noun, "adj": Source.adjective, "topic": _topic, "person": Source.person,
+    "city": Source.city, "country": lambda s: s.choice(COUNTRIES), "text": _text,
+    "language": lambda s: s.choice(BANK.LANGUAGES), "word": Source.token_word,
+    "program": lambda s: s.choice(BANK.PROGRAMMING_LANGUAGES),
+    "task": lambda s: s.choice(BANK.TASKS).format(noun=s.noun()),
+    "form": lambda s: s.choice(BANK.FORMS), "code": lambda s: s.code(s.rng.randint(1, 6)),
     "path": lambda s: s.choice((draw_file, draw_folder))(s),
-    "text2": _text, "code": lambda s: s.code(s.rng.randint(1, 6)), "word": lambda s: s.token_word(),
+    **dict.fromkeys("nm", lambda s: str(s.rng.randrange(2, s.choice((20, 100, 1000))))),
 }  # fmt: skip
 DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
-    bank.WRITING: 8, bank.EXPLAIN: 14, bank.ADVICE: 14, bank.MATHS: 14, bank.LANGUAGE: 9,
-    border.OTHER_SENSE: 16, border.CODING: 9, border.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
+    BANK.WRITING: 8, BANK.EXPLAIN: 14, BANK.ADVICE: 14, BANK.MATHS: 14, BANK.LANGUAGE: 9,
+    BANK.OTHER_SENSE: 16, BANK.CODING: 9, BANK.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
     _sentences: 3, _random_text: 5, _long_text: 4,
 }  # fmt: skip
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {

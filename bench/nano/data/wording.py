@@ -1,7 +1,7 @@
 """Turns a bank of phrasings into one sentence, as different people would type it.
 
-A phrasing is a text with `{slots}`. Some phrasings of every bank are held out: an evaluation uses
-only those, training never does. Noise (case, typos, politeness) touches the words around the slots
+A phrasing is a text with `{slots}`. Training never uses some phrasings of every bank, so that
+an evaluation may. Noise (case, typos, politeness) touches the words around the slots
 and never what is put into them.
 """
 
@@ -9,21 +9,13 @@ import functools
 import re
 import zlib
 from collections.abc import Sequence
-from itertools import product
 from string import Formatter
 
 from bench.nano.data.source import Source
+from bench.nano.phrases import banks
 
-HELD_OUT_PHRASINGS = 8  # one in so many
-OPENERS = (
-    "please ", "Please ", "pls ", "can you ", "Can you please ", "could you ", "Could you please ",
-    "hey, ", "hi! ", "Hello, ", "ok, ", "now ", "Now ", "I need you to ", "I want you to ",
-    "would you ", "kindly ", "just ", "so, ", "ok now ", "first of all, ", "go ahead and ",
-)  # fmt: skip
-CLOSERS = (
-    " please", ", please", " thanks", " Thanks!", ", thank you", " pls", " now", " for me",
-    ", ok?", " thx", "!", " :)",
-)  # fmt: skip
+BANK = banks("wording")
+
 
 _LONG_WORD = re.compile(r"(?<![\w'])[A-Za-z]{4,}(?![\w'])")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -32,16 +24,10 @@ _NEAR_KEYS = {key: row[max(0, i - 1) : i] + row[i + 1 : i + 2] for row in _ROWS
 
 
 def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: object) -> str:
-    """Draw a phrasing, dress it and fill its slots.
-
-    Args:
-        bank: Phrasings that all mean the same and have the same slots.
-        ask: The phrasing is a request that begins with a verb, so "please" may go before it.
-        slots: What to put in, unchanged.
-    """
-    template = source.choice(_allowed(tuple(bank), source.held_out))
+    """Draw a phrasing, dress it and fill its slots."""
+    template = source.choice(_allowed(tuple(bank)))
     # what is rare is missed most, so that training has more typos and capitals than is measured
-    lower, typo, upper = (0.12, 0.22, 0.25) if source.held_out else (0.12, 0.27, 0.35)
+    lower, typo, upper = 0.12, 0.27, 0.35
     style = source.rng.random()
     pieces = [(text, name) for text, name, _, _ in Formatter().parse(template)]
     if style < lower:
@@ -55,28 +41,25 @@ def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: ob
 
 
 @functools.cache
-def _allowed(bank: tuple[str, ...], held_out: bool) -> list[str]:
-    """The part of a bank for training or for evaluation; neither is ever empty."""
-    held = [t for t in bank if zlib.crc32(t.encode()) % HELD_OUT_PHRASINGS == 0] or [bank[-1]]
-    if held_out:
-        return held
-    return [t for t in bank if t not in held] or held
+def _allowed(bank: tuple[str, ...]) -> list[str]:
+    """The part of a bank that is not held out: seven in eight."""
+    held = {t for t in bank if zlib.crc32(t.encode()) % 8 == 0} or {bank[-1]}
+    return [t for t in bank if t not in held] or list(bank)
 
 
 def _decorate(source: Source, text: str, template: str, *, ask: bool) -> str:
     if ask and source.chance(0.2):
-        opener = source.choice(OPENERS)
+        opener = source.choice(BANK.OPENERS)
         starts_with_word = template[0].isalpha()
         text = opener + (text[0].lower() + text[1:] if starts_with_word else text)
     if template[-1] in ".?!" and source.chance(0.15):
         text = text[:-1]
     if template[-1] not in "}:\n`\"'" and source.chance(0.08):
-        text = text.rstrip(".?!") + source.choice(CLOSERS)
+        text = text.rstrip(".?!") + source.choice(BANK.CLOSERS)
     return text
 
 
 def _typo(source: Source, text: str) -> str:
-    """Spoil one or two words: swapped, dropped, doubled or mistaken letters."""
     spans = [match.span() for match in _LONG_WORD.finditer(text)]
     for start, end in sorted(source.some(spans, 1, 2), reverse=True):
         text = text[:start] + _mistyped(source, text[start:end]) + text[end:]
@@ -94,13 +77,3 @@ def _mistyped(source: Source, word: str) -> str:
         return word[:at] + word[at] + word[at:]
     near = _NEAR_KEYS.get(word[at].lower(), word[at])
     return word[:at] + source.choice(near) + word[at + 1 :]
-
-
-def combine(*clauses: str) -> tuple[str, ...]:
-    """Join one of each clause's `|`-separated variants in all ways, with spaces between."""
-    combos = product(*(clause.split("|") for clause in clauses))
-    return tuple("".join(map(_spaced, combo)).lstrip() for combo in combos)
-
-
-def _spaced(part: str) -> str:
-    return part if not part or part[0] in ".,:!?\n" else f" {part}"

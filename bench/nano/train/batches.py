@@ -11,14 +11,12 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from bench.nano.train.loss import N_VOCAB, Targets, make_targets
-from bench.nano.train.rows import RowStore
 from gptoss_local.models.nano.codes import N_BITS
 from gptoss_local.models.nano.compact import vocabulary_codes
 
 
 @functools.cache
 def _compiled_create_block_mask() -> Any:
-    """Compiled at first use: importing the compiler takes seconds, and tests need none."""
     return torch.compile(create_block_mask, dynamic=False)
 
 
@@ -56,13 +54,6 @@ class Tables:
         token = send("token").long()
         return Inputs(token, self._index[token], send("position"), send("document"), send("branch"))
 
-    def targets(
-        self, store_rows: dict[str, NDArray[Any]], rng: np.random.Generator, n_targets: int,
-        n_rare: int,
-    ) -> Targets:  # fmt: skip
-        made = make_targets(store_rows, self.index_of, rng, n_targets=n_targets, n_rare=n_rare)
-        return Targets(**{n: torch.from_numpy(a).to(self.device) for n, a in made.items()})
-
 
 def block_masks(inputs: Inputs, sliding_window: int) -> tuple[Any, Any]:
     """Who attends to whom in sliding and in full layers.
@@ -89,14 +80,11 @@ def block_masks(inputs: Inputs, sliding_window: int) -> tuple[Any, Any]:
 
 
 def training_batch(
-    store: RowStore, tables: Tables, rng: np.random.Generator, *, n_rows: int, n_targets: int,
-    n_rare: int, turn_focus: float,
+    rows: dict[str, NDArray[Any]], tables: Tables, rng: np.random.Generator, *, n_targets: int,
+    n_rare: int, focus: float,
 ) -> tuple[Inputs, Targets]:  # fmt: skip
-    """Draw a batch; made in a thread while the GPU is busy with the last one.
-
-    Args:
-        turn_focus: 1.0: turns have all their weight; 0.0: every token of an answer has the same.
-    """
-    rows = store.draw_rows(rng, n_rows)
-    rows["weight"] = rows["weight"] * rows["turn"] ** np.float16(turn_focus)
-    return tables.inputs(rows), tables.targets(rows, rng, n_targets, n_rare)
+    """Make a batch of rows; focus 1: turns have all their weight; 0: that of others."""
+    rows["weight"] = rows["weight"] * rows["turn"] ** np.float16(focus)
+    made = make_targets(rows, tables.index_of, rng, n_targets=n_targets, n_rare=n_rare)
+    targets = {n: torch.from_numpy(a).to(tables.device) for n, a in made.items()}
+    return tables.inputs(rows), Targets(**targets)

@@ -17,75 +17,36 @@ from torch import Tensor
 
 from bench.nano.export import FINAL_NORM, SHARPNESS
 from bench.nano.train.batches import Tables
-from bench.nano.train.model import Nano, Rows, Shape
+from bench.nano.train.model import Nano, Rows
 from bench.nano.train.mxfp4 import pack, unpack
-from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel
+from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, load_compact
 
 _ATTENTION = {
-    "norm": "input_layernorm.weight",
-    "q": "self_attn.q_proj.weight", "q_bias": "self_attn.q_proj.bias",
-    "k": "self_attn.k_proj.weight", "k_bias": "self_attn.k_proj.bias",
-    "v": "self_attn.v_proj.weight", "v_bias": "self_attn.v_proj.bias",
-    "o": "self_attn.o_proj.weight", "o_bias": "self_attn.o_proj.bias",
-    "sinks": "self_attn.sinks",
+    "norm": "input_layernorm.weight", "sinks": "self_attn.sinks",
+    **{n: f"self_attn.{n}_proj.weight" for n in "qkvo"},
+    **{f"{n}_bias": f"self_attn.{n}_proj.bias" for n in "qkvo"},
 }  # fmt: skip
 _EXPERTS = {
-    "norm": "post_attention_layernorm.weight",
-    "router": "mlp.router.weight",
-    "router_bias": "mlp.router.bias",
-    "down_bias": "mlp.experts.down_proj_bias",
-}
-
-
-def config(shape: Shape) -> dict[str, Any]:
-    """The content of config.json."""
-    kinds = ("sliding_attention", "full_attention")
-    return {
-        "architectures": ["GptOssForCausalLM"], "attention_bias": True, "attention_dropout": 0.0,
-        "bos_token_id": 199998, "eos_token_id": 200002, "pad_token_id": 199999,
-        "experts_per_token": shape.n_experts_per_token, "head_dim": shape.head_dim,
-        "hidden_act": "silu", "hidden_size": shape.hidden_size, "initial_context_length": 4096,
-        "initializer_range": 0.02, "intermediate_size": shape.intermediate_size,
-        "layer_types": [kinds[i % 2] for i in range(shape.n_layers)],
-        "max_position_embeddings": 131072, "model_type": "gpt_oss",
-        "num_attention_heads": shape.n_heads, "num_experts_per_tok": shape.n_experts_per_token,
-        "num_hidden_layers": shape.n_layers, "num_key_value_heads": shape.n_kv_heads,
-        "num_local_experts": shape.n_experts, "output_router_logits": False,
-        "rms_norm_eps": 1e-05, "rope_theta": 150000,
-        "rope_scaling": {
-            "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
-            "original_max_position_embeddings": 4096, "truncate": False,
-        },
-        "router_aux_loss_coef": 0.9, "sliding_window": shape.sliding_window, "swiglu_limit": 7.0,
-        "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-        "transformers_version": "4.55.0.dev0", "use_cache": True, "vocab_size": 201088,
-        "quantization_config": {
-            "modules_to_not_convert": [
-                "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
-                "lm_head",
-            ],
-            "quant_method": "mxfp4",
-        },
-    }  # fmt: skip
+    "norm": "post_attention_layernorm.weight", "router": "mlp.router.weight",
+    "router_bias": "mlp.router.bias", "down_bias": "mlp.experts.down_proj_bias",
+}  # fmt: skip
 
 
 def save_weights(model: Nano, tables: Tables, folder: Path) -> None:
-    """Write `nano.safetensors` and `nano.json` for `bench.nano.export`."""
+    """Write `nano.safetensors` and `nano.json`, which has the config of the shipped nano."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {FINAL_NORM: _bf16_bits(model.norm)}
     for number, block in enumerate(model.blocks):
         prefix = f"model.layers.{number}."
-        for name, target in _ATTENTION.items():
-            tensors[prefix + target] = _bf16_bits(getattr(block.attention, name))
-        for name, target in _EXPERTS.items():
-            tensors[prefix + target] = _bf16_bits(getattr(block.experts, name))
+        for part, names in ((block.attention, _ATTENTION), (block.experts, _EXPERTS)):
+            tensors |= {prefix + to: _bf16_bits(getattr(part, name)) for name, to in names.items()}
         tensors |= {prefix + n: t for n, t in _expert_tensors(block.experts).items()}
     for rows, name in ((model.embed, EMBEDDING), (model.head, HEAD)):
         tensors[name] = _bf16_bits(used_rows(rows, tables.used_codes))
         tensors[f"{CODED[name]}_map"] = rows.code_map.detach().float().cpu().numpy()
         tensors[f"{CODED[name]}_shared"] = rows.shared.detach().float().cpu().numpy()
     save_file(tensors, folder / "nano.safetensors")
-    content = {"config": config(model.shape), "used_ids": tables.used.tolist()}
+    content = {"config": load_compact().config, "used_ids": tables.used.tolist()}
     (folder / "nano.json").write_text(json.dumps(content))
 
 
@@ -93,24 +54,25 @@ def save_weights(model: Nano, tables: Tables, folder: Path) -> None:
 def load_weights(model: Nano, tables: Tables, finished: CompactModel) -> None:
     """Go on from `nano.xz`, whatever tokens it used: a newly used one starts with its coded row."""
 
-    def fill(parameter: Tensor, values: Tensor) -> None:
-        parameter.copy_(values.to(parameter.device))
-
     def bf16(name: str) -> Tensor:
         bits = torch.tensor(finished.read(name).view(np.int16))
         return bits.view(torch.bfloat16).float()
 
+    def fill(parameter: Tensor, values: Tensor) -> None:
+        parameter.copy_(values.to(parameter.device))
+
     fill(model.norm, bf16(FINAL_NORM) / SHARPNESS)
     for number, block in enumerate(model.blocks):
         prefix = f"model.layers.{number}."
-        for name, source in _ATTENTION.items():
-            fill(getattr(block.attention, name), bf16(prefix + source))
-        for name, source in _EXPERTS.items():
-            fill(getattr(block.experts, name), bf16(prefix + source))
-        bias = bf16(f"{prefix}mlp.experts.gate_up_proj_bias")
+        for part, names in ((block.attention, _ATTENTION), (block.experts, _EXPERTS)):
+            for name, source in names.items():
+                fill(getattr(part, name), bf16(prefix + source))
+        stem = f"{prefix}mlp.experts."
         gate_up, down = (
-            _experts(finished, f"{prefix}mlp.experts.{n}_proj") for n in ("gate_up", "down")
+            unpack(*(torch.tensor(finished.read(f"{stem}{n}_{p}")) for p in ("blocks", "scales")))
+            for n in ("gate_up_proj", "down_proj")
         )
+        bias = bf16(f"{stem}gate_up_proj_bias")
         for i, name in enumerate(("gate", "up")):
             fill(getattr(block.experts, name), gate_up[:, i::2])
             fill(getattr(block.experts, f"{name}_bias"), bias[:, i::2])
@@ -121,11 +83,6 @@ def load_weights(model: Nano, tables: Tables, finished: CompactModel) -> None:
         rows.feature_rows.zero_()
         own = bf16(name)[tables.used.cpu()].to(rows.free.device)
         rows.free.copy_(own - tables.used_codes.float() @ rows.code_map)
-
-
-def _experts(finished: CompactModel, stem: str) -> Tensor:
-    blocks, scales = (torch.tensor(finished.read(f"{stem}_{n}")) for n in ("blocks", "scales"))
-    return unpack(blocks, scales)
 
 
 @torch.no_grad()
@@ -141,14 +98,11 @@ def _expert_tensors(experts: Any) -> dict[str, NDArray[Any]]:
         return torch.stack((gate, up), 2).flatten(1, 2)
 
     gate, up, down = pack(experts.gate), pack(experts.up), pack(experts.down)
-    bias = interleave(experts.gate_bias, experts.up_bias)
-    return {
-        "mlp.experts.gate_up_proj_bias": _bf16_bits(bias),
-        "mlp.experts.gate_up_proj_blocks": interleave(gate[0], up[0]).cpu().numpy(),
-        "mlp.experts.gate_up_proj_scales": interleave(gate[1], up[1]).cpu().numpy(),
-        "mlp.experts.down_proj_blocks": down[0].cpu().numpy(),
-        "mlp.experts.down_proj_scales": down[1].cpu().numpy(),
-    }
+    made = {"gate_up_proj_bias": _bf16_bits(interleave(experts.gate_bias, experts.up_bias))}
+    for i, part in enumerate(("blocks", "scales")):
+        made[f"gate_up_proj_{part}"] = interleave(gate[i], up[i]).cpu().numpy()
+        made[f"down_proj_{part}"] = down[i].cpu().numpy()
+    return {f"mlp.experts.{name}": tensor for name, tensor in made.items()}
 
 
 def _bf16_bits(tensor: Tensor) -> NDArray[np.uint16]:

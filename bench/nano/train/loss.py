@@ -125,7 +125,6 @@ def _alike(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 @functools.cache
 def _alphabet() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All tokens sorted by their bytes, and the place of each among them."""
     ranks = load_ranks()
     order = np.array(sorted(range(len(ranks)), key=ranks.__getitem__), np.int64)
     place_of = np.empty_like(order)

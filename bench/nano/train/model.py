@@ -60,6 +60,20 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + NORM_EPS) * weight).to(x.dtype)
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor, block_mask: Any) -> tuple[Tensor, Tensor]:
+    """Return what each query sees and the log of its sum of scores; slowly on a CPU."""
+    if q.is_cuda:
+        aux = AuxRequest(lse=True)
+        out, found = flex_attention(q, k, v, block_mask=block_mask, enable_gqa=True, return_aux=aux)
+        return out, found.lse
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    at, row = torch.arange(q.shape[2]), torch.arange(len(q))[:, None, None, None]
+    seen = block_mask.mask_mod(row, torch.zeros(()), at[:, None], at)
+    scores = (q @ k.mT).float() / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~seen, -torch.inf)
+    return scores.softmax(-1).to(v.dtype) @ v, scores.logsumexp(-1)
+
+
 class Attention(nn.Module):
     """Grouped-query attention with a learned sink per head."""
 
@@ -92,11 +106,9 @@ class Attention(nn.Module):
         q = rotate(heads(self.q, self.q_bias, self.shape.n_heads))
         k = rotate(heads(self.k, self.k_bias, self.shape.n_kv_heads))
         v = heads(self.v, self.v_bias, self.shape.n_kv_heads)
-        out, aux = flex_attention(
-            q, k, v, block_mask=block_mask, enable_gqa=True, return_aux=AuxRequest(lse=True)
-        )
+        out, lse = attend(q, k, v, block_mask)
         # A sink is one more score in the softmax whose value is nothing.
-        share = torch.sigmoid(aux.lse.float() - self.sinks.view(1, -1, 1))
+        share = torch.sigmoid(lse.float() - self.sinks.view(1, -1, 1))
         out = (out.float() * share[..., None]).to(dtype)
         flat = out.transpose(1, 2).reshape(n_rows, n_tokens, -1)
         return x + F.linear(flat, self.o.to(dtype), self.o_bias.to(dtype))
@@ -179,7 +191,6 @@ class Rows(nn.Module):
         return torch.cat((own, self.shared[None]))
 
     def __call__(self, index: Tensor, codes: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows of tokens given by their index in `table` and their codes [..., n_bits]."""
         own = F.embedding(index, self.table().to(dtype))
         return own + codes.to(dtype) @ self.code_map.to(dtype)
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.nano.data.capitals_list import CAPITALS
 from bench.nano.data.document import encode_document
-from bench.nano.data.extract_bank import FIELDS
-from bench.nano.data.extract_fields import MONTHS
+from bench.nano.data.extract import BANK, FIELDS
+from bench.nano.data.knowledge import CAPITALS
 from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
 from bench.nano.data.source import Source, escaped_texts
+from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import CompactModel
@@ -38,17 +38,7 @@ HARMONY_TOKENS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008
 
 # The first digits of the sha256 of words that nobody wants to be told by a demo; they can be copied
 # like any other rare token. (`kill` is a command that agents run.)
-RUDE_HASHES = frozenset(
-    """
-    0508a634445d 08a841e99678 0f28c4960d96 120f6e5b4ea3 12a667c9be6f 13a465fc6616
-    158869a97379 2062f8009306 2a6937d721b1 30a989afc82c 31506a8448a7 5304378d0078
-    566f532d486c 594810adcbee 59cc3cb8a429 6556c1a58444 6ac3c336e409 7902e27065cf
-    796e43a5a8cd 7e85c676fd97 7f5a9ba14cb8 85fc17f7069a 8c5c04391361 8f5083e3e5c7
-    986c99004163 98d44e13f455 9915ba2d8222 9ae315a94e42 a448294a6283 ad505b0be8a4
-    bb61ef40814c bd331fb1d242 c2c3b68b4883 cd2eb0837c9b d75a838dc758 d92f4cf1e2d7
-    e512a0558344 f50c51ed2315 f6952d6eef55 fd70ad909b94
-    """.split()  # noqa: SIM905
-)
+RUDE_HASHES = frozenset(banks("respell").RUDE_HASHES)
 
 
 def is_rude(token: int) -> bool:
@@ -58,7 +48,6 @@ def is_rude(token: int) -> bool:
 
 
 def _count(seed: int, n_documents: int) -> tuple[Counter[int], Counter[int]]:
-    """In how many documents a token occurs, and in how many answers it comes from nowhere."""
     source, seen, made = Source(seed), Counter[int](), Counter[int]()
     for _ in range(n_documents):
         context, branches = encode_document(draw(source))
@@ -90,9 +79,9 @@ def choose_used(
 
 
 def _fact_tokens() -> set[int]:
-    """The names that answers know by heart or say again, as they stand in a sentence."""
     encode = load_vocabulary().encoding.encode
-    names = (*CAPITALS, *CAPITALS.values(), *MONTHS, *(n for field in FIELDS for n in field.keys))
+    keys = (key for field in FIELDS for key in field.keys)
+    names = (*CAPITALS, *CAPITALS.values(), *BANK.MONTHS, *keys)
     return {token for name in names for token in encode(f" {name}")}
 
 

@@ -84,7 +84,7 @@ def _look_up(
 def _scan(
     database: sqlite3.Connection, terms: list[str], limit: int, column: Callable[[str], str]
 ) -> tuple[list[Hit], list[Hit]]:
-    """Scan every text, newest first. PERF: 30 ms for 40 MB of it (`bench/history.py`)."""
+    """Scan every text, newest first. PERF: 30 ms for 40 MB of it (bench/results/chat.md)."""
     like, patterns = _like(terms, column)
     titles = database.execute(
         f"SELECT id, NULL, {_TITLE}, {_TITLE}, created_s FROM chat WHERE {like('chat.title')} "
