@@ -1,6 +1,7 @@
 """Checkpoints as fine-tunes save them: refused before a byte is written, or right to the end."""
 
 import copy
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from convert import convert_checkpoint
 from convert.verify import Report, verify_model
 from gptoss_local.errors import ConvertError
-from gptoss_local.formats.gguf_file import read_info
+from gptoss_local.formats.gguf_file import read_info, read_tokens
 from tests.convert.tiny import tiny_config, write_json, write_tiny
 
 Edit = Callable[[dict[str, Any]], None]
@@ -146,3 +147,34 @@ def test_special_ids_are_gpt_osss_where_no_file_states_them(write: Callable[...,
     keys = read_info(source.with_name("m.gguf")).metadata
     assert keys["tokenizer.ggml.bos_token_id"] == 199998
     assert keys["tokenizer.ggml.eos_token_id"] == 200002
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_written_is_right(write: Callable[..., Path], seed: int) -> None:
+    """Any mixture: refused, or right by itself and against its checkpoint."""
+    rng, taken = random.Random(seed), [edit for edits in TAKEN.values() for edit in edits]
+    edits = rng.sample(taken, rng.randint(0, 3)) + rng.sample(REFUSED, rng.choice([0, 0, 0, 1]))
+    n_vocab = rng.choice([200018, 200019, 200064, 201088, 201091, 201216])
+    source = write(
+        *edits,
+        n_vocab=n_vocab,
+        without=tuple(rng.sample(["tokenizer_config.json", "generation_config.json"], 1)),
+        n_shards=rng.randint(1, 5),
+        experts=rng.choice(["mxfp4", "bf16"]),
+    )
+    if rng.random() < 0.3:
+        config = msgspec.json.decode((source / "config.json").read_bytes())
+        write_json(source / "config.json", config | {"eos_token_id": rng.choice([5, 200007])})
+    found = judge(
+        source,
+        dense=rng.choice(["q8_0", "q4_0", "bf16"]),
+        max_shard_bytes=rng.choice([None, 40_000_000]),
+    )
+    if isinstance(found, ConvertError):
+        has_room = n_vocab > 201090 or (add_tokens not in edits and n_vocab == 201088)
+        assert set(edits) & set(REFUSED) or not has_room or "eos_token_id" in found.message
+    else:
+        assert not set(edits) & set(REFUSED)
+        assert [report.findings for report in found] == [[], []]
+        assert len(read_tokens(found[0].files[0])) == n_vocab

@@ -111,6 +111,61 @@ def test_always_valid_at_temperature_1_and_more(
     assert len(answers) > 1
 
 
+@ON_BOTH
+def test_masked_and_free_streams_do_not_disturb_each_other(
+    model: Model,
+    masks: MaskCompiler,
+    prompt: Prompt,
+    vocabulary: Vocabulary,
+    backend_sampling: bool,
+) -> None:
+    """Each says what it says alone; what it would never say, it says in the right form.
+
+    There several tokens are nearly as likely as each other, and where its cells lie decides.
+    """
+    dice, person = "([1-6]-)+[a-c]{2}", r'\{"name": "[A-Za-z ]+", "age": [0-9]+\}'
+    forced = (matching(dice), matching(person))
+
+    def ask(run: Run, i: int) -> None:
+        grammar = (None, FREE, *forced)[i % 4]
+        run.add(i, prompt((HELLO, EXTRACT)[i // 4]), SamplingParams(seed=i), grammar=grammar)
+
+    alone: dict[int, list[int]] = {}
+    for i in range(8):
+        with running(model, masks, n_seq=1, backend_sampling=backend_sampling) as run:
+            ask(run, i)
+            alone |= run.finish()
+    with running(model, masks, backend_sampling=backend_sampling) as run:
+        for i in range(8):
+            ask(run, i)
+        together = run.finish()
+    for i in (0, 1, 4, 5, 7):
+        assert together[i] == alone[i]
+    cut = "([1-6]-)*([1-6]|[a-c]{2})?"  # after 40 tokens
+    for i, form in ((2, cut), (3, person), (6, cut)):
+        assert re.fullmatch(form, text_of(vocabulary, together[i]))
+
+
+@ON_BOTH
+def test_preempted_masks_go_on_where_they_were(
+    model: Model, masks: MaskCompiler, prompt: Prompt, backend_sampling: bool
+) -> None:
+    grammars = [matching("([1-6]-){60}"), matching("([a-f] ){60}"), None]
+
+    def ask(run: Run) -> None:
+        for i, grammar in enumerate(grammars):
+            how = SamplingParams(seed=i)
+            run.add(i, prompt("Count from 1 to 60."), how, max_tokens=140, grammar=grammar)
+
+    with running(model, masks, backend_sampling=backend_sampling) as run:
+        ask(run)
+        wanted = run.finish()
+    with running(model, masks, n_ctx=256, backend_sampling=backend_sampling) as run:
+        ask(run)
+        assert run.finish() == wanted
+        assert run.engine.stats().n_preempted > 0
+
+
 @pytest.mark.parametrize("temperature", [3.0, 4.0])
 def test_the_distribution_is_the_masked_one(
     model: Model, masks: MaskCompiler, prompt: Prompt, temperature: float

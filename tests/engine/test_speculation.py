@@ -6,11 +6,15 @@ reference, and random ones, right for a random length, in the run under test.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import llama_cpp
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +31,7 @@ from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams, StepTimes, Usage
 
 N_DRAFT_MAX = 40
+FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely
 WRONG = 199_000  # a token that nano never says
 
 
@@ -189,3 +194,44 @@ def test_drafts_come_from_an_owners_answers() -> None:
         speculation.start(asking)
         assert asking.drafter is not None
         assert asking.drafter.look() == n_found
+
+
+@pytest.mark.nightly
+def test_sampled_tokens_keep_their_distribution(
+    model: Model, speculating: Speculating, vocabulary: Vocabulary
+) -> None:
+    """Behind a draft tokens come as often as the model says, the drafted ones no more often."""
+    prompt = [*chat(vocabulary, "xqj"), 200005, *vocabulary.encode("final"), 200008]
+    n_draws = 450
+    first = probabilities(model, prompt)
+    drafted = int(first.argmax())
+    second = probabilities(model, [*prompt, drafted])
+    assert 0.05 < first[drafted] < 0.95
+    counts: list[Counter[int]] = [Counter(), Counter()]
+    for start in range(0, n_draws, 3):
+        requests = [
+            request(i, prompt, msgspec.structs.replace(FLAT, seed=start + i), 2) for i in range(3)
+        ]
+        with oracle({tuple(prompt): [drafted, int(second.argmax())]}, random.Random(start)):
+            answers, _ = speculating.run(requests)
+        for answer in answers.values():
+            counts[0][answer[0]] += 1
+            if answer[0] == drafted and len(answer) == 2:
+                counts[1][answer[1]] += 1
+    for expected, count in zip((first, second), counts, strict=True):
+        n = count.total()
+        for token in np.argsort(expected)[-3:]:
+            p = float(expected[token])
+            assert abs(count[int(token)] - n * p) < 4 * (n * p * (1 - p)) ** 0.5 + 1
+
+
+def probabilities(model: Model, tokens: list[int]) -> npt.NDArray[np.float64]:
+    """Of all tokens, under `FLAT`."""
+    context = Context(model, ContextParams(n_ctx=256, n_threads_prefill=2, n_threads_decode=2))
+    context.decode(tokens, position=0)
+    pointer = llama_cpp.llama_get_logits_ith(context.handle, -1)
+    logits = np.ctypeslib.as_array(pointer, (context.n_vocab,)).astype(np.float64)
+    context.close()
+    p = np.exp((logits - logits.max()) / FLAT.temperature)
+    p[logits < np.sort(logits)[-FLAT.top_k]] = 0
+    return p / p.sum()
