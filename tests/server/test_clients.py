@@ -48,6 +48,7 @@ def test_answered_and_well_formed(scripted: httpx.Client, file: Path, stream: bo
         well_formed.check_whole(path, reply.json())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["copilot_chat", "copilot_cli_responses", "claude_code", "cline"])
 def test_whatever_the_model_says(http: httpx.Client, name: str) -> None:
     """At temperature 3 nano writes harmony that is anything but well-formed."""

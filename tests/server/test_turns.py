@@ -1,5 +1,6 @@
 """Conversations over HTTP: what a turn finds in the cache."""
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -71,8 +72,7 @@ def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
     assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_oldest_turns_are_left_out_on_request(nano_home: Path, stream: bool) -> None:
+def test_oldest_turns_are_left_out_on_request(nano_home: Path) -> None:
     """And only then; the answer says so."""
     filler = [user("word " * 300), {"role": "assistant", "content": "Yes."}] * 4
     messages = [*filler, user("What is the capital of France?")]
@@ -86,7 +86,7 @@ def test_oldest_turns_are_left_out_on_request(nano_home: Path, stream: bool) -> 
         httpx.Client(base_url=server.url, timeout=300, trust_env=False) as http,
     ):
         http.post("/api/generate", json={"model": "nano"})  # a load would end the time for a 400
-        for path, (body, asked) in bodies.items():
+        for (path, (body, asked)), stream in itertools.product(bodies.items(), (False, True)):
             body |= {"model": "nano", "stream": stream}
             refused = http.post(path, json=body)
             assert refused.status_code == 400, refused.text
@@ -165,6 +165,7 @@ def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed:
         assert "prompt_cached_count" not in chat(server, messages)
 
 
+@pytest.mark.nightly
 def test_a_restart_with_another_kv_type_reads_the_prompt_again(empty_home: Path) -> None:
     saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "1000"}
     text = "The river is quiet near the old house. " * 60
@@ -180,6 +181,7 @@ def test_a_restart_with_another_kv_type_reads_the_prompt_again(empty_home: Path)
         assert "f16" not in run_cli(server.environment, "ps").stdout
 
 
+@pytest.mark.nightly
 def test_a_long_conversation_makes_way_and_comes_back(empty_home: Path) -> None:
     """Also where somebody looks at the metrics all the while, which is no work."""
     saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "0.5", "prefix_keep_s": "0"}
