@@ -23,7 +23,7 @@ class Asked:
     def post(self, path: str, **body: Any) -> httpx.Response:
         """Send a request that is not streamed."""
         whole = {"model": "nano", "stream": False} | body
-        return httpx.post(self.url + path, json=whole, timeout=60, trust_env=False)
+        return httpx.post(self.url + path, json=whole, timeout=300, trust_env=False)
 
     @property
     def prompts(self) -> list[list[int]]:

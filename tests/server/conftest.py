@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import ollama
+import openai
 import pytest
 
 from tests.conftest import RunningServer
@@ -21,6 +22,12 @@ def sdk(server: RunningServer) -> Iterator[ollama.Client]:
 def http(server: RunningServer) -> Iterator[httpx.Client]:
     """A program of the owner's."""
     with httpx.Client(
-        base_url=server.url, headers=server.owner, timeout=60, trust_env=False
+        base_url=server.url, headers=server.owner, timeout=300, trust_env=False
     ) as client:
+        yield client
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="ollama", max_retries=0) as client:
         yield client

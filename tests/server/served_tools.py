@@ -5,21 +5,22 @@
 It has `browser` with pages of its own, `python` that runs what it is given, and as if they were MCP
 servers `notes` and `broken`, which does not answer. What `python` and `notes` have to say of calls
 that were ended, and of toolboxes that were closed, is in the file `notes`; a file `address` next
-to it is the address of `notes`.
+to it is the address of `notes`. The server runs in a thread of this process.
 """
 
 import asyncio
 import contextlib
 import io
-import os
-import runpy
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.server import app
+from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import (
     Arguments,
     Page,
@@ -29,10 +30,9 @@ from gptoss_local.talk.tools import (
     ToolSource,
     ToolSources,
 )
-from tests.conftest import RunningServer, run_server
-from tests.scripted_engine import SCRIPT_VARIABLE, Script
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, run_scripted_server
 
-LOG_VARIABLE = "SERVED_TOOLS_LOG"
 ADDRESS = "https://notes.example/mcp"
 OSLO = "https://oslo.example/weather"
 _OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
@@ -43,17 +43,11 @@ def run_tool_server(
     home: Path, script: Script, *, log: Path, **settings: str
 ) -> Iterator[RunningServer]:
     """Run a server; `log` gets a line for each thing that was ended."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "script"
-        script.write(path)
-        variables = {SCRIPT_VARIABLE: str(path), LOG_VARIABLE: str(log)}
-        with run_server(home, "tests.server.served_tools", variables, **settings) as server:
-            yield server
-
-
-def log(line: str) -> None:
-    with Path(os.environ[LOG_VARIABLE]).open("a") as file:
-        file.write(f"{line}\n")
+    with (
+        patch.object(app, "ToolSources", partial(_Sources, log)),
+        run_scripted_server(home, script, **settings) as server,
+    ):
+        yield server
 
 
 def resolve(arguments: Arguments) -> Arguments:
@@ -61,11 +55,21 @@ def resolve(arguments: Arguments) -> Arguments:
     return {**arguments, **({"id": OSLO} if arguments.get("id") == 0 else {})}
 
 
-class Browser:
+class _Logging:
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def log(self, line: str) -> None:
+        with self._log.open("a") as file:
+            file.write(f"{line}\n")
+
+
+class Browser(_Logging):
     name, about, description, is_on = "browser", "", "", False
     is_mcp = False
 
-    def __init__(self) -> None:
+    def __init__(self, log: Path) -> None:
+        super().__init__(log)
         self._pages: list[Page] = []
 
     async def tools(self) -> Sequence[RunnableTool]:
@@ -88,7 +92,7 @@ class Browser:
         self._pages = list(pages)
 
     async def close(self) -> None:
-        log("closed browser")
+        self.log("closed browser")
 
     async def _search(self, arguments: Arguments) -> ToolResult:
         return self._read("", f"results of {arguments['query']}")
@@ -107,11 +111,12 @@ class Browser:
         return ToolResult(f"[{page.cursor}] {title}\nL0: 9 C", pages=(page,))
 
 
-class Python:
+class Python(_Logging):
     name, about, description, is_on = "python", "", "", False
     is_mcp = False
 
-    def __init__(self) -> None:
+    def __init__(self, log: Path) -> None:
+        super().__init__(log)
         self._names: dict[str, Any] = {}
 
     async def tools(self) -> Sequence[RunnableTool]:
@@ -121,7 +126,7 @@ class Python:
         self._names.clear()
 
     async def close(self) -> None:
-        log("closed python")
+        self.log("closed python")
 
     async def _run(self, arguments: Arguments) -> str | ToolResult:
         if arguments["code"] == "refuse":
@@ -129,11 +134,11 @@ class Python:
         if arguments["code"] == "raise":
             return ToolResult("Traceback: no", is_error=True)
         if arguments["code"] == "wait":
-            log("waits")
+            self.log("waits")
             try:
                 await asyncio.sleep(300)
             except asyncio.CancelledError:
-                log("ended")
+                self.log("ended")
                 raise
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -144,12 +149,12 @@ class Python:
         return printed.getvalue()
 
 
-class Notes:
+class Notes(_Logging):
     name, about, description, is_on = "notes", "", "", False
     is_mcp = True
 
     async def tools(self) -> Sequence[RunnableTool]:
-        moved = Path(os.environ[LOG_VARIABLE]).with_name("address")
+        moved = self._log.with_name("address")
         address = moved.read_text() if moved.exists() else ADDRESS
         return [
             RunnableTool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=address)
@@ -163,7 +168,7 @@ class Notes:
         pass
 
     async def _add(self, arguments: Arguments) -> str:
-        log(f"added {arguments['text']}")
+        self.log(f"added {arguments['text']}")
         return f"added {arguments['text']}"
 
     async def _lose(self, arguments: Arguments) -> str:
@@ -183,21 +188,21 @@ class OfTheUser(Notes):
     name, is_on, is_mcp = "read_file", True, False
 
     async def tools(self) -> Sequence[RunnableTool]:
-        log("asked for read_file")
+        self.log("asked for read_file")
         return [RunnableTool("read_file", "", _OBJECT, self._add, "", "read_file")]
 
 
 class _Sources(ToolSources):
+    def __init__(self, log: Path, settings: Settings, folder: Path) -> None:
+        super().__init__(settings, folder)
+        self._log = log
+
     def toolbox(self) -> Toolbox:
-        sources: list[ToolSource] = [Browser(), Python(), Notes(), Broken(), OfTheUser()]
+        kinds: list[Callable[[Path], ToolSource]] = [Browser, Python, Notes, Broken, OfTheUser]
         settings = self._settings
         return Toolbox(
-            sources, self.consents, n_rounds=settings.tool_rounds, loop_s=settings.tool_loop_s
+            [kind(self._log) for kind in kinds],
+            self.consents,
+            n_rounds=settings.tool_rounds,
+            loop_s=settings.tool_loop_s,
         )
-
-
-if __name__ == "__main__":
-    from gptoss_local.server import app
-
-    app.ToolSources = _Sources  # type: ignore[attr-defined]
-    runpy.run_module("tests.scripted_engine", run_name="__main__")

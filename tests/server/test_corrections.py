@@ -24,8 +24,6 @@ def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
     script.say("Forever", calls_built_in("python", "print(2)"))
     bash = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
     script.say("Prose", Reply(text=f"{bash}First `rm -rf x`.<|call|>"), calls("f", {}))
-    named = '<|channel|>commentary <|constrain|>functions.f<|message|>{"x": 1}<|call|>'
-    script.say("Named", Reply(text=named))
     invented = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t": 9}<|end|>'
     call = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|end|>'
     glued = f"{call}{invented}<|start|>assistant<|channel|>final<|message|>9 degrees.<|return|>"
@@ -57,21 +55,6 @@ def test_the_model_tries_again(asked: Asked) -> None:
     assert result.text == "Error: there is no tool python. There are no tools: answer without."
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/generate"]
-)
-def test_in_every_dialect(asked: Asked, path: str) -> None:
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": "Compute"}]}
-    if path == "/v1/responses":
-        body = {"input": "Compute"}
-    elif path == "/api/generate":
-        body = {"prompt": "Compute"}
-    reply = asked.post(path, **body, **({"max_tokens": 99} if "messages" in path else {}))
-    assert reply.status_code == 200
-    assert "One." in reply.text
-    assert "python(" not in reply.text
-
-
 def test_it_is_told_what_there_is(asked: Asked) -> None:
     python = {"type": "function", "function": {"name": "python"}}
     reply = chat(asked, "Guess", tools=[F, python])
@@ -95,11 +78,6 @@ def test_a_limit_of_tokens_is_that_of_all_tries(asked: Asked) -> None:
     reply = chat(asked, "Forever", options={"num_predict": n_written // 2 + 2})
     assert reply["eval_count"] == n_written // 2 + 2
     assert reply["done_reason"] == "length"
-
-
-def test_stop_strings_and_streams_go_on(asked: Asked) -> None:
-    reply = chat(asked, "Compute", options={"stop": ["ne"]})
-    assert reply["message"]["content"] == "O"
 
 
 def test_built_in_tools_go_to_the_client(asked: Asked) -> None:
@@ -130,25 +108,6 @@ def test_a_sentence_is_no_json(asked: Asked) -> None:
     assert message["tool_calls"][0]["function"]["arguments"] == {}
     assert message["content"] == ""
     assert "must be a JSON object" in asked.texts("functions.f")[0]
-
-
-@pytest.mark.parametrize("question", ["Named", "Invent"])
-@pytest.mark.parametrize("streams", [False, True])
-def test_calls_with_a_slip_reach_every_client(asked: Asked, question: str, streams: bool) -> None:
-    """No header is the answer, and what the model invents after its call is left out."""
-    ask = [{"role": "user", "content": question}]
-    nested = {"type": "function", "function": FUNCTION}
-    schema = {"name": "f", "input_schema": FUNCTION["parameters"]}
-    for path, body in (
-        ("/api/chat", {"messages": ask, "tools": [nested]}),
-        ("/v1/chat/completions", {"messages": ask, "tools": [nested]}),
-        ("/v1/responses", {"input": question, "tools": [{"type": "function", **FUNCTION}]}),
-        ("/v1/messages", {"messages": ask, "tools": [schema], "max_tokens": 99}),
-    ):
-        text = asked.post(path, **body, stream=streams).text
-        assert '"f"' in text, path
-        assert "x" in text
-        assert "9 degrees" not in text
 
 
 def test_the_next_turn_repeats_the_call_alone(asked: Asked) -> None:

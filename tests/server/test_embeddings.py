@@ -11,7 +11,9 @@ import httpx
 import openai
 import pytest
 
-from tests.conftest import RunningServer, run_server
+from gptoss_local.harmony import Vocabulary
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, run_scripted_server
 
 VECTORS = {"a": [0.5, 1.0], "b": [0.25, -1.0]}
 
@@ -51,13 +53,14 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def embedding(nano_home: Path, elsewhere: str) -> Iterator[RunningServer]:
-    with run_server(nano_home, embeddings_url=elsewhere, embeddings_key="k3y") as server:
+def embedding(nano_home: Path, elsewhere: str, vocabulary: Vocabulary) -> Iterator[RunningServer]:
+    settings = {"embeddings_url": elsewhere, "embeddings_key": "k3y"}
+    with run_scripted_server(nano_home, Script(vocabulary), **settings) as server:
         yield server
 
 
 def post(server: RunningServer, path: str, **body: Any) -> httpx.Response:
-    return httpx.post(server.url + path, json=body, timeout=30, trust_env=False)
+    return httpx.post(server.url + path, json=body, timeout=300, trust_env=False)
 
 
 def test_ollamas_apis(embedding: RunningServer) -> None:
@@ -87,15 +90,17 @@ def test_a_refusal_is_told_without_the_key(embedding: RunningServer) -> None:
     assert "k3y" not in made.text
 
 
-def test_a_server_that_is_not_there(nano_home: Path) -> None:
-    with run_server(nano_home, embeddings_url="http://127.0.0.1:9") as server:
+def test_a_server_that_is_not_there(nano_home: Path, vocabulary: Vocabulary) -> None:
+    away = {"embeddings_url": "http://127.0.0.1:9"}
+    with run_scripted_server(nano_home, Script(vocabulary), **away) as server:
         made = post(server, "/v1/embeddings", model="nomic", input="a")
     assert made.status_code == 502
     assert "embeddings_url" in made.text
 
 
-@pytest.mark.parametrize("path", ["/api/embed", "/api/embeddings", "/v1/embeddings"])
-def test_without_one_the_setting_is_named(server: RunningServer, path: str) -> None:
-    made = post(server, path, model="nano", input="a", prompt="a")
-    assert made.status_code == 400
-    assert "embeddings_url" in made.text
+def test_without_one_the_setting_is_named(nano_home: Path, vocabulary: Vocabulary) -> None:
+    with run_scripted_server(nano_home, Script(vocabulary)) as server:
+        for path in ("/api/embed", "/api/embeddings", "/v1/embeddings"):
+            made = post(server, path, model="nano", input="a", prompt="a")
+            assert made.status_code == 400
+            assert "embeddings_url" in made.text

@@ -25,6 +25,8 @@ CHAT_TOOL = {"type": "function", "function": TOOL}
 CLAUDE_TOOL = {"name": TOOL["name"], "description": TOOL["description"], "input_schema": WEATHER}
 ASK = [{"role": "user", "content": "Show me code"}]
 CALL = [{"role": "user", "content": "Weather?"}]
+NOTE = {"type": "custom", "name": "note"}
+NOTED = [{"role": "user", "content": "Note"}]
 CUT = [{"role": "user", "content": "Cut"}]
 CLAUDE = {"anthropic-version": "2023-06-01"}
 
@@ -101,6 +103,11 @@ def of_answers() -> None:
         usage = {"stream_options": {"include_usage": True}} if stream else {}
         asked = {"model": "nano", "messages": ASK, "stream": stream} | usage
         exchange(f"openai chat, with usage, {how}", "POST /v1/chat/completions", asked)
+        asked = {"model": "nano", "input": "Note", "stream": stream, "tools": [NOTE]}
+        exchange(f"responses, free text, {how}", "POST /v1/responses", asked)
+        nested = {"type": "custom", "custom": {"name": "note"}}
+        asked = {"model": "nano", "messages": NOTED, "stream": stream, "tools": [nested]}
+        exchange(f"openai chat, free text, {how}", "POST /v1/chat/completions", asked)
     exchange("count tokens", "POST /v1/messages/count_tokens", {"model": "nano", "messages": ASK})
     results = [
         *CALL,
@@ -125,10 +132,11 @@ def client(nano_home: Path, vocabulary: Vocabulary) -> Iterator[httpx.Client]:
     call = calls("get_weather", {"city": "Oslo"}, "Look outside.", **slow)
     script.say("Weather?", call, answer("It snows."))
     script.say("Cut", Reply(text="<|channel|>final<|message|>This is c"))
+    script.say("Note", calls("note", {"input": "+x\n"}, "Write."))
     script.otherwise(answer("I do not know."))
     with (
         run_scripted_server(nano_home, script) as server,
-        httpx.Client(base_url=server.url, headers=server.owner, timeout=60) as client,
+        httpx.Client(base_url=server.url, headers=server.owner, timeout=300) as client,
     ):
         yield client
 

@@ -12,14 +12,8 @@ import pytest
 from tests.conftest import RunningServer
 from tests.json_schema import satisfies
 from tests.server.conftest import GREEDY
-from tests.server.test_sdk import WEATHER
+from tests.server.dialects import PERSON, WEATHER
 
-PERSON: dict[str, Any] = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer"}},
-    "required": ["name", "age"],
-    "additionalProperties": False,
-}
 ORDER: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -57,7 +51,7 @@ def test_what_the_model_does_anyway_stays_as_it_is(sdk: ollama.Client) -> None:
     assert (bound.eval_count, bound.done_reason) == (free.eval_count, "stop")
 
 
-@pytest.mark.parametrize("think", [None, False, True, "low", "high"])
+@pytest.mark.parametrize("think", [None, False, "high"])
 @pytest.mark.parametrize("schema", [PERSON, ORDER], ids=["person", "order"])
 def test_what_it_would_not_do_is_enforced(
     sdk: ollama.Client, think: Any, schema: dict[str, Any]
@@ -71,18 +65,6 @@ def test_what_it_would_not_do_is_enforced(
     assert satisfies(json.loads("".join(f.message.content or "" for f in frames)), schema)
     generate = sdk.generate("nano", "hello", **asked)
     assert satisfies(json.loads(generate.response), schema)
-
-
-def test_any_object(sdk: ollama.Client) -> None:
-    n_ended = 0
-    for text in ("hello", EXTRACT, "What is 17 + 25?"):
-        for seed in range(4):
-            options = {"seed": seed, "temperature": 1, "num_predict": 300}
-            reply = sdk.chat("nano", ask(text), format="json", options=options)
-            if reply.done_reason == "stop":
-                assert isinstance(json.loads(reply.message.content or ""), dict)
-                n_ended += 1
-    assert n_ended >= 6  # of 12
 
 
 def test_raw_prompts_are_bound_from_their_first_token(sdk: ollama.Client) -> None:
@@ -99,7 +81,10 @@ def test_a_limit_leaves_it_incomplete(sdk: ollama.Client) -> None:
 
 def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
     """The model is told the format and the tools; what it says at last has the format."""
-    asked: dict[str, Any] = {"tools": [WEATHER], "options": GREEDY}
+    asked: dict[str, Any] = {
+        "tools": [{"type": "function", "function": WEATHER}],
+        "options": GREEDY,
+    }
     text = ask("What is the weather in Paris?")
     free = sdk.chat("nano", text, **asked)
     assert free.message.tool_calls
@@ -111,40 +96,6 @@ def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
         loop = [*text, bound.message.model_dump(exclude_none=True), result]
         last = sdk.chat("nano", loop, format=schema, **asked)
         assert satisfies(json.loads(last.message.content or ""), schema)
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
-def test_beside_tools_in_every_dialect(http: httpx.Client, path: str) -> None:
-    """A format beside tools adds to the prompt, and binds the answer of a tool loop's end."""
-    parameters = WEATHER["function"]["parameters"]
-    function = {"name": "get_weather", "parameters": parameters}
-    tool = function | {"type": "function", "function": function, "input_schema": parameters}
-    named = {"type": "json_schema", "name": "person", "schema": PERSON, "json_schema": {}}
-    named["json_schema"] = {"name": "person", "schema": PERSON}
-    formats: dict[str, dict[str, Any]] = {
-        "/v1/chat/completions": {"response_format": named},
-        "/v1/responses": {"text": {"format": named}},
-        "/v1/messages": {"output_config": {"format": named}},
-    }
-    if path == "/v1/messages":
-        tool |= {"type": "custom"}
-    body = {"model": "nano", "tools": [tool], "max_tokens": 300, "temperature": 0}
-    body |= {"messages": ask("hello"), "input": ask("hello")}
-    free, bound = (http.post(path, json=body | more).json() for more in ({}, formats[path]))
-    match path:
-        case "/v1/chat/completions":
-            text = bound["choices"][0]["message"]["content"]
-        case "/v1/responses":
-            text = bound["output"][-1]["content"][0]["text"]
-        case _:
-            text = bound["content"][-1]["text"]
-    assert satisfies(json.loads(text), PERSON)
-
-    def n_prompt(reply: dict[str, Any]) -> int:
-        keys = ("prompt_tokens", "input_tokens", "cache_read_input_tokens")
-        return sum(reply["usage"].get(key, 0) for key in keys)
-
-    assert n_prompt(bound) > n_prompt(free) + 20
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
@@ -184,7 +135,7 @@ def test_eight_at_once(server: RunningServer) -> None:
             "stream": False,
             "options": GREEDY | {"num_predict": 120},
         }
-        reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=120, trust_env=False)
+        reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=300, trust_env=False)
         return str(reply.json()["response"])
 
     alone = {prompt: answer((prompt, "")) for prompt in ("hello", EXTRACT)}
@@ -197,40 +148,6 @@ def test_eight_at_once(server: RunningServer) -> None:
             assert satisfies(json.loads(text), {"type": "object"} if form == "json" else dict(form))
 
 
-ODD = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
-ENDLESS = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
-
-
-@pytest.mark.parametrize(
-    ("schema", "problem"),
-    [(ODD, "'uniqueItems' in properties.a"), (ENDLESS, "no finite value satisfies it")],
-    ids=["uniqueItems", "endless"],
-)
-def test_what_cannot_be_enforced_is_refused_in_every_dialect(
-    server: RunningServer, schema: dict[str, Any], problem: str
-) -> None:
-    named = {"type": "json_schema", "name": "x", "schema": schema}
-    function = {"name": "f", "parameters": schema, "strict": True}
-    hello: dict[str, Any] = {"model": "nano", "messages": ask("hello")}
-    bodies: list[tuple[str, dict[str, Any]]] = [
-        ("/api/chat", hello | {"format": schema}),
-        ("/api/generate", {"model": "nano", "prompt": "hello", "format": schema}),
-        ("/v1/chat/completions",
-         hello | {"response_format": {"type": "json_schema", "json_schema": named}}),
-        ("/v1/chat/completions", hello | {"tools": [{"type": "function", "function": function}]}),
-        ("/v1/responses", {"model": "nano", "input": "hello", "text": {"format": named}}),
-        ("/v1/messages",
-         hello | {"max_tokens": 9, "output_config": {"format": named}}),
-    ]  # fmt: skip
-    for path, body in bodies:
-        for stream in (False, True):
-            reply = httpx.post(
-                f"{server.url}{path}", json=body | {"stream": stream}, trust_env=False
-            )
-            assert reply.status_code == 400, (path, reply.text)
-            assert problem in reply.text, path
-
-
 @pytest.mark.timing
 def test_slow_schemas_keep_no_other_client_waiting(
     server: RunningServer, sdk: ollama.Client
@@ -241,7 +158,7 @@ def test_slow_schemas_keep_no_other_client_waiting(
 
     def ask_slowly(_: int) -> None:
         body = {"model": "nano", "messages": ask("hello"), "format": slow, "stream": False}
-        reply = httpx.post(f"{server.url}/api/chat", json=body, timeout=60, trust_env=False)
+        reply = httpx.post(f"{server.url}/api/chat", json=body, timeout=300, trust_env=False)
         assert "too complex" in reply.json()["error"]
 
     sdk.chat("nano", ask("hello"), options=GREEDY)
@@ -258,17 +175,6 @@ def test_slow_schemas_keep_no_other_client_waiting(
     bound = sdk.chat("nano", ask(EXTRACT), options=GREEDY, format=PERSON)
     assert satisfies(json.loads(bound.message.content or ""), PERSON)
     assert time.monotonic() - start_s < 6  # the threads are free again
-
-
-def test_annotations_are_no_constraints(sdk: ollama.Client) -> None:
-    notes = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "P", "x-order": 1}
-    properties = {
-        key: value | {"description": key, "examples": [1], "deprecated": False}
-        for key, value in PERSON["properties"].items()
-    }
-    schema = PERSON | notes | {"properties": properties}
-    reply = sdk.chat("nano", ask(EXTRACT), options=GREEDY, format=schema)
-    assert json.loads(reply.message.content or "") == {"name": "Bob Smith", "age": 42}
 
 
 def test_the_model_reads_the_schema(sdk: ollama.Client) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import ollama
-import openai
 import pytest
 
 from gptoss_local.harmony import Vocabulary
@@ -87,14 +85,6 @@ def test_arguments_are_in_the_prompt_as_they_are(
     assert asked.texts("functions.get") == ["error: bad JSON"]
 
 
-def test_arguments_of_any_text_through_the_sdk(asked: Asked) -> None:
-    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="none") as client:
-        path = "/v1/chat/completions"
-        turns: Any = [QUESTION, call(path, '{"city":'), result(path)]
-        reply = client.chat.completions.create(model="nano", messages=turns)
-        assert reply.choices[0].message.content == "Fine."
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_a_call_without_a_result_and_a_result_without_a_call(asked: Asked, path: str) -> None:
     orphan = result(path, "9 C", "nobody's")
@@ -167,27 +157,105 @@ def test_parts_that_other_programs_keep_in_the_content(asked: Asked) -> None:
     assert asked.prompt().endswith("<|channel|>analysis<|message|>Hm.")  # the answer continues it
 
 
+PICTURES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"type": "image_url", "image_url": {"url": PNG}},
+    "/v1/responses": {"type": "input_image", "image_url": PNG},
+    "/v1/messages": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+    },
+}
+
+
+def picture(path: str, text: str) -> dict[str, Any]:
+    """A message of the user: a text and a picture."""
+    if path == "/api/chat":
+        return {"role": "user", "content": text, "images": ["aGk="]}
+    kind = "input_text" if path == "/v1/responses" else "text"
+    return {"role": "user", "content": [{"type": kind, "text": text}, PICTURES[path]]}
+
+
 @pytest.mark.parametrize("path", PATHS)
-def test_a_picture_of_an_earlier_turn_is_noted(asked: Asked, path: str) -> None:
-    """It may have been for another model; the newest message is refused, as it can be changed."""
-    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
-    picture: dict[str, Any] = {
-        "/api/chat": {"role": "user", "content": "See: ", "images": ["aGk="]},
-        "/v1/messages": {"type": "image", "source": source},
-        "/v1/responses": {"type": "input_image", "image_url": PNG},
-        "/v1/chat/completions": {"type": "image_url", "image_url": {"url": PNG}},
-    }[path]
-    if path != "/api/chat":
-        kind = "input_text" if path == "/v1/responses" else "text"
-        picture = {"role": "user", "content": [{"type": kind, "text": "See: "}, picture]}
+def test_only_a_picture_that_the_user_has_just_sent_is_refused(asked: Asked, path: str) -> None:
+    """An earlier one may have been for another model, and clients send those of tools as a user."""
     said = {"role": "assistant", "content": "A cat."}
-    assert asked.post(path, **conversation(path, picture, said, LATER)).status_code == 200
-    seen = asked.texts("user")[0]
-    assert seen.startswith("See: [")
-    assert seen.endswith(NOTE)
-    refused = asked.post(path, **conversation(path, QUESTION, said, picture))
+
+    def post(*turns: dict[str, Any]) -> str:
+        reply = asked.post(path, **conversation(path, *turns))
+        assert reply.status_code == 200, reply.text
+        return next(text for text in asked.texts() if NOTE in text)
+
+    of_tool = result(path, "Seen: ")
+    if path == "/v1/messages":
+        of_tool["content"][0]["content"] = picture(path, "Seen: ")["content"]
+    elif path == "/v1/responses":
+        of_tool["output"] = picture(path, "Seen: ")["content"]
+    else:
+        of_tool |= picture(path, "Seen: ") | {"role": "tool"}
+    called = call(path, {})
+    for noted in (
+        post(picture(path, "Seen: "), said, LATER),
+        post(QUESTION, called, of_tool),
+        post(QUESTION, called, result(path), picture(path, "Seen: ")),
+    ):
+        assert noted.startswith("Seen: [")
+        assert noted.endswith(NOTE)
+    refused = asked.post(path, **conversation(path, QUESTION, said, picture(path, "Seen: ")))
     assert refused.status_code == 400
     assert "text only" in refused.text
+
+
+SUMMARY = [{"type": "summary_text", "text": "I must look."}]
+RAW = [{"type": "reasoning_text", "text": "I must look."}]
+
+
+@pytest.mark.parametrize(
+    ("path", "thought"),
+    [
+        ("/api/chat", {"thinking": "I must look."}),
+        ("/api/chat", {"reasoning": "I must look."}),
+        ("/api/chat", {"reasoning_content": "I must look."}),
+        ("/v1/chat/completions", {"reasoning": "I must look.", "content": None}),
+        ("/v1/chat/completions", {"reasoning": None, "reasoning_content": "I must look."}),
+        ("/v1/responses", {"summary": SUMMARY}),
+        ("/v1/responses", {"summary": [], "encrypted_content": "gptoss:I must look."}),
+        ("/v1/responses", {"content": RAW}),
+        ("/v1/messages", {"type": "thinking", "thinking": "I must look.", "signature": ""}),
+        ("/v1/messages", {"type": "thinking", "thinking": "", "signature": "gptoss:I must look."}),
+    ],
+)
+def test_reasoning_of_a_tool_loop_is_read_under_every_name(
+    asked: Asked, path: str, thought: dict[str, Any]
+) -> None:
+    turns = [call(path, {}), result(path)]
+    if path == "/v1/responses":
+        turns = [{"type": "reasoning"} | thought, *turns]
+    elif path == "/v1/messages":
+        turns[0]["content"].insert(0, thought)
+    else:
+        turns[0] |= thought
+    assert asked.post(path, **conversation(path, QUESTION, *turns)).status_code == 200
+    assert asked.done() == [("analysis", "", "I must look."), ("commentary", "functions.get", "{}")]
+
+
+BILLING = "x-anthropic-billing-header: cc_version=2.1.36.abc; cc_entrypoint=cli; cch={};"
+
+
+def test_the_line_of_billing_is_left_out(asked: Asked) -> None:
+    """It changes with each request, and with it the whole prompt would."""
+    prompts = []
+    for code in ("a1b2c", "d3e4f"):
+        line = BILLING.format(code)
+        blocks = [{"type": "text", "text": text} for text in (line, "You are Claude.\nBe brief.")]
+        asked.post("/v1/messages", max_tokens=99, system=blocks, messages=[QUESTION])
+        prompts.append(asked.prompt())
+        system = {"role": "system", "content": f"{line}\nYou are Claude.\nBe brief."}
+        asked.post("/v1/chat/completions", messages=[system, QUESTION])
+        prompts.append(asked.prompt())
+        asked.post("/api/chat", messages=[{"role": "system", "content": line}, system, QUESTION])
+    assert len(set(prompts)) == 1
+    assert "You are Claude.\nBe brief." in prompts[0]
+    assert "billing" not in asked.prompt()
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
@@ -384,10 +452,3 @@ def test_tools_that_anthropic_ran(asked: Asked) -> None:
         ("final", "", "It is A, I say."),
     ]
     assert asked.texts("functions.web_search") == [f"[web_search_result {NOTE}"]
-
-
-def test_half_a_conversation_through_ollamas_sdk(asked: Asked) -> None:
-    with ollama.Client(asked.url) as client:
-        turns: list[Any] = [QUESTION, {"role": "tool", "tool_name": "get", "content": "9 C"}]
-        assert client.chat("nano", turns).message.content == "Fine."
-    assert asked.texts("functions.get") == ["9 C"]

@@ -12,8 +12,7 @@ import pytest
 from gptoss_local.harmony import Vocabulary
 from tests.server import sse
 from tests.server.conftest import GREEDY
-from tests.server.test_openai_chat import Person
-from tests.server.test_openai_chat import client as client
+from tests.server.dialects import PERSON
 
 TEXT = "東京 🦜 鱻 ça"  # of characters that are one token, three tokens, and a part of one
 MESSAGES: Any = [{"role": "user", "content": f"Reply with exactly: {TEXT}"}]
@@ -149,28 +148,11 @@ def test_responses(client: openai.OpenAI, http: httpx.Client) -> None:
     assert plain.content[0].logprobs == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"top_logprobs": 3}, "only allowed when 'include' has"),
-        ({"top_logprobs": 21, "include": INCLUDE}, "Expected a value <= 20"),
-    ],
-)
-def test_refused_responses(client: openai.OpenAI, fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(openai.BadRequestError, match=text):
-        client.responses.create(**ASK_RESPONSES, **fields)
-
-
-def test_refused_completions(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="Invalid 'logprobs': integer above maximum"):
-        client.completions.create(model="nano", prompt="hi", logprobs=21)
-
-
 def test_with_a_format_and_a_stop_string(client: openai.OpenAI, sdk: ollama.Client) -> None:
     """Every token of a bound answer, and none behind a stop string."""
     extract = "Extract name and age as JSON: Sarah Lee is 42 years old."
     asked: Any = ASK | {"messages": [{"role": "user", "content": extract}], "logprobs": True}
-    form: Any = {"name": "person", "schema": Person.model_json_schema()}
+    form: Any = {"name": "person", "schema": PERSON}
     asked |= {"response_format": {"type": "json_schema", "json_schema": form}}
     (choice,) = client.chat.completions.create(**asked).choices
     assert choice.message.content == '{"name": "Sarah Lee", "age": 42}'
@@ -202,17 +184,6 @@ def test_penalties(sdk: ollama.Client, client: openai.OpenAI) -> None:
     (choice,) = client.chat.completions.create(**settings, frequency_penalty=2).choices
     assert (choice.message.content or "")[:20] == counted[:20]
     assert choice.message.content != counted
-
-
-def test_penalties_with_a_seed(sdk: ollama.Client) -> None:
-    def ask(seed: int) -> str:
-        options = {"seed": seed, "temperature": 10.0, "num_predict": 20, "repeat_penalty": 1.3}
-        reply = sdk.chat("nano", COUNT, options=options)
-        return f"{reply.message.thinking}{reply.message.content}"
-
-    ask(1)  # the others find its prompt in the cache
-    assert ask(1) == ask(1)
-    assert len({ask(seed) for seed in range(2, 6)}) > 1
 
 
 def test_logit_bias(client: openai.OpenAI, vocabulary: Vocabulary) -> None:

@@ -1,6 +1,7 @@
 """Models that carry a system message, options and messages: made, shown, used, copied, removed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -9,7 +10,9 @@ import ollama
 import openai
 import pytest
 
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, run_server
+from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.conftest import GREEDY
 
 SECRET = "Remember this: the passcode is quiet-river-42."
@@ -22,12 +25,22 @@ Sdk = ollama.Client
 
 
 @pytest.fixture(scope="module")
-def home_server(
-    tmp_path_factory: pytest.TempPathFactory, nano_home: Any
-) -> Iterator[RunningServer]:
+def home(tmp_path_factory: pytest.TempPathFactory, nano_home: Path) -> Path:
     home = tmp_path_factory.mktemp("defaults")
     (home / "cache").symlink_to(nano_home / "cache")
-    with run_server(home, context_length="2048") as running:
+    return home
+
+
+@pytest.fixture(scope="module")
+def script(vocabulary: Vocabulary) -> Script:
+    script = Script(vocabulary)
+    script.otherwise(answer("The passcode is quiet-river-42. Paris."))
+    return script
+
+
+@pytest.fixture(scope="module")
+def home_server(home: Path, script: Script) -> Iterator[RunningServer]:
+    with run_scripted_server(home, script, context_length="2048") as running:
         yield running
 
 
@@ -42,23 +55,28 @@ def sdk(home_server: RunningServer) -> Iterator[Sdk]:
         assert not list((home_server.home / "models").rglob("*.json"))
 
 
+def prompt(script: Script) -> str:
+    """The last prompt as text."""
+    return str(script.vocabulary.encoding.decode(script.prompts[-1]))
+
+
 def n_prompt(sdk: Sdk, model: str, messages: list[dict[str, str]], **options: Any) -> int:
     reply = sdk.chat(model, messages, options=GREEDY | {"num_predict": 1} | options)
     return reply.prompt_eval_count or 0
 
 
-def test_a_system_message(sdk: Sdk) -> None:
+def test_a_system_message(sdk: Sdk, script: Script) -> None:
     statuses = [s.status for s in sdk.create("guard", from_="nano", system=SECRET, stream=True)]
     assert statuses == ["writing manifest", "success"]
-    told = sdk.chat("guard", QUESTION, options=GREEDY)
-    assert "quiet-river-42" in (told.message.content or "")
-    with_own = [{"role": "system", "content": SECRET}, *QUESTION]
-    assert told.message == sdk.chat("nano", with_own, options=GREEDY).message
-    assert (
-        "quiet-river-42" in sdk.generate("guard", "What is the passcode?", options=GREEDY).response
-    )
-    streamed = sdk.chat("guard", QUESTION, options=GREEDY, stream=True)
-    assert "quiet-river-42" in "".join(frame.message.content or "" for frame in streamed)
+    sdk.chat("guard", QUESTION)
+    told = prompt(script)
+    assert SECRET in told
+    sdk.chat("nano", [{"role": "system", "content": SECRET}, *QUESTION])
+    assert prompt(script) == told
+    sdk.generate("guard", "What is the passcode?")
+    assert prompt(script) == told
+    list(sdk.chat("guard", QUESTION, stream=True))
+    assert prompt(script) == told
 
 
 def test_a_request_that_has_a_system_message_keeps_it_alone(sdk: Sdk) -> None:
@@ -93,37 +111,32 @@ def test_parameters_apply_and_a_request_wins(sdk: Sdk) -> None:
     reply = sdk.chat("short", QUESTION)
     assert (reply.eval_count, reply.done_reason) == (3, "length")
     assert sdk.chat("short", QUESTION, options={"num_predict": 5}).eval_count == 5
-    assert sdk.chat("short", QUESTION, think=False).message.content == (
-        sdk.chat("nano", QUESTION, think=False, options=GREEDY | {"num_predict": 3}).message.content
-    )
     sdk.create("quiet", from_="nano", parameters={"stop": ["Paris"], "temperature": 0})
     assert "Paris" not in (sdk.chat("quiet", TOLD[:1]).message.content or "")
     assert "Paris" in (sdk.chat("quiet", TOLD[:1], options={"stop": []}).message.content or "")
 
 
-def test_num_ctx_is_what_the_model_is_loaded_with(sdk: Sdk, home_server: RunningServer) -> None:
-    sdk.create("long", from_="nano", parameters={"num_ctx": 4096})
-    with openai.OpenAI(base_url=f"{home_server.url}/v1", api_key="x") as client:
-        client.chat.completions.create(
-            model="long", messages=[{"role": "user", "content": "hi"}], max_tokens=1
-        )
-    (running,) = sdk.ps().models
-    assert (running.name, running.context_length) == ("long", 4096)
-
-
-def test_weights_are_loaded_once(sdk: Sdk, home_server: RunningServer) -> None:
-    sdk.create("one", from_="nano", system="One.")
-    sdk.copy("one", "two")
-    engine = None
-    for name in ("nano", "one", "two", "nano"):
-        sdk.chat(name, QUESTION, options={"num_predict": 1})
-        found = home_server.engine()
-        assert found is not None
-        assert engine in (None, found.pid)
-        engine = found.pid
-        assert [model.name for model in sdk.ps().models] == [name]
-    sdk.generate("two", keep_alive=0)
-    assert sdk.ps().models == []
+def test_weights_are_loaded_once_with_the_num_ctx_of_the_model(home: Path) -> None:
+    with run_server(home, context_length="2048") as server, ollama.Client(server.url) as sdk:
+        sdk.create("one", from_="nano", system="One.")
+        sdk.create("long", from_="nano", parameters={"num_ctx": 4096})
+        sdk.copy("one", "two")
+        engine = None
+        for name in ("nano", "one", "two", "nano"):
+            sdk.chat(name, QUESTION, options={"num_predict": 1})
+            found = server.engine()
+            assert found is not None
+            assert engine in (None, found.pid)
+            engine = found.pid
+            assert [model.name for model in sdk.ps().models] == [name]
+        body = {"model": "long", "messages": QUESTION, "max_tokens": 1}
+        httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=300)
+        (running,) = sdk.ps().models
+        assert (running.name, running.context_length) == ("long", 4096)
+        sdk.generate("long", keep_alive=0)
+        assert sdk.ps().models == []
+        for name in ("one", "two", "long"):
+            sdk.delete(name)
 
 
 def test_shown(sdk: Sdk, home_server: RunningServer) -> None:
@@ -186,7 +199,7 @@ def test_replaced_and_copied(sdk: Sdk, home_server: RunningServer) -> None:
     assert len(list((models / "weights").iterdir())) == 1
 
 
-def test_every_dialect(sdk: Sdk, home_server: RunningServer) -> None:
+def test_every_dialect(sdk: Sdk, home_server: RunningServer, script: Script) -> None:
     parameters = {"num_predict": 40, "temperature": 0, "stop": ["river"], "top_k": 5, "seed": -1}
     sdk.create("guard", from_="nano", system=SECRET, parameters=parameters)
     url = home_server.url
@@ -202,7 +215,7 @@ def test_every_dialect(sdk: Sdk, home_server: RunningServer) -> None:
         assert cut.usage is not None
         assert cut.usage.completion_tokens == 2
         response = client.responses.create(model="guard", input="What is the passcode?")
-        assert "quiet-river-42" in response.output_text
+        assert SECRET in prompt(script)
         assert response.max_output_tokens == 40
     with anthropic.Anthropic(base_url=url, api_key="x") as client:
         asked: Any = {"model": "guard", "messages": QUESTION}

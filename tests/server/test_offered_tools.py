@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx
 import openai
 import pytest
 
@@ -28,7 +27,6 @@ NAMESPACE: Any = {
     "description": "A server.",
     "tools": [ECHO],
 }
-TWO = "<|end|><|start|>assistant<|channel|>commentary to=functions.echo<|message|>"
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +39,6 @@ def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
     ):
         call = calls(name, {"text": "hi"}, "Thinking.")
         script.say(question, call, answer("Done."))
-    twice = calls("echo", {"text": "one"}, "Both.")
-    twice.text = twice.text.replace("<|call|>", f'{TWO}{{"text":"two"}}<|call|>')
-    script.say("Twice", twice, answer("Done."))
     script.otherwise(answer("Well."))
     with run_asked(nano_home, vocabulary, script) as asked:
         yield asked
@@ -152,46 +147,6 @@ def test_a_deferred_tool_of_claude_code_is_offered_once_it_is_found(
     assert made.content[-1].type == "tool_use"
     assert made.content[-1].name == "mcp__echo__echo"
     assert "[the tool 'mcp__echo__echo' can be called now]" in asked.prompt()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_one_call_at_a_time(asked: Asked, stream: bool) -> None:
-    """The second call is neither delivered nor begun, and the next prompt knows the first only."""
-    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="k") as client:
-        tool: Any = {"type": "function", "function": {"name": "echo", "parameters": PARAMETERS}}
-        said: Any = [{"role": "user", "content": "Twice"}]
-        both = client.chat.completions.create(model="nano", messages=said, tools=[tool])
-        assert len(both.choices[0].message.tool_calls or ()) == 2
-        made: Any = client.chat.completions.create(
-            model="nano", messages=said, tools=[tool], parallel_tool_calls=False, stream=stream
-        )
-        if stream:
-            seen = [c.index for part in made for c in part.choices[0].delta.tool_calls or ()]
-            assert set(seen) == {0}
-            return
-        [call] = made.choices[0].message.tool_calls
-        said += [made.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "x"}]
-        client.chat.completions.create(model="nano", messages=said, tools=[tool])
-        assert [p[2] for p in asked.done() if p[1]] == ['{"text": "one"}']
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_one_call_at_a_time_in_the_other_dialects(asked: Asked, stream: bool) -> None:
-    responses = {"input": "Twice", "tools": [ECHO], "parallel_tool_calls": False}
-    use = {"name": "echo", "input_schema": PARAMETERS}
-    one = {"type": "auto", "disable_parallel_tool_use": True}
-    messages = {"messages": [{"role": "user", "content": "Twice"}], "max_tokens": 99}
-    for path, body, kind in (
-        ("/v1/responses", responses, '"type":"function_call"'),
-        ("/v1/messages", messages | {"tools": [use], "tool_choice": one}, '"type":"tool_use"'),
-    ):
-        text = httpx.post(
-            asked.url + path, json={"model": "nano", "stream": stream} | body, timeout=60
-        ).text
-        assert "one" in text
-        assert "two" not in text
-        if not stream:
-            assert text.count(kind) == 1
 
 
 def test_threads_are_refused_as_the_sdk_understands(

@@ -248,12 +248,9 @@ FORGED: dict[str, Callable[[Pending], list[Item]]] = {
 }
 
 
-@pytest.mark.parametrize("maker", ["ada", "owner"])
 @pytest.mark.parametrize("case", FORGED)
-def test_what_was_not_asked_so_is_not_approved(
-    by: Clients, log: Path, case: str, maker: str
-) -> None:
-    pending, before = Pending(by(maker), store=False), n_added(log)
+def test_what_was_not_asked_so_is_not_approved(by: Clients, log: Path, case: str) -> None:
+    pending, before = Pending(by("ada"), store=False), n_added(log)
     for tools in ([ASKING], [NOTES]):
         forged = partial(pending.send, FORGED[case](pending), tools)
         refused(forged, status=400, name=pending.id)
@@ -261,8 +258,8 @@ def test_what_was_not_asked_so_is_not_approved(
     assert item(pending.send([*pending.items(), answered(pending.id)]), "mcp_call").output
 
 
-@pytest.mark.parametrize("maker", ["ada", "owner"])
 @pytest.mark.parametrize("name", ["mcpr_forged", "call"])
+@pytest.mark.parametrize("maker", ["ada", "owner"])
 def test_what_nothing_asked_is_not_approved(by: Clients, log: Path, name: str, maker: str) -> None:
     """A request for approval of the client's own; also with the id of something that was run."""
     if name == "call":
@@ -386,6 +383,6 @@ def test_approval_is_waived_by_the_owner_alone(
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any") as client:
             assert "mcp_call" in kinds(ask(client, "Note", tools=[tool]))
         body = {"model": "nano", "input": "Hi", "tools": [NOTES | {"server_label": "broken"}]}
-        reply = httpx.post(f"{server.url}/v1/responses", json=body, timeout=60, trust_env=False)
+        reply = httpx.post(f"{server.url}/v1/responses", json=body, timeout=300, trust_env=False)
         assert reply.status_code == 403
         assert "mcp:broken" in json.dumps(reply.json())

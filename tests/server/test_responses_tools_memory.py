@@ -73,10 +73,6 @@ def run(text: str | None) -> RememberedCall:
     )
 
 
-async def test_nothing_is_on_in_a_new_state() -> None:
-    assert Kept().new().toolbox.on == set()
-
-
 async def test_a_state_is_its_owners() -> None:
     kept = Kept()
     state = kept.new()

@@ -1,5 +1,6 @@
 """Conversations over HTTP: what a turn finds in the cache."""
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.server import well_formed
 
 def chat(server: RunningServer, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     body = {"model": "nano", "messages": messages, "stream": False, "options": {"temperature": 0}}
-    reply = httpx.post(f"{server.url}/api/chat", json=body | more, timeout=60, trust_env=False)
+    reply = httpx.post(f"{server.url}/api/chat", json=body | more, timeout=300, trust_env=False)
     return dict(reply.raise_for_status().json())
 
 
@@ -41,7 +42,7 @@ def test_later_turns_prefill_only_what_is_new(server: RunningServer) -> None:
     for question in ("What is 3 plus 4?", "And the capital of France?"):
         answer = chat(server, messages)
         assert answer["message"]["thinking"]
-        wait_until(lambda: not is_prefetching(server), timeout_s=60)
+        wait_until(lambda: not is_prefetching(server), timeout_s=300)
         messages += [answer["message"], user(question)]
         following = chat(server, messages)
         n_new = following["prompt_eval_count"] - following["prompt_cached_count"]
@@ -64,15 +65,14 @@ def test_tool_loop_goes_on_from_all_of_it(server: RunningServer) -> None:
 def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
     body = {"model": "nano", "prompt": "Count from 1 to 20.", "stream": False}
     url = f"{server.url}/api/generate"
-    first = httpx.post(url, json=body, timeout=60, trust_env=False).json()
+    first = httpx.post(url, json=body, timeout=300, trust_env=False).json()
     time.sleep(0.3)
     more = body | {"prompt": "And back.", "context": first["context"]}
-    second = httpx.post(url, json=more, timeout=60, trust_env=False).json()
+    second = httpx.post(url, json=more, timeout=300, trust_env=False).json()
     assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_oldest_turns_are_left_out_on_request(nano_home: Path, stream: bool) -> None:
+def test_oldest_turns_are_left_out_on_request(nano_home: Path) -> None:
     """And only then; the answer says so."""
     filler = [user("word " * 300), {"role": "assistant", "content": "Yes."}] * 4
     messages = [*filler, user("What is the capital of France?")]
@@ -83,10 +83,10 @@ def test_oldest_turns_are_left_out_on_request(nano_home: Path, stream: bool) -> 
     }
     with (
         run_server(nano_home, context_length="1024") as server,
-        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
+        httpx.Client(base_url=server.url, timeout=300, trust_env=False) as http,
     ):
         http.post("/api/generate", json={"model": "nano"})  # a load would end the time for a 400
-        for path, (body, asked) in bodies.items():
+        for (path, (body, asked)), stream in itertools.product(bodies.items(), (False, True)):
             body |= {"model": "nano", "stream": stream}
             refused = http.post(path, json=body)
             assert refused.status_code == 400, refused.text
@@ -109,7 +109,7 @@ def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
     body = {"model": "nano", "messages": messages, "input": messages, "stream": False}
     body |= {"temperature": 0, "options": {"temperature": 0}}
     limit = {} if path == "/v1/responses" else {"max_tokens": 200}
-    reply = httpx.post(server.url + path, json=body | limit, timeout=60, trust_env=False)
+    reply = httpx.post(server.url + path, json=body | limit, timeout=300, trust_env=False)
     assert ", 6, 7, 8, 9, 10, 11, 12" in reply.text
     for absent in ("1, 2, 3", "thinking", "reasoning_content", '"summary_text"'):
         assert absent not in reply.text
@@ -122,7 +122,7 @@ def test_begun_reasoning_goes_on(server: RunningServer) -> None:
     def ask(*messages: dict[str, Any], **options: Any) -> dict[str, Any]:
         body = {"model": "nano", "messages": [question, *messages], "stream": False}
         body |= {"options": {"temperature": 0, **options}}
-        reply = httpx.post(f"{server.url}/api/chat", json=body, timeout=60, trust_env=False)
+        reply = httpx.post(f"{server.url}/api/chat", json=body, timeout=300, trust_env=False)
         return dict(reply.json())
 
     whole = ask()["message"]
@@ -165,6 +165,7 @@ def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed:
         assert "prompt_cached_count" not in chat(server, messages)
 
 
+@pytest.mark.nightly
 def test_a_restart_with_another_kv_type_reads_the_prompt_again(empty_home: Path) -> None:
     saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "1000"}
     text = "The river is quiet near the old house. " * 60
@@ -180,6 +181,7 @@ def test_a_restart_with_another_kv_type_reads_the_prompt_again(empty_home: Path)
         assert "f16" not in run_cli(server.environment, "ps").stdout
 
 
+@pytest.mark.nightly
 def test_a_long_conversation_makes_way_and_comes_back(empty_home: Path) -> None:
     """Also where somebody looks at the metrics all the while, which is no work."""
     saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "0.5", "prefix_keep_s": "0"}

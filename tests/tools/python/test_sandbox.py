@@ -53,34 +53,36 @@ async def test_state_and_output(make_python: MakePython) -> None:
     assert await run(python, "") == f"ok: {NO_OUTPUT}"
 
 
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        ("x = [\n1,\n2]\nx", "[1, 2]"),
-        ("max(\n3,\n    4\n)  # the largest\n\n", "4"),
-        ("'a;b'", "'a;b'"),
-        ("print('x;y'); 'a\\nb'", "x;y\n'a\\nb'"),
-        ('"""a\nb"""', "'a\\nb'"),
-        ("if True:\n    3", NO_OUTPUT),
-        ("x = \\\n3", NO_OUTPUT),
-        ("3;", NO_OUTPUT),
-        ("3; # shown by no one", NO_OUTPUT),
-        ("if True: 3; 4", NO_OUTPUT),
-        ("if False:\n    3; 4", NO_OUTPUT),
-        ("\f", NO_OUTPUT),
-        ("\\\n#", NO_OUTPUT),
-        ("None", NO_OUTPUT),
-        ("# only a comment", NO_OUTPUT),
-        ("s = '''\nx\n'''", NO_OUTPUT),
-        ("def f():\n    return 1\n\nf()", "1"),
-        ("async def f():\n    return 4\nawait f()", "4"),
-        ("class A:\n    def __repr__(self):\n        return 'an A'\nA()", "an A"),
-        ("f = lambda n: n\nf(\n5)", "5"),
-        ("dict(\n_=7)", "{'_': 7}"),
-    ],
-)
-async def test_a_last_expression_is_shown(make_python: MakePython, code: str, shown: str) -> None:
-    assert (await run(make_python(), code)).rstrip("\n") == f"ok: {shown}"
+LAST = [
+    ("x = [\n1,\n2]\nx", "[1, 2]"),
+    ("max(\n3,\n    4\n)  # the largest\n\n", "4"),
+    ("'a;b'", "'a;b'"),
+    ("print('x;y'); 'a\\nb'", "x;y\n'a\\nb'"),
+    ('"""a\nb"""', "'a\\nb'"),
+    ("if True:\n    3", NO_OUTPUT),
+    ("x = \\\n3", NO_OUTPUT),
+    ("3;", NO_OUTPUT),
+    ("3; # shown by no one", NO_OUTPUT),
+    ("if True: 3; 4", NO_OUTPUT),
+    ("if False:\n    3; 4", NO_OUTPUT),
+    ("\f", NO_OUTPUT),
+    ("\\\n#", NO_OUTPUT),
+    ("None", NO_OUTPUT),
+    ("# only a comment", NO_OUTPUT),
+    ("s = '''\nx\n'''", NO_OUTPUT),
+    ("def f():\n    return 1\n\nf()", "1"),
+    ("async def f():\n    return 4\nawait f()", "4"),
+    ("class A:\n    def __repr__(self):\n        return 'an A'\nA()", "an A"),
+    ("f = lambda n: n\nf(\n5)", "5"),
+    ("dict(\n_=7)", "{'_': 7}"),
+]
+
+
+async def test_a_last_expression_is_shown(make_python: MakePython) -> None:
+    python = make_python()
+    assert [(code, (await run(python, code)).rstrip("\n")) for code, _ in LAST] == [
+        (code, f"ok: {shown}") for code, shown in LAST
+    ]
 
 
 async def test_errors_say_what_can_be_done(make_python: MakePython) -> None:

@@ -1,0 +1,266 @@
+"""What each dialect refuses by name, before an answer and in its own shape."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import ollama
+import openai
+import pytest
+
+from gptoss_local.harmony import Vocabulary
+from tests.scripted_engine import Script, answer
+from tests.server.asked import Asked, run_asked
+from tests.server.dialects import NAMES, speak, user
+
+PNG = "data:image/png;base64,aGk="
+WEATHER = {"type": "function", "function": {"name": "look"}}
+SCHEMA = {"name": "x", "schema": {"not": {}}}
+IMPOSSIBLE = {"type": "json_schema", "json_schema": SCHEMA}
+ODD = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
+STRICT = {"type": "function", "function": {"name": "f", "parameters": ODD, "strict": True}}
+LONG = "word " * 140_000
+
+
+@pytest.fixture(scope="module")
+def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
+    script = Script(vocabulary)
+    script.otherwise(answer("Well."))
+    with run_asked(nano_home, vocabulary, script) as running:
+        yield running
+
+
+def of_user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [user(list(parts))]
+
+
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "/v1/chat/completions": [
+        ({"model": ""}, "model is required"),
+        ({"messages": []}, "[] is too short - 'messages'"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": of_user({"type": "image_url", "image_url": {"url": PNG}})}, "text only"),
+        ({"n": 2}, "n must be 1"),
+        ({"top_logprobs": 2}, "only allowed when 'logprobs' is enabled"),
+        ({"logprobs": True, "top_logprobs": 21}, "Expected a value <= 20, but got 21 instead"),
+        ({"logprobs": True, "top_logprobs": -1}, "Expected a value >= 0, but got -1 instead"),
+        ({"temperature": "nan"}, "temperature"),
+        ({"frequency_penalty": 2.1}, "frequency_penalty"),
+        ({"presence_penalty": -2.1}, "presence_penalty"),
+        ({"logit_bias": {"5": 100.5}}, "logit_bias"),
+        ({"logit_bias": {"201088": 1}}, "logit_bias"),
+        ({"logit_bias": {"word": 1}}, "logit_bias"),
+        ({"logit_bias": {str(i): 1 for i in range(301)}}, "logit_bias"),
+        ({"reasoning_effort": "huge"}, 'invalid reasoning value: "huge"'),
+        ({"chat_template_kwargs": {"reasoning_effort": "huge"}}, "huge"),
+        ({"response_format": {"type": "yaml"}}, "yaml"),
+        ({"response_format": {"type": "json_schema"}}, "must be an object"),
+        ({"response_format": IMPOSSIBLE}, "no finite value satisfies it"),
+        ({"tools": [STRICT]}, "'uniqueItems' in properties.a"),
+        ({"tools": [WEATHER], "tool_choice": {"function": {"name": "f"}}}, "not in tools"),
+        ({"tools": [WEATHER], "tool_choice": "sometimes"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"functions": [{"name": "look"}]}, "functions"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"web_search_options": {}}, "web_search_options"),
+        ({"guided_json": {"type": "object"}}, "guided_json"),
+        ({"audio": {"voice": "ash"}}, "audio"),
+    ],
+    "/v1/completions": [
+        ({"best_of": 2}, "best_of"),
+        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"suffix": "x"}, "insert"),
+        ({"logprobs": 21}, "Invalid 'logprobs': integer above maximum"),
+    ],
+    "/v1/responses": [
+        ({"model": ""}, "model is required"),
+        ({"input": ""}, "input is required"),
+        ({"input": of_user({"type": "input_image"})}, "text only"),
+        ({"input": [{"content": "hi"}]}, "neither a type nor a role"),
+        ({"conversation": "conv_1"}, "not stored"),
+        ({"background": True}, "background"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
+        ({"text": {"format": {"type": "json_schema"}}}, "must be an object"),
+        ({"text": {"format": {"type": "json_schema"} | SCHEMA}}, "no finite value satisfies it"),
+        ({"tools": [{"type": "function", "name": 5}]}, "name must be"),
+        ({"top_logprobs": 3}, "only allowed when 'include' has"),
+        (
+            {"top_logprobs": 21, "include": ["message.output_text.logprobs"]},
+            "Expected a value <= 20",
+        ),
+    ],
+    "/v1/messages": [
+        ({"model": ""}, "model is required"),
+        ({"messages": []}, "messages is required"),
+        ({"messages": of_user({"type": "image", "source": {}})}, "text only"),
+        ({"messages": of_user({"type": 5})}, "type"),
+        ({"max_tokens": None}, "max_tokens is required"),
+        ({"thinking": {"type": "deep"}}, "deep"),
+        ({"output_config": {"effort": "huge"}}, "huge"),
+        ({"output_config": {"format": {"type": "json_schema"} | SCHEMA}}, "no finite value"),
+        ({"output_format": {"type": "json_schema"} | SCHEMA}, "no finite value satisfies it"),
+        ({"n": 2}, "n is not supported"),
+        ({"thread": {"type": "create"}}, "threads"),
+        ({"container": "c"}, "container"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ],
+    "/api/chat": [
+        ({"model": ""}, "model"),
+        ({"messages": [user("See") | {"images": ["aGk="]}]}, "text only"),
+        ({"think": "ultra"}, "think"),
+        ({"keep_alive": "five minutes"}, "invalid duration"),
+        ({"options": {"think_budget": -2}}, "think_budget"),
+        ({"options": {"think_budget": "some"}}, "think_budget"),
+        ({"format": {"not": {}}}, "no finite value satisfies it"),
+    ],
+    "/api/generate": [
+        ({"format": ODD}, "'uniqueItems' in properties.a"),
+        ({"raw": True, "options": {"think_budget": 9}}, "think_budget"),
+    ],
+}
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "Hi"},
+    "/api/generate": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"messages": [user("Hi")], "max_tokens": 99},
+}
+
+
+def body_of(path: str) -> dict[str, Any]:
+    return BODIES.get(path, {"messages": [user("Hi")]})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "fields", "text"), [(path, *case) for path in REFUSED for case in REFUSED[path]]
+)
+def test_refused_by_name(
+    asked: Asked, path: str, fields: dict[str, Any], text: str, stream: bool
+) -> None:
+    reply = asked.post(path, **body_of(path) | {"stream": stream} | fields)
+    assert reply.status_code == 400, reply.text
+    body = reply.json()
+    if path.startswith("/api/"):
+        assert text in body["error"]
+        return
+    error = body["error"]
+    assert text in error["message"]
+    assert error["type"] == "invalid_request_error"
+    if path == "/v1/messages":
+        assert body["type"] == "error"
+        assert body["request_id"].startswith("req_")
+    else:
+        assert error.keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_model_is_the_exception_of_the_sdk(asked: Asked, name: str) -> None:
+    unknown = (openai.NotFoundError, anthropic.NotFoundError, ollama.ResponseError)
+    with (
+        speak(asked.url) as dialects,
+        pytest.raises(unknown, match="model 'nope' not found") as told,
+    ):
+        dialects[name].ask([user("Hi")], more={"model": "nope"})
+    assert told.value.status_code == 404
+    if name in ("chat", "responses"):
+        assert told.value.code == "model_not_found"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_is_too_long_is_told_as_agents_read_it(asked: Asked, stream: bool) -> None:
+    """Claude Code shortens the conversation on these words, by how much these numbers say."""
+    told = {}
+    for path in ("/v1/messages", "/v1/chat/completions"):
+        body = body_of(path) | {"messages": [user(LONG)], "stream": stream}
+        reply = asked.post(path, **body)
+        assert reply.status_code == 400
+        told[path] = reply.json()["error"]
+    text = told["/v1/messages"]["message"]
+    numbers = re.search(r"prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", text)
+    assert numbers is not None, text
+    assert int(numbers[1]) > max(40_000, int(numbers[2]))
+    assert told["/v1/chat/completions"]["code"] == "context_length_exceeded"
+    assert "tokens > 131072 maximum" in told["/v1/chat/completions"]["message"]
+
+
+def test_what_clients_send_besides_is_harmless(asked: Asked) -> None:
+    """Roles, shapes of content, unknown tools and fields, as real programs send them."""
+    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": ""}}
+    custom = {"id": "c2", "type": "custom", "custom": {"name": "patch", "input": "+x"}}
+    called = {"content": None, "refusal": None, "reasoning_details": [{"type": "x"}]}
+    body: dict[str, Any] = {
+        "messages": [
+            *of_user({"type": "text", "text": "List the files."}),
+            {"role": "assistant", "reasoning": "Two.", "tool_calls": [call, custom]} | called,
+            {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "ok"}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "a.txt"},
+        ],
+        "tools": [{"type": "custom", "custom": {"name": "patch"}}, {"type": "web_search"}],
+        "store": False,
+        "max_tokens": None,
+        "logit_bias": {"5": 1},
+        "metadata": {"a": None},
+        "user": "me",
+        "response_format": {"type": "text"},
+    }
+    assert asked.post("/v1/chat/completions", **body).status_code == 200
+    assert asked.done()[1:] == [
+        ("commentary", "functions.ls", "{}"),
+        ("commentary", "functions.patch", '{"input":"+x"}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        (f"/api/blobs/sha256:{'0' * 64}", "HEAD, POST"),
+        ("/v1/responses/resp_1", "DELETE, GET, HEAD"),
+        ("/v1/chat/completions", "POST"),
+    ],
+)
+def test_allow_names_every_method(asked: Asked, path: str, methods: str) -> None:
+    refused = httpx.patch(asked.url + path)
+    assert refused.status_code == 405
+    assert refused.headers["allow"] == methods
+
+
+def test_a_wrong_base_url_is_explained_where_the_sdk_shows_it(asked: Asked) -> None:
+    for base, said in (("", "add /v1 to the base URL"), ("/v1/v1", "take /v1 off the base URL")):
+        client = openai.OpenAI(base_url=asked.url + base, api_key="k", max_retries=0)
+        with client, pytest.raises(openai.NotFoundError, match=said):
+            client.chat.completions.create(
+                model="nano", messages=[{"role": "user", "content": "Hi"}]
+            )
+    claude = anthropic.Anthropic(base_url=f"{asked.url}/v1", api_key="k", max_retries=0)
+    with claude, pytest.raises(anthropic.NotFoundError, match="take /v1 off the base URL"):
+        claude.messages.create(model="nano", max_tokens=9, messages=[])
+    doubled = httpx.post(f"{asked.url}/api/api/chat", json={"model": "nano"})
+    assert "take /api off the base URL" in doubled.json()["error"]
+    assert httpx.get(f"{asked.url}/nothing").text == "404 page not found"
+
+
+def test_latin_1_is_read_as_go_reads_it(asked: Asked) -> None:
+    """PowerShell 5.1 sends bodies so."""
+    body = '{"model": "nano", "stream": false, "messages": [{"role": "user", "content": "Grüße"}]}'
+    answered = httpx.post(f"{asked.url}/api/chat", content=body.encode("latin-1"))
+    assert answered.status_code == 200
+    assert asked.texts() == ["Gr\ufffd\ufffde"]
+    assert httpx.post(f"{asked.url}/api/chat", content=b'{"model": "\xfc').status_code == 400
+
+
+def test_the_document_says_which_fields_are_required(asked: Asked) -> None:
+    schemas = httpx.get(f"{asked.url}/openapi.json").json()["components"]["schemas"]
+    assert schemas["ChatCompletionBody"]["required"] == ["model", "messages"]
+    for path, name in (
+        *(("/v1/chat/completions", "messages"), ("/v1/messages", "model")),
+        *(("/v1/responses", "model"), ("/api/chat", "model")),
+    ):
+        body = {"model": "nano"} | body_of(path)
+        del body[name]
+        assert httpx.post(asked.url + path, json=body).status_code == 400
