@@ -91,6 +91,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Host memory for continuing from earlier points of conversations; 0: none; if not set,
     512 MiB, or less where RAM is short."""
+    shared_prefixes: bool = False
+    """Let all callers use the same prefixes; their counts and times tell what others have asked."""
     prefix_disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 2**30
     """Disk for prefixes of conversations that outlive the server, all models together; 0: off."""
     prefix_save_s: float = 10.0

@@ -13,7 +13,7 @@ import msgspec
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.child import LastWords, environment
-from gptoss_local.engine.interface import caller
+from gptoss_local.engine.interface import cache_salt, caller
 from gptoss_local.engine.protocol import (
     BlocksChanged,
     Cancel,
@@ -179,7 +179,7 @@ class EngineClient:
             # Wide steps round differently from narrow ones, and a seed promises the same answer.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
-            caller=caller.get(), in_memory=in_memory,
+            caller=caller.get(), in_memory=in_memory, salt=cache_salt.get(),
         )  # fmt: skip
         is_over = False
         try:
@@ -203,7 +203,7 @@ class EngineClient:
 
     def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         if self.is_alive:
-            self._send(Prefetch(lineage, tokens, in_memory))
+            self._send(Prefetch(lineage, tokens, in_memory, cache_salt.get()))
 
     def report_blocks(
         self, n_block_tokens: int, on_change: Callable[[BlocksChanged], None]

@@ -9,6 +9,8 @@ from gptoss_local.types import SamplingParams
 
 caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
 """The key and connection of a request: these are served in turn, where the engine can."""
+cache_salt: ContextVar[bytes] = ContextVar("cache_salt", default=b"")
+"""The salt of the caller's prefixes: a request with another one does not find them."""
 
 
 class AnyEngine(Protocol):

@@ -90,7 +90,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     many of the likeliest ones in its place; None: of none. With `reports_prefill` a Prefilled comes
     after each step that reads a part of the prompt and not all of it. The highest `priority` is
     served first; among equals, each `caller` in turn: a key, and one of its connections. With
-    `in_memory` neither the tokens nor anything computed from them is written to disk.
+    `in_memory` neither the tokens nor anything computed from them is written to disk. What is kept
+    of a sequence is used only for those with the same `salt`, of up to 16 bytes.
     """
 
     seq_id: int
@@ -105,6 +106,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     priority: int = 0
     caller: tuple[str, str] = ("", "")
     in_memory: bool = False
+    salt: bytes = b""
 
     @property
     def needs_logits(self) -> bool:
@@ -129,6 +131,7 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
     lineage: str
     tokens: list[int]
     in_memory: bool = False
+    salt: bytes = b""
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):

@@ -14,9 +14,9 @@ _N_CONVERSATIONS = 1000
 
 
 def lineage(request: ChatRequest) -> str:
-    """Name a conversation by its messages up to the user's first one, and by its tools."""
+    """Name a conversation by its owner, its messages up to the user's first one, and its tools."""
     n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-    beginning = (request.messages[: n + 1], request.tools)
+    beginning = (request.owner, request.messages[: n + 1], request.tools)
     return sha256(msgspec.json.encode(beginning)).hexdigest()
 
 
@@ -24,8 +24,8 @@ class StartDates:
     """The dates for harmony's system message.
 
     A conversation keeps the date of its first turn: the system message comes first, so another
-    date would mean to prefill all of it again at midnight. Two conversations that begin in the
-    same words are one here, and the later beginning counts.
+    date would mean to prefill all of it again at midnight. Two conversations of an owner that
+    begin in the same words are one here, and the later beginning counts.
     """
 
     def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:

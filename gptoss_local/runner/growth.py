@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
@@ -23,11 +24,15 @@ _log = logging.getLogger("gptoss")
 
 _ROOM = 2048  # tokens that an answer should find free after its prompt
 
+may_reload: ContextVar[bool] = ContextVar("may_reload", default=True)
+"""The right of a request to have a loaded model loaded again, with more context."""
+
 
 class GrowingContext:
     """The context of one answer, which grows once if its prompt needs more.
 
-    A context that the user has set does not grow, nor one that the request asks for.
+    A context that the user has set does not grow, nor one that the request asks for, nor any for a
+    request that may not have the model loaded again.
 
     Attributes:
         n_ctx: Tokens to load the model with; None leaves it to the plan.
@@ -39,7 +44,8 @@ class GrowingContext:
         self.n_ctx = n_ctx
         self._asked_n_ctx = n_ctx
         self._settings = settings
-        self._may_grow = isinstance(request, RawRequest) or request.may_grow
+        is_wanted = isinstance(request, RawRequest) or request.may_grow
+        self._may_grow = is_wanted and may_reload.get()
         self._is_watched = isinstance(request, ChatRequest) and request.reports_prefill
         self._has_tried = False
         self._grown: Growing | None = None
@@ -88,7 +94,9 @@ class GrowingContext:
         """Add a hint for a prompt that the model could read and this context cannot."""
         if error.n_prompt is None or error.n_prompt >= error.n_ctx_max:
             return
-        if limit := self._limit(model):
+        if not may_reload.get():
+            error.hint = "Shorten it: only the server's owner has a model loaded with more context."
+        elif limit := self._limit(model):
             error.hint = f"{limit} limits it; without that, the context grows as a prompt needs it."
         elif self._has_tried:
             error.hint = (

@@ -36,7 +36,7 @@ from gptoss_local.runner import losses
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels
 from gptoss_local.runner.energy import Energy
-from gptoss_local.runner.growth import GrowingContext
+from gptoss_local.runner.growth import GrowingContext, may_reload
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads
 from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
@@ -116,8 +116,9 @@ class ModelManager:
     ) -> AsyncIterator[LoadedModel | RemoteModel]:
         """Hold a model for one request, loading it first where needed.
 
-        A loaded model with more context than `n_ctx` is kept. A new `keep_alive_s` stays until
-        another request changes it. Neither means anything to a model that is computed elsewhere.
+        A loaded model with more context than `n_ctx` is kept, as is any where `may_reload` is not
+        set: `n_ctx` means nothing then. A new `keep_alive_s` stays until another request changes
+        it. Neither means anything to a model that is computed elsewhere.
 
         Raises:
             ServerBusyError: too many requests of this caller wait already, or of all.
@@ -254,9 +255,9 @@ class ModelManager:
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
         """Return a loaded model; requests share a load. The caller acquires it at once."""
         while True:
-            wanted_n_ctx = n_ctx or entry.defaults.n_ctx
+            wanted_n_ctx = (n_ctx if may_reload.get() else None) or entry.defaults.n_ctx
             model = self._models.get(entry.weights_id)
-            if model is not None and model.serves(wanted_n_ctx):
+            if model is not None and model.serves(wanted_n_ctx if may_reload.get() else None):
                 model.entry = entry
                 return model
             start = partial(self._start, entry.name, wanted_n_ctx)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,10 +20,12 @@ from starlette.requests import Request
 
 from gptoss_local.api.gptoss import ClientUse, PageToken
 from gptoss_local.api_keys import add_phone
+from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.errors import ForbiddenError, GptOssError, UnauthorizedError, UsageError
 from gptoss_local.printable import printable
 from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.runner.growth import may_reload
 from gptoss_local.server.limits import KeyLimits, KeyUse
 from gptoss_local.server.origin import is_loopback, is_own_origin
 from gptoss_local.settings import Settings
@@ -132,6 +134,8 @@ class Access:
             raise self._refusal(caller, level)
         _caller.set(caller._replace(program=_program(headers)))
         served_in_turn.set(_turns_of(caller, request))
+        cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
+        may_reload.set(caller.kind != "key")
         if caller.has_users_key and is_metered:
             self._limits.admit(caller.name)
 
@@ -270,6 +274,13 @@ def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
     host, port = request.client or ("", 0)
     names = {"owner": "owner", "page": "owner", "anonymous": f"address {host}"}
     return names.get(caller.kind, f"key {caller.name}"), f"{host}:{port}"
+
+
+def _salt_of(caller: Caller) -> bytes:
+    """Tell apart whose prefixes are cached: the owner's (page and phones, too), each key's."""
+    names = {"owner": "owner", "page": "owner", "phone": "owner", "anonymous": "none"}
+    name = names.get(caller.kind, f"key {caller.name}")
+    return blake2b(name.encode(), digest_size=16).digest()
 
 
 def _is_same(sent: str, known: str) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
 from gptoss_local.formats.o200k import VOCAB_SIZE
@@ -139,6 +140,7 @@ class Upstream:
             max_tokens=n_free if max_tokens is None else min(max_tokens, n_free),
             n_logprobs=n_logprobs,
             priority=priority if self.address.has_priority else 0,
+            salt=cache_salt.get(),
         )
         answer = UpstreamAnswer(asked, self._closer)
         self._running.add(seq_id)

@@ -29,6 +29,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         health: The path that answers while the engine is well.
         has_logprobs: Whether log-probabilities come with token ids.
         closes: Whether it closes a connection after a stream, though it says that it stays open.
+        has_salt: Whether it keeps prefixes apart by a `cache_salt`.
         priority: The fields that say one of our priorities; None: it has none.
         since: What to say where text arrives without ids.
     """
@@ -40,6 +41,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     health: str = "/health"
     has_logprobs: bool = False
     closes: bool = False
+    has_salt: bool = False
     priority: Callable[[int], dict[str, Any]] | None = None
     since: str
 
@@ -48,6 +50,7 @@ _NVEXT = {"extra_fields": ["completion_token_ids", "stop_reason"]}
 _VLLM = Kind(
     asks={"return_token_ids": True, "skip_special_tokens": False},
     has_logprobs=True,
+    has_salt=True,
     priority=lambda n: {"priority": -n},  # the lowest is first
     since="vLLM sends ids since 0.10.2.",
 )
@@ -60,6 +63,7 @@ KINDS: dict[UpstreamKind, Kind] = {
     "sglang": Kind(
         asks={"return_token_ids": True, "skip_special_tokens": False, "no_stop_trim": True},
         stop=("choices", 0, "matched_stop"),
+        has_salt=True,
         priority=lambda n: {"priority": n},
         since="SGLang's /v1/completions sends ids since the middle of 2026.",
     ),

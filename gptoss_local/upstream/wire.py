@@ -25,6 +25,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     n_logprobs: int | None = None
     priority: int = 0
+    salt: bytes = b""
 
 
 class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,8 @@ def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict
         body |= {"min_p": sampling.min_p} if sampling.min_p else {}
     if asked.priority and (priority := KINDS[kind].priority):
         body |= priority(asked.priority)
+    if asked.salt and KINDS[kind].has_salt:
+        body["cache_salt"] = asked.salt.hex()
     if sampling.seed is not None:
         body["seed"] = sampling.seed % _N_SEEDS
     if sampling.logit_bias:

@@ -59,8 +59,9 @@ def test_the_first_question_decides_the_lineage() -> None:
         ChatRequest(messages=(user("hi"),)),
         ChatRequest(messages=(FIRST.messages[0], user("ho"))),
         ChatRequest(messages=FIRST.messages, tools=(Tool("f"),)),
+        ChatRequest(messages=FIRST.messages, owner="another"),  # whose dates tell nobody else
     ]
-    assert len({lineage(request) for request in (FIRST, *others)}) == 4
+    assert len({lineage(request) for request in (FIRST, *others)}) == 5
 
 
 @pytest.mark.parametrize("reasoning", [True, False])

@@ -38,11 +38,12 @@ from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
-from tests.engine.prefix_run import END, Reference, text
+from tests.engine.prefix_run import END, Reference, most_cached, text
 from tests.engine.smooth_model import N_VOCAB
 
 N_CTX = 1024
 N_ANSWER_MAX = 40
+SALTS = b"", b"another owner"
 _IMPOSSIBLE = 1e-7  # odds of a token that is drawn once in a hundred runs of the test
 GRAMMARS = (
     'start: /[a-h]{2,6}/ "=" /[0-9]{1,3}/',
@@ -179,13 +180,14 @@ class Interleaving:
         }
         self.engine = make_engine(model, masks, **self._shape)  # type: ignore[arg-type]
         self.asked: list[Asked] = []
+        self.prefetched: list[tuple[bytes, list[int]]] = []
         self._n_asked_before = 0  # of other engines
         self.done: Counter[str] = Counter()
         self._n_texts = seed * 1000
 
     def run(self) -> None:
         actions = [self._ask] * 6 + [self._cancel, self._prefetch, self._rest, self._rest]
-        actions += [self._restart] * bool(self._shape["folder"])
+        actions += [self._restart] * 2 * bool(self._shape["folder"])
         self._rng.choice([self._rest, lambda: None])()
         for _ in range(self._rng.randint(4, 9)):
             self._rng.choice(actions)()
@@ -241,6 +243,7 @@ class Interleaving:
             priority=rng.choice([0, 0, 0, 1, -1]),
             caller="abc"[len(self.asked) % 3],
             reports_prefill=True,
+            salt=rng.choice(SALTS),
         )
 
     def _prompt(self) -> list[int]:
@@ -267,7 +270,9 @@ class Interleaving:
     def _prefetch(self) -> None:
         if self.asked:
             old = self._rng.choice(self.asked)
-            self.engine.prefetch(Prefetch(str(self._rng.randrange(3)), old.request.prompt))
+            lineage, salt = str(self._rng.randrange(3)), self._rng.choice(SALTS)
+            self.prefetched.append((salt, old.request.prompt))
+            self.engine.prefetch(Prefetch(lineage, old.request.prompt, salt=salt))
 
     def _rest(self) -> None:
         """Long enough for all that waits for nobody's asking."""
@@ -285,6 +290,17 @@ class Interleaving:
         self.engine = make_engine(self._model, self._masks, **self._shape)  # type: ignore[arg-type]
         self._n_asked_before = len(self.asked)
         self.done["restarts"] += 1
+        if self.asked:
+            self._come_back(self._rng.choice(self.asked))
+
+    def _come_back(self, old: "Asked") -> None:
+        """A turn later; somebody else asks the same before."""
+        prompt = [*old.request.prompt, *old.answer, END][: self.n_ctx - N_ANSWER_MAX]
+        for salt in sorted(SALTS, key=lambda salt: salt == old.request.salt):
+            n = len(self.asked)
+            request = msgspec.structs.replace(old.request, seq_id=n, prompt=prompt, salt=salt)
+            self.asked.append(Asked(request))
+            self._take(self.engine.add_request(request))
 
     def _steps(self, n: int) -> None:
         while n and self.engine.has_work:
@@ -353,7 +369,11 @@ class Judge:
 
     def judge(self, run: Interleaving) -> None:
         for asked in run.asked:
-            assert not isinstance(asked.end, Failed), asked.end
+            assert isinstance(asked.end, Finished), asked.end
+            others = ((a.request, a.answer) for a in run.asked if a is not asked)
+            texts = [(request.salt, request.prompt + answer) for request, answer in others]
+            owned = (text for salt, text in texts + run.prefetched if salt == asked.request.salt)
+            assert asked.end.usage.n_cached <= most_cached(asked.request.prompt, owned)
             self.n_answers += 1
             self.n_tokens += len(asked.answer)
             if asked.request.sampling.seed is None and asked.request.sampling.temperature > 0:

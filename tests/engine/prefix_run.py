@@ -1,5 +1,7 @@
 """An engine on the smooth model that keeps its logits, and the reference they must equal."""
 
+from array import array
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from gptoss_local.engine.protocol import (
     PrefixOptions,
     Tokens,
 )
+from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
@@ -74,9 +77,15 @@ class Reference:
         return found
 
 
+def most_cached(prompt: list[int], owned: Iterable[list[int]]) -> int:
+    """The tokens of a prompt that its owner has had computed before, which alone may be cached."""
+    return max((common_prefix(array("i", prompt), array("i", text)) for text in owned), default=0)
+
+
 @dataclass
 class Asked:
     prompt: list[int]
+    salt: bytes = b""
     answer: list[int] = field(default_factory=list)
     logits: list[Logits] = field(default_factory=list)
     end: Finished | Failed | None = None
@@ -104,6 +113,7 @@ class Run:
         self.context = make_context(model, **sizes, cache_type=cache_type)
         self.engine = Engine(self.context, prefixes=prefixes or in_memory())
         self.asked: list[Asked] = []
+        self.prefetched: list[tuple[bytes, list[int]]] = []
         self.model = model
         self._tolerance = tolerance
         monkeypatch.setattr(engine_module, "draw", self._draw)
@@ -111,7 +121,9 @@ class Run:
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
         monkeypatch.setattr(Speculation, "observe", lambda speculation, rows, step_s: None)
 
-    def ask(self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False) -> Asked:
+    def ask(
+        self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False, salt: bytes = b""
+    ) -> Asked:
         request = Generate(
             seq_id=len(self.asked),
             prompt=prompt,
@@ -119,18 +131,24 @@ class Run:
             stop_tokens=[],
             max_tokens=n_answer,
             in_memory=in_memory,
+            salt=salt,
         )
-        self.asked.append(Asked(prompt))
+        self.asked.append(Asked(prompt, salt))
         self.take(self.engine.add_request(request))
         return self.asked[-1]
 
-    def answer(self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False) -> Asked:
-        asked = self.ask(prompt, n_answer, in_memory=in_memory)
+    def answer(
+        self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False, salt: bytes = b""
+    ) -> Asked:
+        asked = self.ask(prompt, n_answer, in_memory=in_memory, salt=salt)
         self.finish()
         return asked
 
-    def prefetch(self, tokens: list[int], lineage: str = "x", *, in_memory: bool = False) -> None:
-        self.engine.prefetch(Prefetch(lineage, tokens, in_memory))
+    def prefetch(
+        self, tokens: list[int], lineage: str = "x", *, in_memory: bool = False, salt: bytes = b""
+    ) -> None:
+        self.prefetched.append((salt, tokens))
+        self.engine.prefetch(Prefetch(lineage, tokens, in_memory, salt))
 
     def step(self) -> None:
         self.take(self.engine.step())
@@ -157,6 +175,12 @@ class Run:
                 if found[-1] <= self._tolerance:  # or else the token may be another one
                     assert logits[token] >= logits.max() - 2 * self._tolerance
         return found
+
+    def check_owners(self) -> None:
+        for asked in self.asked:
+            others = [(a.salt, a.prompt + a.answer) for a in self.asked if a is not asked]
+            owned = (text for salt, text in others + self.prefetched if salt == asked.salt)
+            assert asked.n_cached <= most_cached(asked.prompt, owned)
 
     def close(self) -> None:
         self.context.close()

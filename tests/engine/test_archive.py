@@ -69,6 +69,16 @@ def test_new_engine_goes_on_where_the_old_one_ended(reopen: Start, tmp_path: Pat
     assert max(again.errors()) <= TOLERANCE
 
 
+def test_a_file_is_its_owners(reopen: Start, tmp_path: Path) -> None:
+    for n_files, salt in enumerate((b"one", b"two"), 1):
+        run = reopen()
+        assert run.answer(LONG, salt=salt).n_cached == 0
+        save(run)
+        assert len(files(tmp_path)) == n_files
+    assert reopen().answer([*LONG, 5]).n_cached == 0
+    assert reopen().answer([*LONG, 5], salt=b"two").n_cached == 400
+
+
 def test_a_cache_of_another_type_leaves_the_file_to_its_own(reopen: Start) -> None:
     run = reopen(cache_type="q8_0")
     run.answer(LONG)

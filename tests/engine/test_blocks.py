@@ -61,7 +61,7 @@ def held(engine: Engine) -> set[Prefix]:
     assert engine.check() == []
     prefixes = set()
     for slot in engine._slots.all:
-        n_tokens = engine._cache.match(slot.tokens, len(slot.tokens)).n_tokens
+        n_tokens = engine._cache.match(slot.tokens, len(slot.tokens), slot.salt).n_tokens
         tokens = slot.tokens.tolist()
         prefixes |= {tuple(tokens[:n]) for n in range(N_BLOCK, n_tokens + 1, N_BLOCK)}
     return prefixes

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 from gptoss_local.engine.llama import Canary, Model, Sampler, chains
+from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
+from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.errors import GptOssError
 from gptoss_local.types import CacheType
@@ -123,9 +125,25 @@ def random_states_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sampler, "bind", keep_the_old)
 
 
+def owners_are_one_in_memory(patch: pytest.MonkeyPatch) -> None:
+    match, place = PrefixCache.match, PrefixCache.place
+    patch.setattr(PrefixCache, "match", lambda c, tokens, n, salt: match(c, tokens, n, b""))
+    patch.setattr(PrefixCache, "place", lambda *a, **o: place(*a, **o | {"salt": b""}))
+
+
+def owners_are_one_on_disk(patch: pytest.MonkeyPatch) -> None:
+    find, write = PrefixStore.find, PrefixStore.write
+    patch.setattr(PrefixStore, "find", lambda s, tokens, n, salt: find(s, tokens, n, b""))
+    patch.setattr(PrefixStore, "write", lambda s, *prefix: write(s, *prefix[:-1]))
+
+
 @pytest.mark.nightly  # it watches the watchmen
 @pytest.mark.parametrize(
-    "broken", [outputs_are_not_kept, wrong_drafts_are_accepted, random_states_are_lost]
+    "broken",
+    [
+        *(outputs_are_not_kept, wrong_drafts_are_accepted, random_states_are_lost),
+        *(owners_are_one_in_memory, owners_are_one_on_disk),
+    ],
 )
 def test_faults_are_noticed(
     smooth_model: Model, monkeypatch: pytest.MonkeyPatch, broken: Break

@@ -69,7 +69,11 @@ class Chatter:
 
     def _ask(self, prompt: list[int]) -> None:
         if len(prompt) < self._run.context.n_ctx:
-            self._run.ask(prompt, self._int(1, 8) if self._int(0, 3) else self._int(40, 150))
+            n_answer = self._int(1, 8) if self._int(0, 3) else self._int(40, 150)
+            self._run.ask(prompt, n_answer, salt=self._salt())
+
+    def _salt(self) -> bytes:
+        return b"" if self._int(0, 4) else b"another owner"
 
     def _begin(self) -> None:
         n_max = 60 if self._int(0, 3) else 250
@@ -100,7 +104,7 @@ class Chatter:
         self._ask(self._some().prompt)
 
     def _prefetch(self) -> None:
-        self._run.prefetch(self._history(), lineage=str(self._int(0, 2)))
+        self._run.prefetch(self._history(), lineage=str(self._int(0, 2)), salt=self._salt())
 
     def _cancel(self) -> None:
         seq_id = len(self._run.asked) - 1 - self._int(0, min(3, len(self._run.asked) - 1))
@@ -131,6 +135,7 @@ def converse(start: Callable[..., Run], data: st.DataObject, folder: Path) -> Ru
     for _ in range(data.draw(st.integers(6, 16))):
         chatter.act()
     run.finish()
+    run.check_owners()
     return run
 
 

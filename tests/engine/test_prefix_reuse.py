@@ -138,6 +138,23 @@ def test_the_same_prompt_at_once_is_prefilled_once(start: Callable[..., Run]) ->
     assert max(run.errors()) <= TOLERANCE
 
 
+def test_others_find_and_await_nothing(start: Callable[..., Run]) -> None:
+    """Neither a cached prefix, nor one that is computed now, nor one that is prefetched."""
+    run = start(n_ctx=2048, n_seq=4)
+    run.answer(messages(0, 3), salt=b"one")
+    for salt in (b"one", b"two", b""):
+        run.ask(messages(0, 5), n_answer=4, salt=salt)
+    run.step()
+    assert run.engine.stats().n_running == 3
+    run.finish()
+    run.prefetch(messages(0, 6), salt=b"two")
+    run.finish()
+    again = [run.answer([*messages(0, 6), 5], salt=salt) for salt in (b"one", b"two", b"")]
+    assert [a.n_cached for a in run.asked[:4]] == [0, 300, 0, 0]
+    assert [a.n_cached for a in again] == [500, 600, 500]
+    assert max(run.errors()) <= TOLERANCE
+
+
 def test_prompts_wait_for_a_common_beginning(start: Callable[..., Run]) -> None:
     run = start(n_ctx=2048, n_seq=4)
     for seed in (50, 51, 52):

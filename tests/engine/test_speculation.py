@@ -8,6 +8,7 @@ reference, and random ones, right for a random length, in the run under test.
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
-from gptoss_local.engine.worker.drafts.draft import Drafter
+from gptoss_local.engine.worker.drafts.draft import N_GRAM, Drafter
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams, StepTimes, Usage
@@ -170,3 +172,20 @@ def test_repeated_text_is_drafted(
     assert again == first == plain
     assert usages[0].n_generated > 100
     assert usages[0].n_accepted > 0.7 * usages[0].n_generated
+
+
+def test_drafts_come_from_an_owners_answers() -> None:
+    speculation = Speculation(1000, N_DRAFT_MAX, StepCosts())
+
+    def sequence(salt: bytes, prompt: list[int]) -> Sequence:
+        asked = msgspec.structs.replace(request(1, prompt, FLAT, 100), salt=salt)
+        return Sequence(asked, 0, cast(Any, None))
+
+    answered = sequence(b"one", [1])
+    answered.tokens.extend(range(100))
+    speculation.finish(answered)
+    for salt, n_found in ((b"two", 0), (b"", 0), (b"one", 100 - 50 - N_GRAM)):
+        asking = sequence(salt, [5000, *range(50, 50 + N_GRAM)])
+        speculation.start(asking)
+        assert asking.drafter is not None
+        assert asking.drafter.look() == n_found

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gptoss_local.api_keys import add_key
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.models.store import find_model
@@ -111,6 +112,32 @@ def test_does_not_grow_where_the_client_wants_an_error(kept: httpx.Client) -> No
     reply = kept.post("/api/chat", json=ask(PLANNED + 1000, truncate=False))
     assert reply.status_code == 400
     assert n_ctx(kept) == PLANNED
+
+
+def test_a_users_key_does_not_have_the_model_loaded_again(nano_home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    user = {"x-api-key": add_key(file, "ada")}
+    with (
+        run_server(nano_home, api_keys_file=str(file)) as server,
+        httpx.Client(base_url=server.url, timeout=120, headers=user) as http,
+    ):
+        for wanted in (4096, 131_072):
+            options = {"num_ctx": wanted, "num_predict": 1}
+            assert http.post("/api/chat", json=ask(1, stream=False, options=options)).json()["done"]
+            assert n_ctx(http) == PLANNED
+        engine = server.engines()
+        long = ask(PLANNED + 1000, stream=False)
+        raw = {"model": "nano", "prompt": "word " * (PLANNED + 1000), "raw": True, "stream": False}
+        for path, body in (("chat", long), ("generate", raw)):
+            for options in ({}, {"num_ctx": 131_072}):
+                reply = http.post(f"/api/{path}", json=body | {"options": options})
+                assert reply.status_code == 400
+                assert "only the server's owner" in reply.json()["hint"]
+        assert http.post("/v1/chat/completions", json=long).status_code == 400
+        assert (n_ctx(http), server.engines()) == (PLANNED, engine)
+        http.headers = httpx.Headers(server.owner)
+        assert begin(http, ask(1, options={"num_ctx": 2 * PLANNED}))
+        assert n_ctx(http) == 2 * PLANNED
 
 
 def test_an_answer_that_is_to_be_short_needs_little_room(kept: httpx.Client) -> None:

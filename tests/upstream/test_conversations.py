@@ -9,7 +9,7 @@ import pytest
 
 from bench.nano.make_golden import GOLDEN
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.interface import AnyEngine
+from gptoss_local.engine.interface import AnyEngine, cache_salt
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import UpstreamError, UsageError
 from gptoss_local.harmony import Vocabulary
@@ -154,6 +154,27 @@ async def test_priorities_are_in_the_words_of_the_upstream(
         body.get("priority", body.get("nvext", {}).get("agent_hints")) for body in stand_in.bodies
     ]
     assert sent == [high, low, None, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        *(("vllm", "6d65"), ("nim", "6d65"), ("sglang", "6d65")),
+        *(("tensorrt-llm", None), ("dynamo", None), ("llama-server", None)),
+    ],
+)
+async def test_prefixes_of_callers_are_kept_apart_where_the_upstream_can(
+    engine: EngineClient,
+    vocabulary: Vocabulary,
+    upstream_to: Connect,
+    kind: str,
+    sent: str | None,
+) -> None:
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in, upstream_to(stand_in) as up:
+        token = cache_salt.set(b"me")
+        await collect(up, CONVERSATIONS[0]["prompt"], max_tokens=2)
+        cache_salt.reset(token)
+    assert stand_in.bodies[-1].get("cache_salt") == sent
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llama-server"])

@@ -127,7 +127,7 @@ class Engine:
         return [self._finish(sequence, "cancelled")] if sequence else []
 
     def prefetch(self, request: Prefetch) -> None:
-        self._prefetcher.add(request.lineage, request.tokens, in_memory=request.in_memory)
+        self._prefetcher.add(request)
 
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
         """Admit waiting sequences, decode one batch and sample where that is due; or prefetch.

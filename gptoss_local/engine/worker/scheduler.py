@@ -79,16 +79,17 @@ class Scheduler:
         while self.waiting and self._slots.has_free:
             sequence = self._next = self._next or min(self.waiting, key=self._order)
             n_max = len(sequence.tokens) - 1
-            match = self._cache.match(sequence.tokens, n_max)
+            salt = sequence.request.salt
+            match = self._cache.match(sequence.tokens, n_max, salt)
             if self._is_coming(sequence, match) or not self._has_room(sequence, match):
                 break
-            if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
-                match = self._cache.match(sequence.tokens, n_max)
+            if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max, salt):
+                match = self._cache.match(sequence.tokens, n_max, salt)
             self.waiting.remove(sequence)
             self._next = None
             n_asked, in_memory = sequence.n_prompt, sequence.request.in_memory
             sequence.slot = self._cache.place(
-                sequence.tokens, match, n_asked=n_asked, in_memory=in_memory
+                sequence.tokens, match, n_asked=n_asked, in_memory=in_memory, salt=salt
             )
             sequence.admit()
             if not sequence.turn:
@@ -199,7 +200,8 @@ class Scheduler:
     def _is_coming(self, sequence: Sequence, match: Match) -> bool:
         """A running prompt will soon hold more of it: agents ask about the same files."""
         for other in self.running:
-            if other.n_past < other.n_prompt:
+            is_same_owner = other.request.salt == sequence.request.salt
+            if is_same_owner and other.n_past < other.n_prompt:
                 n_common = common_prefix(sequence.tokens, other.tokens)
                 n_elsewhere = 0 if match.slot is other.slot else match.n_tokens
                 if other.n_past < n_common and n_common - n_elsewhere > _WORTH_WAITING:

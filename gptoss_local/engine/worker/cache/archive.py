@@ -49,9 +49,9 @@ class Archive:
         self._is_broken = False
         self._tried: set[bytes] = set()  # digests: too large, or evicted immediately by another
 
-    def fetch(self, tokens: "array[int]", n_matched: int, n_max: int) -> bool:
+    def fetch(self, tokens: "array[int]", n_matched: int, n_max: int, salt: bytes = b"") -> bool:
         """Bring a prefix of `tokens` into the cache, if that saves much over `n_matched`."""
-        saved, n_tokens = self._store.find(tokens, n_max)
+        saved, n_tokens = self._store.find(tokens, n_max, salt)
         if saved is None or n_tokens < n_matched + _WORTH_TOKENS:
             return False
         n_cells = len(saved.tokens)
@@ -60,7 +60,7 @@ class Archive:
         start_s = time.perf_counter()
         try:
             state, points = self._store.read(saved)
-            self._cache.adopt(saved.tokens, state, points, n_asked=saved.n_asked)
+            self._cache.adopt(saved.tokens, state, points, n_asked=saved.n_asked, salt=salt)
             self._cache.costs.learn_read(n_cells, time.perf_counter() - start_s)
         except EngineError as error:
             _log.warning("a saved prefix is not used, and removed: %s", error.message)
@@ -96,25 +96,30 @@ class Archive:
                 if self._is_private():
                     slot.in_memory = True
                     continue
-                tokens = slot.tokens[:]
-                self._tried.add(_digest(tokens))
-                points = self._cache.checkpoints.along(tokens, len(tokens) - 1)[-_N_POINTS:]
+                tokens, salt = slot.tokens[:], slot.salt
+                self._tried.add(_digest(tokens, salt))
+                points = self._cache.checkpoints.along(tokens, len(tokens) - 1, salt)[-_N_POINTS:]
                 try:
                     state = self._context.save(slot.index)
                 except EngineError as error:
                     _log.warning("a prefix is not saved: %s", error.message)
                     continue
                 self._writing = self._writer.submit(
-                    self._write, tokens, slot.n_asked, state, points
+                    self._write, tokens, slot.n_asked, state, points, salt
                 )
                 self._writing.add_done_callback(self._report)
                 return True
         return False
 
     def _write(
-        self, tokens: "array[int]", n_asked: int, state: State, points: list[PrefixCheckpoint]
+        self,
+        tokens: "array[int]",
+        n_asked: int,
+        state: State,
+        points: list[PrefixCheckpoint],
+        salt: bytes,
     ) -> None:
-        self._store.write(tokens, n_asked, state, points)
+        self._store.write(tokens, n_asked, state, points, salt)
         self._is_private()  # a passphrase may have been set meanwhile
 
     def _is_private(self) -> bool:
@@ -154,15 +159,15 @@ class Archive:
         is_short = n_tokens < _WORTH_TOKENS
         if slot.in_memory or is_short or not self._slots.is_live(slot, n_tokens):
             return False
-        if _digest(slot.tokens) in self._tried:
+        if _digest(slot.tokens, slot.salt) in self._tried:
             return False
-        n_new = n_tokens - self._store.n_saved(slot.tokens)
+        n_new = n_tokens - self._store.n_saved(slot.tokens, slot.salt)
         return n_new >= (1 if is_last else _worth_writing(n_tokens))
 
     def _is_saved(self, slot: Slot) -> bool:
         """A file has all of it, except tokens that are not worth writing."""
         n_tokens = len(slot.tokens)
-        saved, n_saved = self._store.find(slot.tokens, n_tokens)
+        saved, n_saved = self._store.find(slot.tokens, n_tokens, slot.salt)
         is_there = saved is not None and saved.path.exists()  # others may have removed it
         return is_there and n_tokens - n_saved < _worth_writing(n_tokens)
 
@@ -178,5 +183,5 @@ def _worth_writing(n_tokens: int) -> int:
     return max(_WORTH_TOKENS // 4, n_tokens // 8)
 
 
-def _digest(tokens: "array[int]") -> bytes:
-    return blake2b(tokens, digest_size=16).digest()
+def _digest(tokens: "array[int]", salt: bytes) -> bytes:
+    return blake2b(tokens, digest_size=16, salt=salt).digest()

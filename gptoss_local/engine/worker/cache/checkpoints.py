@@ -28,7 +28,7 @@ class PrefixCheckpoint:
 
 
 class Checkpoints:
-    """Checkpoints by the tokens before them; over `max_bytes` the least recently used goes."""
+    """Checkpoints by salt and tokens before them; over `max_bytes` the least recently used goes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -43,15 +43,23 @@ class Checkpoints:
     def is_enabled(self) -> bool:
         return self._max_bytes > 0
 
-    def has(self, tokens: "array[int]", n_tokens: int) -> bool:
+    def has(self, tokens: "array[int]", n_tokens: int, salt: bytes) -> bool:
         """Counts as a use."""
-        checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens])))
+        checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens], salt)))
         if checkpoint is not None:
             self._use(checkpoint)
         return checkpoint is not None
 
-    def add(self, tokens: "array[int]", n_tokens: int, window: State, *, is_boundary: bool) -> None:
-        digest = next(_digests(tokens, [n_tokens]))
+    def add(
+        self,
+        tokens: "array[int]",
+        n_tokens: int,
+        window: State,
+        *,
+        is_boundary: bool,
+        salt: bytes,
+    ) -> None:
+        digest = next(_digests(tokens, [n_tokens], salt))
         if digest in self._by_digest or window.nbytes > self._max_bytes:
             return
         checkpoint = PrefixCheckpoint(n_tokens, window, is_boundary, 0)
@@ -61,13 +69,13 @@ class Checkpoints:
         while self.n_bytes > self._max_bytes:
             self._evict()
 
-    def along(self, tokens: "array[int]", n_max: int) -> list[PrefixCheckpoint]:
+    def along(self, tokens: "array[int]", n_max: int, salt: bytes) -> list[PrefixCheckpoint]:
         """Return the checkpoints after prefixes of `tokens` of at most `n_max`, the shortest first.
 
         PERF: 0.2 ms for 30k tokens, however many checkpoints there are.
         """
         lengths = sorted({c.n_tokens for c in self._by_digest.values() if c.n_tokens <= n_max})
-        found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths))
+        found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths, salt))
         return [checkpoint for checkpoint in found if checkpoint is not None]
 
     def use(self, checkpoints: Iterable[PrefixCheckpoint]) -> None:
@@ -94,9 +102,9 @@ def _value(checkpoint: PrefixCheckpoint) -> int:
     return checkpoint.last_use + _BOUNDARY_BONUS * checkpoint.is_boundary
 
 
-def _digests(tokens: "array[int]", lengths: Iterable[int]) -> Iterator[bytes]:
+def _digests(tokens: "array[int]", lengths: Iterable[int], salt: bytes) -> Iterator[bytes]:
     """Yield a digest of each prefix; `lengths` must grow."""
-    digest, done = blake2b(digest_size=16), 0
+    digest, done = blake2b(digest_size=16, salt=salt), 0
     with memoryview(tokens) as view:
         for n_tokens in lengths:
             digest.update(view[done:n_tokens])

@@ -8,6 +8,7 @@ import time
 from array import array
 
 from gptoss_local.engine.llama import Batch, Context
+from gptoss_local.engine.protocol import Prefetch
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import PrefillPace
@@ -29,31 +30,32 @@ class Prefetcher:
         self._cache = cache
         self._pace = pace
         self._batch = Batch(context.n_batch)
-        self._wanted: dict[str, tuple[array[int], bool]] = {}
+        self._wanted: dict[str, tuple[array[int], Prefetch]] = {}
         self.n_prefilled = 0
 
     @property
     def has_work(self) -> bool:
         return bool(self._wanted)
 
-    def add(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
+    def add(self, request: Prefetch) -> None:
         """Want a prefix, in place of an earlier one of the same conversation."""
-        self._wanted.pop(lineage, None)
-        if 0 < len(tokens) <= self._context.n_ctx:
-            self._wanted[lineage] = array("i", tokens), in_memory
+        self._wanted.pop(request.lineage, None)
+        if 0 < len(request.tokens) <= self._context.n_ctx:
+            self._wanted[request.lineage] = array("i", request.tokens), request
         while len(self._wanted) > self._context.n_seq_max:
             del self._wanted[next(iter(self._wanted))]
 
     def step(self) -> None:
         """Prefill one chunk of the latest prefix; no sequence may be running."""
-        lineage, (tokens, in_memory) = next(reversed(self._wanted.items()))
-        match = self._cache.match(tokens, len(tokens))
+        lineage, (tokens, request) = next(reversed(self._wanted.items()))
+        match = self._cache.match(tokens, len(tokens), request.salt)
         n_left = len(tokens) - match.n_tokens
         slot = match.slot if match.is_continuation else self._slots.empty
         if n_left == 0 or slot is None or not self._has_room(slot, match.n_tokens, n_left):
             del self._wanted[lineage]
             return
-        slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory)
+        in_memory, salt = request.in_memory, request.salt
+        slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory, salt=salt)
         try:
             self._prefill(slot, tokens)
         except ComputeError:

@@ -1,8 +1,8 @@
 """Choose which cached prefix a new sequence continues, and which one goes when room is needed.
 
-Prefixes of ended sequences stay in their slots. A new sequence looks in all slots, including
-running ones, for the longest prefix of its tokens that can be continued: where the sliding window
-is still there, or a checkpoint of it. llama.cpp would continue anywhere, with wrong results.
+Prefixes of ended sequences stay in their slots. A new sequence looks in all slots of its salt,
+including running ones, for the longest prefix of its tokens that can be continued: where the
+sliding window is still there, or a checkpoint of it. llama.cpp would continue anywhere, wrongly.
 """
 
 import logging
@@ -58,17 +58,25 @@ class PrefixCache:
         self.n_evicted = 0  # tokens
         self.n_left = 0  # cells that `make_way` has freed
 
-    def match(self, tokens: "array[int]", n_max: int) -> Match:
-        path = self.checkpoints.along(tokens, n_max)
+    def match(self, tokens: "array[int]", n_max: int, salt: bytes = b"") -> Match:
+        path = self.checkpoints.along(tokens, n_max, salt)
         best = Match()
         for slot in self._slots.all:
+            if slot.salt != salt:
+                continue
             found = self._match_slot(slot, tokens, n_max, path)
             if _rank(found) > _rank(best):
                 best = found
         return best if best.n_tokens >= _WORTH_REUSING else Match()
 
     def place(
-        self, tokens: "array[int]", match: Match, *, n_asked: int, in_memory: bool = False
+        self,
+        tokens: "array[int]",
+        match: Match,
+        *,
+        n_asked: int,
+        in_memory: bool = False,
+        salt: bytes = b"",
     ) -> Slot:
         """Give a sequence a slot that starts with the prefix just matched.
 
@@ -83,7 +91,8 @@ class PrefixCache:
         except EngineError:  # no room for the window; the slot is empty, which is always right
             self._drop(slot)
         self._slots.start(slot)
-        path = self.checkpoints.along(tokens, len(slot.tokens))
+        slot.salt = salt
+        path = self.checkpoints.along(tokens, len(slot.tokens), salt)
         self.checkpoints.use(path)
         slot.n_asked, slot.n_saved = n_asked, path[-1].n_tokens if path else 0
         slot.in_memory = in_memory
@@ -103,6 +112,7 @@ class PrefixCache:
         points: Iterable[PrefixCheckpoint],
         *,
         n_asked: int,
+        salt: bytes,
     ) -> None:
         """Make a saved state a cached prefix, with checkpoints within it.
 
@@ -114,10 +124,9 @@ class PrefixCache:
         self._drop(slot)
         self._slots.load(slot, tokens, state)
         for point in points:
-            self.checkpoints.add(
-                tokens, point.n_tokens, point.window, is_boundary=point.is_boundary
-            )
-        slot.n_asked, slot.in_memory = n_asked, False
+            n_tokens, is_boundary = point.n_tokens, point.is_boundary
+            self.checkpoints.add(tokens, n_tokens, point.window, is_boundary=is_boundary, salt=salt)
+        slot.n_asked, slot.in_memory, slot.salt = n_asked, False, salt
         self.retire(slot)
 
     def discard(self, slot: Slot) -> None:
@@ -227,7 +236,7 @@ class PrefixCache:
     def _last_point(self, slot: Slot, n_max: int) -> int:
         if self._slots.is_live(slot, n_max):
             return n_max
-        path = self.checkpoints.along(slot.tokens, n_max)
+        path = self.checkpoints.along(slot.tokens, n_max, slot.salt)
         return path[-1].n_tokens if path else 0
 
     def _choose(self, match: Match) -> Slot:
@@ -254,14 +263,15 @@ class PrefixCache:
 
     def _save(self, slot: Slot, n_tokens: int, *, is_boundary: bool) -> None:
         slot.n_saved = max(slot.n_saved, n_tokens)
-        if self.checkpoints.has(slot.tokens, n_tokens) or not self._slots.is_live(slot, n_tokens):
+        is_saved = self.checkpoints.has(slot.tokens, n_tokens, slot.salt)
+        if is_saved or not self._slots.is_live(slot, n_tokens):
             return
         try:
             window = self._context.save(slot.index, partial=True, end=n_tokens)
         except EngineError as error:  # it can be done without
             _log.warning("a window is not saved: %s", error.message)
             return
-        self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
+        self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary, salt=slot.salt)
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:

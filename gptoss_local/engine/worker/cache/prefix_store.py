@@ -27,7 +27,7 @@ from gptoss_local.errors import EngineError
 from gptoss_local.whole_file import replace
 
 _log = logging.getLogger("gptoss")
-_MAGIC = b"gptoss prefix 2\n"
+_MAGIC = b"gptoss prefix 3\n"
 _HEAD_LENGTH_BYTES = 4
 _DIGEST_BYTES = 16
 _SUFFIX, _PARTIAL_SUFFIX = ".prefix", ".partial"
@@ -44,6 +44,7 @@ class _Section(msgspec.Struct, frozen=True):
 
 class _Head(msgspec.Struct, frozen=True):
     key: str
+    salt: bytes
     tokens: bytes
     n_asked: int
     sections: list[_Section]
@@ -54,6 +55,7 @@ class SavedPrefix:
     """The head of a file; `points` are the lengths it can be continued at."""
 
     path: Path
+    salt: bytes
     tokens: "array[int]"
     n_asked: int
     points: tuple[int, ...]
@@ -93,14 +95,16 @@ class PrefixStore:
         for path in self._folder.glob("*"):
             self._scan(path)
 
-    def n_saved(self, tokens: "array[int]") -> int:
+    def n_saved(self, tokens: "array[int]", salt: bytes) -> int:
         """The tokens that the best file has, from the start."""
-        return max((common_prefix(s.tokens, tokens) for s in self._saved), default=0)
+        return max((common_prefix(s.tokens, tokens) for s in self._of(salt)), default=0)
 
-    def find(self, tokens: "array[int]", n_max: int) -> tuple[SavedPrefix | None, int]:
+    def find(
+        self, tokens: "array[int]", n_max: int, salt: bytes = b""
+    ) -> tuple[SavedPrefix | None, int]:
         """The file that saves the prefill of most of `tokens`, and of how many."""
         best: tuple[SavedPrefix | None, int] = (None, 0)
-        for saved in self._saved:
+        for saved in self._of(salt):
             n_common = min(common_prefix(saved.tokens, tokens), n_max)
             n_tokens = max((n for n in saved.points if n <= n_common), default=0)
             if n_tokens > best[1]:
@@ -137,7 +141,12 @@ class PrefixStore:
             _unlink(path)
 
     def write(
-        self, tokens: "array[int]", n_asked: int, state: State, points: Sequence[PrefixCheckpoint]
+        self,
+        tokens: "array[int]",
+        n_asked: int,
+        state: State,
+        points: Sequence[PrefixCheckpoint],
+        salt: bytes = b"",
     ) -> None:
         """Save a prefix, in place of those that it contains; one that is too large is not saved.
 
@@ -148,8 +157,8 @@ class PrefixStore:
         sections += [_section(p.n_tokens, p.window, is_boundary=p.is_boundary) for p in points]
         if sum(section.n_bytes for section in sections) > self._max_bytes:
             return
-        head = _Head(self._key, tokens.tobytes(), n_asked, sections)
-        name = blake2b(tokens, digest_size=16).hexdigest()
+        head = _Head(self._key, salt, tokens.tobytes(), n_asked, sections)
+        name = blake2b(tokens, digest_size=16, salt=salt).hexdigest()
         path = self._folder / f"{name}{_SUFFIX}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # No process id: engines in containers that share the folder may have the same one.
@@ -162,14 +171,18 @@ class PrefixStore:
             replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-        contained = [s for s in self._saved if common_prefix(s.tokens, tokens) == len(s.tokens)]
+        own = self._of(salt)
+        contained = [s for s in own if common_prefix(s.tokens, tokens) == len(s.tokens)]
         self._saved = [saved for saved in self._saved if saved not in contained]
         for saved in contained:
             if saved.path != path:
                 _unlink(saved.path)
         lengths = tuple(section.n_tokens for section in sections)
-        self._saved.append(SavedPrefix(path, tokens, n_asked, lengths))
+        self._saved.append(SavedPrefix(path, salt, tokens, n_asked, lengths))
         self._make_room()
+
+    def _of(self, salt: bytes) -> list[SavedPrefix]:
+        return [saved for saved in self._saved if saved.salt == salt]
 
     def _scan(self, path: Path) -> None:
         """List a file, or remove it if it is not one of ours."""
@@ -185,7 +198,7 @@ class PrefixStore:
             _unlink(path)
             return
         points = tuple(section.n_tokens for section in head.sections)
-        self._saved.append(SavedPrefix(path, tokens, head.n_asked, points))
+        self._saved.append(SavedPrefix(path, head.salt, tokens, head.n_asked, points))
 
     def _make_room(self) -> None:
         files = []

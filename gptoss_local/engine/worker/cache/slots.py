@@ -27,6 +27,7 @@ class Slot:
         last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
         last_busy_s: The same, on the clock of `IdleCosts.busy_s`.
         in_memory: Its tokens are not written to disk.
+        salt: Of the sequences that may use its tokens.
     """
 
     index: int
@@ -37,6 +38,7 @@ class Slot:
     last_use_s: float = 0.0
     last_busy_s: float = 0.0
     in_memory: bool = False
+    salt: bytes = b""
 
 
 class Slots:

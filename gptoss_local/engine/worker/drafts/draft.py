@@ -41,7 +41,7 @@ class NgramIndex:
 
 
 class RecentAnswers:
-    """The answers of all sequences, the newest 32 to 64 thousand tokens of them."""
+    """The answers of many sequences, the newest 32 to 64 thousand tokens of them."""
 
     def __init__(self) -> None:
         self._generations = [NgramIndex(array("i")) for _ in range(2)]

@@ -10,12 +10,14 @@ So drafts never cost more than that and the one after it.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from gptoss_local.engine.worker.costs import Rows, StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter, RecentAnswers
 from gptoss_local.engine.worker.sequence import Sequence
 
 _MAX_LOSS = 0.005
+_N_SALTS = 8  # whose answers are kept, 8 MB each
 
 
 class Speculation:
@@ -24,7 +26,7 @@ class Speculation:
     def __init__(self, n_ctx: int, n_draft_max: int, costs: StepCosts) -> None:
         self.n_drafted = self.n_accepted = 0
         self._n_ctx, self.n_draft_max = n_ctx, n_draft_max
-        self._recent = RecentAnswers()
+        self._recent = lru_cache(_N_SALTS)(lambda salt: RecentAnswers())
         self._drafting: list[list[Drafter]] = [[], [], []]  # in this step and the two before it
         self._n_gained = 0  # tokens
         self.costs = costs
@@ -34,7 +36,7 @@ class Speculation:
         request = sequence.request
         is_free = request.grammar is None and not request.needs_logits
         if self.n_draft_max > 0 and request.drafts and is_free:
-            sequence.drafter = Drafter(sequence.tokens, self._recent)
+            sequence.drafter = Drafter(sequence.tokens, self._recent(request.salt))
 
     def drafts(
         self, streams: list[Sequence], find_room: Callable[[int], int]
@@ -87,6 +89,6 @@ class Speculation:
         self.costs.observe(rows, step_s)
 
     def finish(self, sequence: Sequence) -> None:
-        """Keep the answer as a source of drafts for others."""
+        """Keep the answer as a source of drafts for others of its salt."""
         if self.n_draft_max > 0:
-            self._recent.add(sequence.tokens[sequence.n_prompt :])
+            self._recent(sequence.request.salt).add(sequence.tokens[sequence.n_prompt :])
