@@ -6,7 +6,6 @@ known is refused there. What is only a cache has a place for each version.
 
 import json
 import os
-import sqlite3
 import time
 from array import array
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.errors import (
     ConvertError,
     GptOssError,
-    HistoryError,
     NewerModelError,
     UsageError,
 )
@@ -40,7 +38,7 @@ from gptoss_local.models.store import (
 )
 from gptoss_local.models.store.blobs import remove_unused
 from gptoss_local.settings import Settings, config_path, load_settings
-from gptoss_local.talk.history import History, check_file
+from gptoss_local.talk.history import History
 from gptoss_local.talk.presets import Preset, presets_path, save_preset
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.tool import RunnableTool
@@ -68,16 +66,6 @@ def refuses(
     assert f"{path} was written by a newer gptoss (version {version} of" in caught.value.message
     assert caught.value.hint.startswith("Update gptoss")
     return caught.value
-
-
-def test_chats(tmp_path: Path) -> None:
-    path = tmp_path / "chats.sqlite3"
-    History(path).close()
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 99")
-    database.close()
-    refuses(HistoryError, path, 99, lambda: History(path))
-    refuses(HistoryError, path, 99, lambda: check_file(path))
 
 
 def test_an_exported_chat(history: History) -> None:
