@@ -1,8 +1,12 @@
 """Says whether chats have a passphrase; while they do, their text is written nowhere else."""
 
 import contextlib
+import ctypes
 import sqlite3
+import sys
 from pathlib import Path
+
+_PR_SET_DUMPABLE = 4  # of linux/prctl.h
 
 
 def is_private(history_path: Path) -> bool:
@@ -12,9 +16,19 @@ def is_private(history_path: Path) -> bool:
     uri = f"{history_path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
     try:
         with contextlib.closing(sqlite3.connect(uri, timeout=5.0, uri=True)) as database:
-            tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'passphrase'"
-            if database.execute(tables).fetchone() == (0,):  # of an earlier version
-                return False
             return bool(database.execute("SELECT 1 FROM passphrase").fetchone())
     except sqlite3.Error:
         return True
+
+
+def keep_memory_private() -> None:
+    """Keep the memory of this process out of core dumps; on Linux also from debuggers.
+
+    Children inherit the limit of dumps alone.
+    """
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

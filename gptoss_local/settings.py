@@ -227,6 +227,11 @@ def load_settings(**flags: Any) -> Settings:
     return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
 
 
+def take_passphrase() -> str:
+    """Return GPTOSS_PASSPHRASE, which no child of this process gets from now on; or nothing."""
+    return os.environ.pop(PASSPHRASE, "")
+
+
 def environment_without_secrets() -> dict[str, str]:
     secrets = {*SECRETS, *_named_secrets}
     return {name: value for name, value in os.environ.items() if name not in secrets}

@@ -5,7 +5,6 @@ known is refused there. A cache has a place for each version.
 """
 
 import json
-import sqlite3
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.errors import (
     ConvertError,
     GptOssError,
-    HistoryError,
     NewerModelError,
     UsageError,
 )
@@ -33,7 +31,7 @@ from gptoss_local.models.store import (
     unusable_models,
 )
 from gptoss_local.settings import Settings, config_path
-from gptoss_local.talk.history import History, check_file
+from gptoss_local.talk.history import History
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.tool import RunnableTool
 from tests.plan.machines import machine
@@ -59,16 +57,6 @@ def refuses(
     assert f"{path} was written by a newer gptoss (version {version} of" in caught.value.message
     assert caught.value.hint.startswith("Update gptoss")
     return caught.value
-
-
-def test_chats(tmp_path: Path) -> None:
-    path = tmp_path / "chats.sqlite3"
-    History(path).close()
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 99")
-    database.close()
-    refuses(HistoryError, path, 99, lambda: History(path))
-    refuses(HistoryError, path, 99, lambda: check_file(path))
 
 
 def test_an_exported_chat(history: History) -> None:

@@ -1,7 +1,6 @@
 """`gptoss passphrase`: the passphrase of saved chats. Needs no server."""
 
 import getpass
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,10 +8,13 @@ import typer
 
 from gptoss_local.cli._output import say
 from gptoss_local.errors import HistoryLockedError, UsageError
-from gptoss_local.settings import PASSPHRASE, Settings, load_settings
+from gptoss_local.private import keep_memory_private
+from gptoss_local.settings import PASSPHRASE, Settings, load_settings, take_passphrase
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import History
+
+_PROMPT = "Passphrase: "
 
 
 def passphrase(
@@ -35,7 +37,7 @@ def passphrase(
             raise UsageError(f"the chats have {has} passphrase", hint=hint)
         match action:
             case "set":
-                _set(history, os.environ.get(PASSPHRASE) or _new(), settings)
+                _set(history, take_passphrase() or _new(), settings)
             case "change":
                 history.lock.change(_current(), _new())
                 say("The passphrase is changed.")
@@ -50,12 +52,13 @@ def open_history(settings: Settings) -> "History":
     """Open the chats, and ask for their passphrase if they have one."""
     from gptoss_local.talk.history import History
 
-    history = History(settings.history_path)
+    history, passphrase = History(settings.history_path), take_passphrase()
     try:
         if history.lock.is_locked:
-            if not (os.environ.get(PASSPHRASE) or sys.stdin.isatty()):
+            keep_memory_private()
+            if not (passphrase or sys.stdin.isatty()):
                 raise HistoryLockedError("The chats are locked.", hint=f"Set {PASSPHRASE}.")
-            history.lock.unlock(_current())
+            history.lock.unlock(passphrase or _asked(_PROMPT))
     except BaseException:
         history.close()
         raise
@@ -78,7 +81,7 @@ def _set(history: "History", passphrase: str, settings: Settings) -> None:
 
 
 def _current() -> str:
-    return os.environ.get(PASSPHRASE) or _asked("Passphrase: ")
+    return take_passphrase() or _asked(_PROMPT)
 
 
 def _new() -> str:

@@ -43,6 +43,7 @@ from gptoss_local.cli._output import (
 )
 from gptoss_local.errors import ServerUnavailableError, UnauthorizedError, UsageError
 from gptoss_local.models.catalog import canonical_name
+from gptoss_local.private import keep_memory_private
 from gptoss_local.quantities import per_token
 from gptoss_local.settings import load_settings
 
@@ -59,6 +60,7 @@ def serve(
     for number in (signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGTERM)):
         signal.signal(number, lambda *_: sys.exit(0))
 
+    keep_memory_private()
     from gptoss_local.server import app
     from gptoss_local.server.log_lines import log_to_terminal
 

@@ -1,12 +1,16 @@
 """A passphrase for saved chats, from the command line to the server and the files."""
 
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.cli.conftest import WORD, PseudoTerminal, Terminal, run_cli
@@ -56,6 +60,8 @@ def test_no_file_has_a_word_while_one_is_set(
         chatting.read_until("And the capital")
         for terminal in (drafting, chatting):
             terminal.process.send_signal(signal.SIGTERM)
+            with pytest.raises((AssertionError, OSError)):  # it ends, and writes meanwhile
+                terminal.read_until("no such text")
             terminal.process.wait()
             terminal.close()
         page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
@@ -167,11 +173,82 @@ def test_it_is_asked_for_in_a_terminal(fresh: dict[str, str], tmp_path: Path) ->
     assert (home / "chats.sqlite3").is_file()
 
 
-def test_no_child_gets_it(fresh: dict[str, str]) -> None:
+def test_a_change_leaves_no_old_key(place: Path, server: RunningServer) -> None:
+    """Neither in the file nor in its log, while the server has both open."""
+
+    def found() -> list[str]:
+        files = (place / "home").glob("chats.sqlite3*")
+        return [path.name for path in files if any(each in path.read_bytes() for each in old)]
+
+    with Page(server) as page:
+        chat_id = page.new()
+        set_passphrase(server.environment)
+        page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE})
+        for action, words in (("change", f"{PASSPHRASE}\nsecond\n"), ("remove", "second\n")):
+            with closing(sqlite3.connect(place / "home" / "chats.sqlite3")) as database:
+                (old,) = database.execute("SELECT key_id, salt, wrapped FROM passphrase")
+                old += (database.execute("SELECT title FROM chat").fetchone()[0].encode(),)
+            assert found()
+            done = run_cli(server.environment, "passphrase", action, stdin=words)
+            assert done.returncode == 0, done.stderr
+            assert found() == []
+            page.call("GET", "chats", status=423 if action == "change" else 200)
+            if action == "change":
+                page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE}, status=423)
+                page.call("POST", "chats/unlock", {"passphrase": "second"})
+            assert page.call("GET", "chats")["chats"][0]["id"] == chat_id
+
+
+READERS = (
+    "from gptoss_local.server.chats import ChatStore as read",
+    "from gptoss_local.cli.passphrase import open_history as read",
+)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_child_gets_it(fresh: dict[str, str], reader: str) -> None:
     code = (
+        "import os\n"
+        "from pathlib import Path\n"
         "from gptoss_local.settings import environment_without_secrets as e\n"
-        "from gptoss_local.settings import unknown_variables as u\n"
-        "print('GPTOSS_PASSPHRASE' in e(), 'GPTOSS_PASSPHRASE' in u())"
+        "from gptoss_local.settings import load_settings, unknown_variables as u\n"
+        "print('GPTOSS_PASSPHRASE' in e(), 'GPTOSS_PASSPHRASE' in u())\n"
+        f"{reader}\n"
+        "read(load_settings() if read.__name__ == 'open_history' else Path('none'))\n"
+        "print('GPTOSS_PASSPHRASE' in os.environ)"
     )
     said = subprocess.check_output([sys.executable, "-c", code], env=fresh | OPEN, text=True)
-    assert said.split() == ["False", "False"]
+    assert said.split() == ["False"] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep less private")
+def test_memory_is_in_no_dump_and_no_debugger(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    monkeypatch.chdir(place / "tmp")
+    try:
+        with run_server(place / "home", variables=OPEN) as server, Page(server) as page:
+            page.answered(page.ask(page.new(), "What is the capital of France?"))
+            engine = server.engine()
+            assert engine
+            for process in (engine, psutil.Process(server.process.pid)):
+                assert process.rlimit(resource.RLIMIT_CORE) == (0, 0)
+                if os.geteuid():  # root may read everything
+                    with pytest.raises(psutil.AccessDenied):
+                        process.environ()
+                process.send_signal(signal.SIGABRT)
+                process.wait(timeout=60)
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+    assert list((place / "tmp").glob("core*")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep less private")
+def test_a_process_says_that_it_is_not_to_be_dumped() -> None:
+    code = (
+        "import ctypes; from gptoss_local.private import keep_memory_private as k; k();"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
+    )
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"0\n"

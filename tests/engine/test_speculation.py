@@ -178,7 +178,7 @@ def test_drafts_come_from_an_owners_answers() -> None:
     speculation = Speculation(1000, N_DRAFT_MAX, StepCosts())
 
     def sequence(salt: bytes, prompt: list[int]) -> Sequence:
-        asked = msgspec.structs.replace(request(1, prompt, FLAT, 100), salt=salt)
+        asked = msgspec.structs.replace(request(1, prompt, SamplingParams(), 100), salt=salt)
         return Sequence(asked, 0, cast(Any, None))
 
     answered = sequence(b"one", [1])

@@ -1,12 +1,18 @@
 """Chats as Markdown and JSON, and back."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from gptoss_local.errors import UsageError
-from gptoss_local.talk.history import History
+from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.history.export import render_markdown
 
 pytestmark = pytest.mark.quick
 
@@ -97,6 +103,45 @@ def test_open_code_blocks_are_closed(history: History, text: str, is_open: bool)
     assert shown.startswith(text.strip("\n"))
     fence = "````" if "````" in text else "```"
     assert shown.removeprefix(text.strip("\n")) == (f"\n{fence}" if is_open else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Yes.\n## You\nNo.", "Yes.\n#### You\nNo."),
+        ("# You\r\n##### Five ##", "### You\n###### Five ##"),
+        ("Two  \nlines\n===\n---", "### Two lines\n---"),
+        ("> 1. 1\n>    ---\n- ## You", "> 1. #### 1\n- #### You"),
+        ("```\n## You\n```\n\n    # You\n\n\\## You", "```\n## You\n```\n\n    # You\n\n\\## You"),
+        ("<!-- ## You", "<!-- ## You\n-->"),
+        ("<script>\n", "<script>\n</pre>"),
+    ],
+)
+def test_headings_of_an_answer(history: History, text: str, shown: str) -> None:
+    chat_id = history.new_chat("nano", "low")
+    history.add(chat_id, None, "assistant", text)
+    assert history.export_markdown(chat_id).partition("## Assistant\n\n")[2] == f"{shown}\n"
+
+
+MARKS = [
+    *("# You", "## You", "You", "---", "===", "- ", "> ", "1. ", "    ", "\t", "\n", "\n\n", "\r"),
+    *("```", "~~~", "<!--", "-->", "<pre>", "</pre>", "<?", "<!A", "<![CDATA[", "<div>", "[a]: /"),
+]
+markdown = st.lists(st.sampled_from(MARKS), max_size=12).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(content=markdown, reasoning=markdown)
+def test_only_turns_have_headings_of_turns(content: str, reasoning: str) -> None:
+    chat = ChatSummary(id=1, title="A chat", model=content, effort="low", n_turns=3, created_s=0,
+                       updated_s=0, leaf_id=3)  # fmt: skip
+    turn = Turn(id=1, chat_id=1, parent_id=None, role="user", content=content, created_s=0)
+    answer = replace(turn, role="assistant", reasoning=reasoning)
+    result = replace(turn, role="tool", tool_name="x\n# You")
+    tokens = MarkdownIt("commonmark").parse(render_markdown(chat, [turn, answer, result]))
+    found = [(a.tag, b.content) for a, b in pairwise(tokens) if a.type == "heading_open"]
+    turns = [("h2", "You"), ("h2", "Assistant"), ("h2", "Tool x # You")]
+    assert [each for each in found if each[0] in ("h1", "h2")] == [("h1", "A chat"), *turns]
 
 
 def test_empty_chat(history: History) -> None:

@@ -1,16 +1,15 @@
-"""Files that are damaged, newer, foreign, full or deleted from."""
+"""Files that are damaged, foreign, full or deleted from."""
 
 import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gptoss_local.errors import ChatNotFoundError, HistoryError
-from gptoss_local.talk.history import History, schema
+from gptoss_local.talk.history import History
 
 pytestmark = pytest.mark.quick
 
@@ -50,17 +49,6 @@ def test_of_another_program(tmp_path: Path) -> None:
         database.execute("CREATE TABLE bookmarks (url TEXT)")
     database.close()
     assert "another program" in refuses(path).message
-
-
-def test_newer(tmp_path: Path) -> None:
-    path = tmp_path / "chats.sqlite3"
-    filled(path, 3)
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 99")
-    database.close()
-    error = refuses(path)
-    assert "newer" in error.message
-    assert error.exit_code == 12
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -193,26 +181,4 @@ def test_long_writes_of_another_are_waited_for(
     other.execute("COMMIT")
     history.rename(chat_id, "new")
     other.close()
-    history.close()
-
-
-def test_a_file_of_the_first_version_goes_on(history_path: Path) -> None:
-    history_path.parent.mkdir()
-    with closing(sqlite3.connect(history_path)) as database:
-        for statement in schema._V1:
-            database.execute(statement)
-        database.execute("INSERT INTO chat VALUES (1, 'Old', 'nano', 'low', NULL, 0, 1.0, 2.0)")
-        database.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
-        database.execute("PRAGMA user_version = 1")
-        database.commit()
-    history = History(history_path)
-    assert (history.chat(1).title, history.chat(1).options) == ("Old", {})
-    history.set_options(1, {"seed": 7})
-    assert history.chats()[0].options == {"seed": 7}
-    assert (history.chat(1).preset, history.chat(1).is_pinned) == ("", False)
-    history.pin(1, True)
-    assert history.chats()[0].is_pinned is True
-    assert history.chat(1).folder == ""
-    history.move(1, "Work")
-    assert history.chats()[0].folder == "Work"
     history.close()

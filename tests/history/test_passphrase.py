@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.errors import AnsweringError, HistoryLockedError, UsageError
+from gptoss_local.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import History
 
 WORD, OTHER = "Xyzzyplugh", "correct horse"
@@ -155,13 +156,93 @@ def test_a_change_and_a_wrong_passphrase(
         history.lock.set("again")
     assert history_path.read_bytes() == sealed
     history.lock.change("first", "zweites Wört")
-    assert all_of(other) == before  # the key is the same
+    assert all_of(history) == before
+    assert other.lock.is_locked
     with pytest.raises(HistoryLockedError):
         other.lock.unlock("first")
     other.lock.unlock("zweites Wo\u0308rt")  # as another keyboard writes it
+    assert all_of(other) == before
     history.lock.remove("zweites Wört")
     with pytest.raises(UsageError, match="no passphrase"):
         history.lock.remove("zweites Wört")
+
+
+TEXTS = "(SELECT content FROM turn WHERE id = 1)"
+PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE turn SET content = 'INJECTED' WHERE id = 2",
+        "UPDATE turn SET reasoning = '' WHERE id = 2",
+        "UPDATE chat SET title = folder, folder = title",
+        "UPDATE chat SET title = 'INJECTED'",
+        "UPDATE chat SET model = effort",
+        "UPDATE turn SET content = reasoning WHERE id = 2",
+        f"UPDATE turn SET content = {TEXTS} WHERE id = 3",  # of another row
+        f"UPDATE turn SET content = {TEXTS} WHERE id = 4",  # and of another chat
+        "UPDATE chat SET title = (SELECT title FROM chat WHERE id = 1)",
+        "UPDATE turn SET role = 'system' WHERE id = 2",
+        "UPDATE turn SET chat_id = 2",
+        "UPDATE turn SET parent_id = 1 WHERE id = 3",
+        "UPDATE turn SET parent_id = 4 WHERE id = 1",
+        "UPDATE turn SET id = 9 WHERE id = 3",
+        "DELETE FROM turn WHERE id = 1",  # the instructions
+        "INSERT INTO turn SELECT 9, chat_id, 3, 'system', '', '', '[]', '', '', '', 'done', '{}', "
+        "1.0, '' FROM turn WHERE id = 3",
+        "CREATE TRIGGER evil AFTER INSERT ON turn BEGIN UPDATE turn SET content = "
+        f"sealed('INJECTED', 'turn.content', {PLACE}) WHERE id = 1; END",
+        "UPDATE passphrase SET n = 1 << 27",
+        "UPDATE passphrase SET n = 1 << 20",
+        "UPDATE passphrase SET p = 1 << 20",
+        "UPDATE passphrase SET salt = zeroblob(1 << 20)",
+        "DELETE FROM passphrase",
+    ],
+)
+def test_what_another_program_wrote_is_refused(
+    history: History,
+    history_path: Path,
+    chat_id: int,
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gptoss_local.talk.history.lock._N", 1 << 10)
+    another = history.new_chat("nano", "low", "Another chat")
+    history.add(another, None, "user", "Another question")
+    history.lock.set(OTHER)
+    history.close()
+    with sqlite3.connect(history_path) as database:
+        assert database.execute(change).rowcount
+    database.close()
+
+    def use() -> None:
+        found = History(history_path)
+        try:
+            if found.lock.is_set:
+                found.lock.unlock(OTHER)
+            found.add(another, None, "user", "More")
+            for chat in found.chats():
+                found.tree(chat.id)
+                found.branch(chat.leaf_id)
+        finally:
+            found.close()
+
+    with pytest.raises(HistoryError) as caught:
+        use()
+    assert not isinstance(caught.value, HistoryLockedError)
+    if "TRIGGER" not in change:
+        assert caught.value.hint
+
+
+def test_a_leaf_of_another_chat_is_none(history: History, history_path: Path, chat_id: int) -> None:
+    another = history.new_chat("nano", "low", "Another chat")
+    history.lock.set(OTHER)
+    with sqlite3.connect(history_path) as database:
+        database.execute("UPDATE chat SET leaf_id = 3 WHERE id = ?", (another,))
+    database.close()
+    assert history.chat(another).leaf_id is None
+    assert history.chat(chat_id).leaf_id == 3
 
 
 def test_an_answer_that_is_being_written_is_not_cut_off(history: History, chat_id: int) -> None:

@@ -14,12 +14,14 @@ from typing import BinaryIO
 
 from gptoss_local.engine.protocol import failure, write_frames
 from gptoss_local.errors import EngineError, GptOssError
+from gptoss_local.private import keep_memory_private
 
 
 def main() -> int:
     for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C in a shared terminal is the server's
     faulthandler.enable()
+    keep_memory_private()
     events = _claim_stdout()
     try:
         from gptoss_local.engine.worker import process  # fails where llama.cpp's library does

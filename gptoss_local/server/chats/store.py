@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from gptoss_local.errors import HistoryLockedError
-from gptoss_local.settings import PASSPHRASE
+from gptoss_local.errors import HistoryError
+from gptoss_local.settings import PASSPHRASE, take_passphrase
 from gptoss_local.talk.history import History
 
 T = TypeVar("T")
@@ -18,7 +17,7 @@ _log = logging.getLogger("gptoss")
 
 
 class ChatStore:
-    """A `History` in a thread of its own, opened with the first call.
+    """A `History` in a thread of its own, opened with the first call, with GPTOSS_PASSPHRASE.
 
     Args:
         path: The file, which another process may have open, too.
@@ -26,6 +25,7 @@ class ChatStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._passphrase = take_passphrase()
         self._thread = ThreadPoolExecutor(1, "chats")
         self._history: History | None = None
 
@@ -49,10 +49,11 @@ class ChatStore:
 
     def _open(self) -> History:
         history = History(self._path)
-        if history.lock.is_locked and (passphrase := os.environ.get(PASSPHRASE)):
+        passphrase, self._passphrase = self._passphrase, ""
+        if history.lock.is_locked and passphrase:
             try:
                 history.lock.unlock(passphrase)
-            except HistoryLockedError as error:
+            except HistoryError as error:
                 _log.warning("%s: %s", PASSPHRASE, error.message)
         return history
 

@@ -10,9 +10,9 @@ from typing import Any, Unpack
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError
+from gptoss_local.errors import ChatNotFoundError, HistoryError
 from gptoss_local.talk.history import export, owner
-from gptoss_local.talk.history.lock import Lock, sealed
+from gptoss_local.talk.history.lock import RESTORE, Lock, opened, sealed
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.rows import (
     CHAT_COLUMNS,
@@ -131,7 +131,7 @@ class History:
     def has_title(self, chat_id: int) -> bool:
         """Return whether a chat is called other than its first question."""
         query = (
-            "SELECT opened(title), opened(content), opened(stats) "
+            f"SELECT {opened('chat.title')}, {opened('turn.content')}, {opened('turn.stats')} "
             "FROM chat JOIN turn ON chat_id = chat.id "
             "WHERE chat.id = ? AND role = 'user' ORDER BY turn.id LIMIT 1"
         )
@@ -141,7 +141,10 @@ class History:
     def give_title(self, chat: ChatSummary, title: str) -> bool:
         """Rename a chat unless its title has changed meanwhile."""
         with self._write():
-            change = "UPDATE chat SET title = sealed(?) WHERE id = ? AND opened(title) = ?"
+            column = "chat.title"
+            change = (
+                f"UPDATE chat SET title = {sealed(column)} WHERE id = ? AND {opened(column)} = ?"
+            )
             values = (one_line(title), chat.id, chat.title)
             return bool(self._database.execute(change, values).rowcount)
 
@@ -223,7 +226,7 @@ class History:
         given = {name: value for name, value in changes.items() if value is not None}
         if not given:
             return
-        columns = ", ".join(f"{name} = {sealed(name)}" for name in given)
+        columns = ", ".join(f"{name} = {sealed(f'turn.{name}')}" for name in given)
         with self._write():
             found = self._database.execute(
                 f"UPDATE turn SET {columns} WHERE id = ?", (*given.values(), turn_id)
@@ -277,6 +280,10 @@ class History:
         turns = [read_turn(row) for row in self._rows(query, (leaf_id,))]
         if not turns:
             raise _no_turn(leaf_id)
+        if (missing := turns[0].parent_id) is not None:
+            raise HistoryError(
+                f"Turn {missing} of chat {turns[0].chat_id} is missing.", hint=RESTORE
+            )
         return turns
 
     def siblings(self, turn_id: int) -> list[int]:
@@ -377,18 +384,18 @@ class History:
 
     @contextmanager
     def _read(self) -> Iterator[None]:
-        with translated(self.path), transaction(self._database, "DEFERRED"):
+        with self.lock.translated(), transaction(self._database, "DEFERRED"):
             self.lock.check()
             yield
 
     @contextmanager
     def _write(self) -> Iterator[None]:
-        with translated(self.path), transaction(self._database):
+        with self.lock.translated(), transaction(self._database):
             self.lock.check()
             yield
 
     def _change_chat(self, chat_id: int, **values: str | int) -> None:
-        columns = ", ".join(f"{name} = {sealed(name)}" for name in values)
+        columns = ", ".join(f"{name} = {sealed(f'chat.{name}')}" for name in values)
         with self._write():
             found = self._database.execute(
                 f"UPDATE chat SET {columns} WHERE id = ?", (*values.values(), chat_id)

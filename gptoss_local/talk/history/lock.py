@@ -1,7 +1,7 @@
 """The passphrase of the chats, and the texts in the tables that are encrypted with it.
 
-A random key encrypts the texts; the passphrase encrypts that key, so another passphrase leaves the
-texts as they are. Statements read and write texts with SQLite functions, `opened` and `sealed`.
+A random key encrypts the texts, each for its place; the passphrase encrypts that key. Statements
+read and write texts with SQLite functions, `opened` and `sealed`.
 """
 
 import base64
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import AnsweringError, HistoryLockedError, UsageError
+from gptoss_local.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import owner
 from gptoss_local.talk.history.schema import DROP_SEARCH, SEARCH, transaction, translated
 
@@ -22,23 +22,33 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _TEXTS = {
-    "chat": ("title", "options", "preset", "folder"),
-    "turn": ("content", "reasoning", "tool_calls", "tool_name", "stats"),
+    "chat": ("title", "model", "effort", "options", "preset", "folder"),
+    "turn": ("content", "reasoning", "tool_calls", "tool_name", "model", "effort", "stats"),
 }
-_ALL_TEXTS = {name for names in _TEXTS.values() for name in names}
+_ALL_TEXTS = {f"{table}.{name}" for table, names in _TEXTS.items() for name in names}
+_ROWS = {"chat": ("id",), "turn": ("id", "chat_id", "parent_id", "role")}
+"""What a text is encrypted for, besides its column: it is refused in any other row."""
+_FORMAT = "gptoss 1"
 _SEALED = "\0"  # the first character of an encrypted text, which no other has: see `storable`
 _NONCE_BYTES = 12
 _N, _R, _P = 1 << 17, 8, 1  # scrypt: 128 MiB and 0.4 s
+_SALT_BYTES = 16
+RESTORE = "Put back a copy of the file from before, or move it away to start again."
 
 
-def opened(name: str) -> str:
-    """Return the SQL that reads a column."""
-    return f"opened({name})" if name in _ALL_TEXTS else name
+def opened(column: str) -> str:
+    """Return the SQL that reads a column, such as `turn.content`."""
+    return f"opened({column}, {_place(column)})" if column in _ALL_TEXTS else column
 
 
-def sealed(name: str) -> str:
-    """Return the SQL of a value for a column."""
-    return "sealed(?)" if name in _ALL_TEXTS else "?"
+def sealed(column: str, value: str = "?", *, row: str = "") -> str:
+    """Return the SQL that makes a value one of a column; `row` comes before the row's own names."""
+    return f"sealed({value}, {_place(column, row)})" if column in _ALL_TEXTS else value
+
+
+def _place(column: str, row: str = "") -> str:
+    table = column.partition(".")[0]
+    return ", ".join([f"'{column}'", *(f"{row or f'{table}.'}{name}" for name in _ROWS[table])])
 
 
 class Lock:
@@ -52,9 +62,11 @@ class Lock:
         self._path = path
         self.n_unlocked = 0
         self._key_id: bytes | None = None
-        self._cipher: AESGCM | None = None
-        database.create_function("sealed", 1, self._seal)
-        database.create_function("opened", 1, self._open)
+        self._opens: AESGCM | None = None
+        self._seals: AESGCM | None = None  # the same, but while all texts are written again
+        self._refused = ""  # names a text that cannot be opened
+        database.create_function("sealed", -1, self._seal)
+        database.create_function("opened", -1, self._open)
 
     @property
     def is_set(self) -> bool:
@@ -67,7 +79,7 @@ class Lock:
         with translated(self._path):
             kept = self._kept_id()
         if kept != self._key_id:
-            self._key_id = self._cipher = None
+            self._take(None, None)
         return kept != self._key_id
 
     def check(self) -> None:
@@ -87,106 +99,141 @@ class Lock:
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.n_unlocked += 1
 
-    def _unwrap(self, passphrase: str) -> bytes:
-        from cryptography.exceptions import InvalidTag  # PERF: only who has a passphrase needs it
-
-        row = self._database.execute("SELECT key_id, salt, n, r, p, wrapped FROM passphrase")
-        if (kept := row.fetchone()) is None:
-            raise UsageError("the chats have no passphrase", hint="gptoss passphrase set")
-        key_id, salt, n, r, p, wrapped = kept
-        wrapping = _derived(passphrase, salt, n, r, p)
-        try:
-            key = wrapping.decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], key_id)
-        except InvalidTag as error:
-            raise HistoryLockedError("The passphrase is wrong.") from error
-        self._take(key_id, key)
-        return key
-
     def set(self, passphrase: str) -> None:
         """Encrypt all texts, so that no byte of them stays in the file."""
-        key_id, key = secrets.token_bytes(16), secrets.token_bytes(32)
-        with self._rewriting():
-            if self.is_set:
-                raise UsageError("the chats have a passphrase", hint="gptoss passphrase change")
-            self._wrap(key_id, key, passphrase)
-            self._take(key_id, key)
-            self._execute(DROP_SEARCH)
-            self._rewrite("sealed")
+        self._rewrite(None, passphrase)
 
     def change(self, old: str, new: str) -> None:
-        """Encrypt the key with another passphrase."""
-        with translated(self._path), transaction(self._database):
-            key = self._unwrap(old)
-            self._wrap(self._kept_id() or b"", key, new)
+        """Encrypt all texts with another key and passphrase; the old ones open nothing any more."""
+        self._rewrite(old, new)
 
     def remove(self, passphrase: str) -> None:
         """Decrypt all texts, and make the search's index again."""
-        with self._rewriting():
-            self._unwrap(passphrase)
-            self._rewrite("opened")
-            self._execute(("DELETE FROM passphrase", *SEARCH))
-            for table in ("turn_words", "chat_words"):
-                self._database.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")
+        self._rewrite(passphrase, None)
 
     @contextmanager
-    def _rewriting(self) -> Iterator[None]:
-        with translated(self._path):
+    def translated(self) -> Iterator[None]:
+        """Turn errors into ours, as the function does, and say which text is refused."""
+        try:
+            with translated(self._path):
+                yield
+        except HistoryError as error:
+            refused, self._refused = self._refused, ""
+            if not refused:
+                raise
+            message = (
+                f"{refused} in {self._path} is not as gptoss wrote it: it was changed, or moved."
+            )
+            raise HistoryError(message, hint=RESTORE) from error
+
+    def _rewrite(self, old: str | None, new: str | None) -> None:
+        """Write all texts anew, so that no byte of them, or of the old key, stays in the file.
+
+        Without `old` they are in plain, without `new` they will be.
+        """
+        with self.translated():
             with transaction(self._database):
                 owner.stop_orphans(self._database)
                 found = self._database.execute("SELECT 1 FROM turn WHERE state = 'streaming'")
                 if found.fetchone():
                     hint = "Wait for it, or stop it."
                     raise AnsweringError("an answer is being written", hint=hint)
-                yield
-            self._database.execute("VACUUM")
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if old is not None:
+                    self._unwrap(old)
+                elif self.is_set:
+                    raise UsageError("the chats have a passphrase", hint="gptoss passphrase change")
+                else:
+                    self._take(None, None)
+                    self._execute(DROP_SEARCH)
+                self._execute(("DELETE FROM passphrase",))
+                self._key_id, self._seals = (None, None) if new is None else self._wrapped(new)
+                for table, names in _TEXTS.items():
+                    columns = [f"{table}.{name}" for name in names]
+                    texts = (sealed(column, opened(column)) for column in columns)
+                    changes = ", ".join(map("{} = {}".format, names, texts))
+                    self._database.execute(f"UPDATE {table} SET {changes}")
+                self._take(self._key_id, self._seals)
+                if new is None:
+                    self._execute(SEARCH)
+                    for table in ("turn_words", "chat_words"):
+                        self._database.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")
+            self._execute(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def _kept_id(self) -> bytes | None:
         row = self._database.execute("SELECT key_id FROM passphrase").fetchone()
         return None if row is None else row[0]
 
-    def _take(self, key_id: bytes, key: bytes) -> None:
+    def _unwrap(self, passphrase: str) -> None:
+        from cryptography.exceptions import InvalidTag  # PERF: only who has a passphrase needs it
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self._key_id, self._cipher = key_id, AESGCM(key)
+        row = self._database.execute("SELECT key_id, salt, n, r, p, wrapped FROM passphrase")
+        if (kept := row.fetchone()) is None:
+            raise UsageError("the chats have no passphrase", hint="gptoss passphrase set")
+        key_id, salt, *cost, wrapped = kept
+        if [*cost, len(salt)] != [_N, _R, _P, _SALT_BYTES]:  # what a file asks for may take hours
+            message = f"The passphrase in {self._path} is not as gptoss writes it."
+            raise HistoryError(message, hint=RESTORE)
+        wrapping = _derived(passphrase, salt)
+        try:
+            key = wrapping.decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], key_id)
+        except (InvalidTag, ValueError) as error:
+            raise HistoryLockedError("The passphrase is wrong.") from error
+        self._take(key_id, AESGCM(key))
 
-    def _wrap(self, key_id: bytes, key: bytes, passphrase: str) -> None:
-        salt, nonce = secrets.token_bytes(16), secrets.token_bytes(_NONCE_BYTES)
-        wrapped = nonce + _derived(passphrase, salt, _N, _R, _P).encrypt(nonce, key, key_id)
+    def _take(self, key_id: bytes | None, cipher: "AESGCM | None") -> None:
+        self._key_id, self._opens, self._seals = key_id, cipher, cipher
+        # What an encrypted file brings along, such as a trigger, calls no function of ours.
+        self._database.execute(f"PRAGMA trusted_schema = {cipher is None}")
+
+    def _wrapped(self, passphrase: str) -> tuple[bytes, "AESGCM"]:
+        """Make a key, and keep it, encrypted, in the file."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key_id, key = secrets.token_bytes(16), secrets.token_bytes(32)
+        salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
+        wrapped = nonce + _derived(passphrase, salt).encrypt(nonce, key, key_id)
         self._database.execute(
-            "REPLACE INTO passphrase(id, key_id, salt, n, r, p, wrapped) "
+            "INSERT INTO passphrase(id, key_id, salt, n, r, p, wrapped) "
             "VALUES (1, ?, ?, ?, ?, ?, ?)",
             (key_id, salt, _N, _R, _P, wrapped),
         )
-
-    def _rewrite(self, function: str) -> None:
-        for table, names in _TEXTS.items():
-            columns = ", ".join(f"{name} = {function}({name})" for name in names)
-            self._database.execute(f"UPDATE {table} SET {columns}")
+        return key_id, AESGCM(key)
 
     def _execute(self, statements: tuple[str, ...]) -> None:
         for statement in statements:
-            self._database.execute(statement)
+            self._database.execute(statement).fetchall()
 
-    def _seal(self, text: str) -> str:
-        if self._cipher is None:
+    def _seal(self, text: str, *place: str | int | None) -> str:
+        if self._seals is None:
             return text
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        data = nonce + self._cipher.encrypt(nonce, text.encode(), None)
+        data = nonce + self._seals.encrypt(nonce, text.encode(), _named(place))
         return _SEALED + base64.b64encode(data).decode()
 
-    def _open(self, text: str) -> str:
-        if self._cipher is None or not text.startswith(_SEALED):
-            return text
-        data = base64.b64decode(text[1:])
-        return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], None).decode()
+    def _open(self, text: str, *place: str | int | None) -> str:
+        """Return a text in plain; what is raised here, SQLite raises as an error of its own."""
+        self._refused = "The {} of {}".format(*place)
+        if text.startswith(_SEALED) != (self._opens is not None):
+            raise ValueError("in plain with a passphrase, or encrypted without one")
+        if self._opens is not None:
+            data = base64.b64decode(text[1:])
+            text = self._opens.decrypt(
+                data[:_NONCE_BYTES], data[_NONCE_BYTES:], _named(place)
+            ).decode()
+        self._refused = ""
+        return text
 
 
-def _derived(passphrase: str, salt: bytes, n: int, r: int, p: int) -> "AESGCM":
+def _named(place: tuple[str | int | None, ...]) -> bytes:
+    return repr((_FORMAT, *place)).encode()
+
+
+def _derived(passphrase: str, salt: bytes) -> "AESGCM":
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     if not passphrase:
         raise UsageError("the passphrase is empty")
     words = unicodedata.normalize("NFC", passphrase).encode()
-    memory = 2 * 128 * n * r
-    return AESGCM(hashlib.scrypt(words, salt=salt, n=n, r=r, p=p, maxmem=memory, dklen=32))
+    memory = 2 * 128 * _N * _R
+    return AESGCM(hashlib.scrypt(words, salt=salt, n=_N, r=_R, p=_P, maxmem=memory, dklen=32))

@@ -10,8 +10,14 @@ from gptoss_local.talk.history.lock import opened, sealed
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.turn import ChatSummary, Turn
 
-TURN_COLUMNS = ", ".join(map(opened, Turn.__struct_fields__))
-CHAT_COLUMNS = ", ".join(map(opened, ChatSummary.__struct_fields__))
+TURN_COLUMNS = ", ".join(opened(f"turn.{name}") for name in Turn.__struct_fields__)
+CHAT_COLUMNS = ", ".join(
+    # A leaf of another chat, which only another program can have written, is none.
+    "(SELECT id FROM turn WHERE id = leaf_id AND chat_id = chat.id)"
+    if name == "leaf_id"
+    else opened(f"chat.{name}")
+    for name in ChatSummary.__struct_fields__
+)
 _MAX_TITLE_CHARS = 80  # of the first question, in place of a title if there is none
 
 
@@ -36,15 +42,17 @@ def write_json(value: Any) -> str:
 
 def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
     """Insert a chat without turns; return its new id."""
-    names = (one_line(chat.title), storable(chat.model), storable(chat.effort))
-    others = (write_json(chat.options), one_line(chat.preset), chat.is_pinned)
-    cursor = database.execute(
-        "INSERT INTO chat(title, model, effort, options, preset, is_pinned, folder, "
-        "created_s, updated_s) "
-        "VALUES (sealed(?), ?, ?, sealed(?), sealed(?), ?, sealed(?), ?, ?)",
-        (*names, *others, one_line(chat.folder), chat.created_s, chat.updated_s),
-    )
-    return int(cursor.lastrowid or 0)
+    values = msgspec.structs.asdict(chat) | {
+        "title": one_line(chat.title),
+        "model": storable(chat.model),
+        "effort": storable(chat.effort),
+        "options": write_json(chat.options),
+        "preset": one_line(chat.preset),
+        "folder": one_line(chat.folder),
+        "n_turns": 0,
+        "leaf_id": None,
+    }
+    return _insert(database, "chat", values)
 
 
 def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> int:
@@ -57,24 +65,31 @@ def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> in
         "stats": write_json(turn.stats),
         "owner": owner,
     }
-    del values["id"]
     for name in ("content", "reasoning", "tool_name", "model", "effort"):
         values[name] = storable(values[name])
-    marks = ", ".join(map(sealed, values))
-    cursor = database.execute(
-        f"INSERT INTO turn({', '.join(values)}) VALUES ({marks})", tuple(values.values())
-    )
-    turn_id = int(cursor.lastrowid or 0)
+    turn_id = _insert(database, "turn", values)
     database.execute(
         "UPDATE chat SET leaf_id = ?, n_turns = n_turns + 1, updated_s = ? WHERE id = ?",
         (turn_id, turn.created_s, turn.chat_id),
     )
     if turn.role == "user":
+        title = "chat.title"
         database.execute(
-            "UPDATE chat SET title = sealed(?) WHERE id = ? AND opened(title) = ''",
+            f"UPDATE chat SET title = {sealed(title)} WHERE id = ? AND {opened(title)} = ''",
             (title_of(turn.content, turn.stats), turn.chat_id),
         )
     return turn_id
+
+
+def _insert(database: sqlite3.Connection, table: str, values: dict[str, Any]) -> int:
+    """Insert a row with the next id, which its texts are sealed for; return the id."""
+    query = "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = ?"
+    ((row_id,),) = database.execute(query, (table,)).fetchall()
+    marks = ", ".join(sealed(f"{table}.{name}", f":{name}", row=":") for name in values)
+    database.execute(
+        f"INSERT INTO {table}({', '.join(values)}) VALUES ({marks})", values | {"id": row_id}
+    )
+    return int(row_id)
 
 
 def title_of(question: str, stats: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The SQLite file of chats: its tables, and its errors as ours.
 
-A file that is damaged, of a newer version or of another program raises before a byte is written.
+A file that is damaged or of another program raises before a byte is written.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.errors import HistoryError, newer_file
+from gptoss_local.errors import HistoryError
 
-_APPLICATION_ID = 0x67_70_74_63  # "gptc", in the header of the file
+_APPLICATION_ID = 0x67_70_74_31  # "gpt1", in the header of the file
 MEMORY = Path(":memory:")
 """In place of a file: chats that no other process sees, and that end with this one."""
 
@@ -81,7 +81,7 @@ DROP_SEARCH = (
     "DROP TABLE chat_words",
 )
 
-_V1 = (
+_TABLES = (
     """
     CREATE TABLE chat (
         id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again, as others may remember it
@@ -91,7 +91,11 @@ _V1 = (
         leaf_id INTEGER,
         n_turns INTEGER NOT NULL DEFAULT 0,
         created_s REAL NOT NULL,
-        updated_s REAL NOT NULL
+        updated_s REAL NOT NULL,
+        options TEXT NOT NULL,  -- JSON
+        preset TEXT NOT NULL,
+        is_pinned INTEGER NOT NULL,
+        folder TEXT NOT NULL
     ) STRICT
     """,
     "CREATE INDEX chat_by_age ON chat(updated_s, id)",
@@ -116,15 +120,6 @@ _V1 = (
     "CREATE INDEX turn_by_parent ON turn(chat_id, parent_id)",
     "CREATE INDEX turn_by_parent_alone ON turn(parent_id)",  # for ON DELETE CASCADE
     "CREATE INDEX turn_streaming ON turn(owner) WHERE state = 'streaming'",
-    *SEARCH,
-)
-_V2 = ("ALTER TABLE chat ADD COLUMN options TEXT NOT NULL DEFAULT '{}'",)  # JSON
-_V3 = (
-    "ALTER TABLE chat ADD COLUMN preset TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE chat ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0",
-)
-_V4 = ("ALTER TABLE chat ADD COLUMN folder TEXT NOT NULL DEFAULT ''",)
-_V5 = (
     """
     CREATE TABLE passphrase (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -134,16 +129,15 @@ _V5 = (
         wrapped BLOB NOT NULL  -- the key of all texts, encrypted with the passphrase's key
     ) STRICT
     """,
+    *SEARCH,
 )
-_MIGRATIONS = (_V1, _V2, _V3, _V4, _V5)
-"""Statements that lead from version n to n + 1; `user_version` counts those that are done."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it, readable by its owner only; bring it to this version.
+    """Open the file, or make it, readable by its owner only.
 
     Raises:
-        HistoryError: it is damaged, newer than this program, not ours, or cannot be opened.
+        HistoryError: it is damaged, not ours, or cannot be opened.
     """
     with translated(path):
         if path != MEMORY:
@@ -153,19 +147,17 @@ def open_database(path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         try:
             database.execute("BEGIN")  # one view of the file: another process may just make it
-            _check_version(database, path)  # before the first write
+            _has_tables(database, path)  # before the first write
             database.execute("COMMIT")
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut
             database.execute("PRAGMA foreign_keys = ON")  # perhaps the last transactions
             database.execute("PRAGMA secure_delete = ON")
             database.execute("PRAGMA temp_store = MEMORY")  # a passphrase leaves no text elsewhere
-            with transaction(database):  # of several processes the first one migrates
-                for statements in _MIGRATIONS[_check_version(database, path) :]:
-                    for statement in statements:
-                        database.execute(statement)
+            with transaction(database):  # of several processes the first one makes the tables
+                for statement in () if _has_tables(database, path) else _TABLES:
+                    database.execute(statement)
                 database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
             if path == MEMORY:
                 numbers = [(table, FIRST_TEMPORARY) for table in ("chat", "turn")]
                 database.executemany(
@@ -182,7 +174,7 @@ def check_file(path: Path) -> None:
     with translated(path):
         uri = f"{path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
         with contextlib.closing(sqlite3.connect(uri, timeout=_BUSY_S, uri=True)) as database:
-            _check_version(database, path)
+            _has_tables(database, path)
             (said,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if said != "ok":
         raise HistoryError(f"{path} is damaged: {said}", hint=_MOVE.format(path=path))
@@ -230,13 +222,11 @@ _HINTS = {
 }
 
 
-def _check_version(database: sqlite3.Connection, path: Path) -> int:
-    """Return the number of migrations made; raise HistoryError for a file that is not ours."""
+def _has_tables(database: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the file is begun; raise HistoryError if it is not ours."""
     (application_id,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
     (n_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application_id != _APPLICATION_ID and (n_tables or version):
-        raise HistoryError(f"{path} is the file of another program.", hint="Move it away.")
-    if version > len(_MIGRATIONS):
-        raise newer_file(HistoryError, path, version, len(_MIGRATIONS))
-    return int(version)
+    if n_tables and application_id != _APPLICATION_ID:
+        message = f"{path} is the file of another program, or of another version of gptoss."
+        raise HistoryError(message, hint="Move it away.")
+    return bool(n_tables)
