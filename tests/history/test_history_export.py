@@ -207,7 +207,7 @@ WRONG = [
 ]
 
 
-def test_what_is_no_export(history: History) -> None:
+def test_broken_exports_are_refused(history: History) -> None:
     for text in WRONG:
         with pytest.raises(UsageError, match=r"not an exported chat|newer gptoss"):
             history.import_json(text)

@@ -1,4 +1,4 @@
-"""What one process sees of what others write, and other instructions for a chat."""
+"""Changes by other processes, and other instructions for a chat."""
 
 from collections.abc import Iterator
 from pathlib import Path

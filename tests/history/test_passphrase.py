@@ -107,7 +107,7 @@ def test_another_process_is_locked_out_until_it_unlocks(
     assert all_of(other) == before
 
 
-def test_what_is_written_later(history: History, history_path: Path, chat_id: int) -> None:
+def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id: int) -> None:
     history.lock.set(OTHER)
     new = history.new_chat("nano", "low")
     asked = history.add(new, None, "user", f"Later {WORD}?", stats={"folds": [[0, 5, WORD]]})
@@ -206,7 +206,7 @@ PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
         "DELETE FROM passphrase",
     ],
 )
-def test_what_another_program_wrote_is_refused(
+def test_changes_by_another_program_are_refused(
     history: History, history_path: Path, chat_id: int, change: str
 ) -> None:
     another = history.new_chat("nano", "low", "Another chat")
