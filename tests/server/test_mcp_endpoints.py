@@ -6,12 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
-from gptoss_local.api_keys import add_key
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import run_server, wait_until
 from tests.server.page_client import Json, Page
 from tests.tools.mcp.conftest import GOOD
 
@@ -89,30 +87,3 @@ def test_a_server_that_does_not_answer_says_what_to_do(page: Page) -> None:
     assert "another tool" in page.call(
         "POST", "mcp", {"name": "python", "reached": "uvx x"}, status=400
     )["error"]  # fmt: skip
-
-
-def test_only_the_owner_and_the_page_run_programs(home: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    keys = tmp_path / "keys.toml"
-    guest = add_key(keys, "guest", tools=["web_search"])
-    command = shlex.join([sys.executable, "-c", f"open({str(made)!r}, 'w')"])
-    body = {"name": "x", "reached": command}
-    variables = {"XDG_CONFIG_HOME": str(home)}
-    with run_server(home, variables=variables, api_keys_file=str(keys)) as server:
-        refused(server, body, {}, 401)
-        refused(server, body, {"authorization": f"Bearer {guest}"}, 401)
-        for origin in ("http://evil.example", "http://localhost:3000", "app://x"):
-            refused(server, body, server.owner | {"origin": origin}, 403)
-        assert not made.exists()
-        assert not (home / "gptoss" / "mcp.json").exists()
-        url = f"{server.url}/api/gptoss/mcp/test"
-        assert httpx.post(url, json=body, headers=server.owner, timeout=40).status_code == 502
-        assert made.exists()
-
-
-def refused(server: RunningServer, body: Json, headers: dict[str, str], status: int) -> None:
-    for method, path in (("POST", "mcp"), ("POST", "mcp/test"), ("DELETE", "mcp/x")):
-        url = f"{server.url}/api/gptoss/{path}"
-        content = json.dumps(body) if method == "POST" else None
-        reply = httpx.request(method, url, content=content, headers=headers)
-        assert reply.status_code == status, (method, path, headers)
