@@ -212,4 +212,5 @@ def test_broken_exports_are_refused(history: History) -> None:
         with pytest.raises(UsageError, match=r"not an exported chat|newer gptoss"):
             history.import_json(text)
     assert history.chats() == []
-    assert history.import_json(exported()) == 1
+    chat_id = history.import_json(exported(second={"role": "assistant", "state": "streaming"}))
+    assert [turn.state for turn in history.tree(chat_id)] == ["done", "stopped"]
