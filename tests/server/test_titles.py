@@ -99,11 +99,12 @@ def test_a_title_that_a_person_gives_stays(page: Page, script: Script) -> None:
 
 
 def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> None:
+    n_before = n_prompts(script)
     chat_id, turn_id = asked_for_a_title(page, script)
     page.answered(page.ask(chat_id, "And Italy?", turn_id))
     script.go_on()
     time.sleep(TITLE_S)
-    assert title(page, chat_id) == FRANCE
+    assert (title(page, chat_id), n_prompts(script)) == (FRANCE, n_before + 3)
 
 
 @pytest.mark.parametrize(
