@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,10 +211,9 @@ def test_a_server_that_ends_gives_answers_their_grace(
 
 
 def end(server: RunningServer, script: Script, goes_on: bool) -> None:
-    server.process.terminate()
-    if goes_on:
-        script.go_on()
-    server.process.wait()
+    thread: Any = server.process
+    thread.terminate()
+    wait_until(lambda: (goes_on and script.go_on()) or not thread.is_alive())
 
 
 def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(

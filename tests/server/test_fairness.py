@@ -16,7 +16,7 @@ N_GREEDY = 12
 N_POLITE = 4
 
 
-@pytest.fixture(params=["keys", "one key", "connections"])
+@pytest.fixture(params=["keys", "connections", pytest.param("one key", marks=pytest.mark.nightly)])
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The headers of both users, who may be no more than connections."""
     if request.param == "connections":
