@@ -37,7 +37,7 @@ T = TypeVar("T")
 _START_TIMEOUT_S = 120.0  # of one that lives: at the first start, Windows scans each module
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
-_TIMEOUT = httpx.Timeout(None, connect=5)
+_TIMEOUT = httpx.Timeout(None, connect=30)  # a busy machine keeps our event loop waiting, too
 _MAX_LOG_BYTES = 4 << 20
 _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 

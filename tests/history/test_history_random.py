@@ -35,7 +35,7 @@ class ModelTurn:
 
 @dataclass
 class Model:
-    """What the file should hold: turns by id, and each chat's title and leaf."""
+    """The content that the file should have: turns by id, and each chat's title and leaf."""
 
     turns: dict[int, ModelTurn] = field(default_factory=dict)
     titles: dict[int, str] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(which=which)
     def reopen(self, which: int) -> None:
-        """Its own streaming turns end; those of the other connection go on."""
+        """Streaming turns of this connection end; the other connection's go on."""
         streaming = [t for t, turn in self.model.turns.items() if turn.state == "streaming"]
         self.connections[which].close()
         self.connections[which] = History(self.path)

@@ -66,12 +66,14 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_words(history: History, words: str) -> None:
+def test_hostile_words(history: History) -> None:
     chat_of(history, "a plain text with nothing special", title="NEAR")
-    hits = history.search(words)
-    assert len(hits) <= 2
+    for words in HOSTILE:
+        assert len(history.search(words)) <= 2
     assert history.search("plain")  # still works
+    chat_of(history, *(f"same {n}" for n in range(60)))
+    assert len(history.search("same")) == 50
+    assert len(history.search("same", limit=3)) == 3
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -133,9 +135,3 @@ def test_snippets_are_short_and_safe(history: History) -> None:
     assert "word [=>] word" in snippet
     assert snippet[0] == snippet[-1] == "…"
     assert len(snippet) < 200
-
-
-def test_limit(history: History) -> None:
-    chat_of(history, *(f"same {n}" for n in range(60)))
-    assert len(history.search("same")) == 50
-    assert len(history.search("same", limit=3)) == 3

@@ -1,4 +1,4 @@
-"""What one process sees of what others write, and other instructions for a chat."""
+"""Changes by other processes, and other instructions for a chat."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,11 +70,3 @@ def test_other_instructions_begin_another_branch(history: History, first: str) -
     assert texts(history.set_system(chat_id, "")) == ["Why?", "So."]
     assert history.tree(chat_id)[: len(before)] == before
     assert [hit.turn_id for hit in history.search("long")] == [branch[0].id]
-
-
-def test_instructions_before_the_first_question(history: History) -> None:
-    chat_id = history.new_chat("nano", "low")
-    assert texts(history.set_system(chat_id, "Be brief.")) == ["Be brief."]
-    assert texts(history.set_system(chat_id, "Be long.")) == ["Be long."]
-    assert history.set_system(chat_id, "") == []
-    assert history.chat(chat_id).leaf_id is None

@@ -18,6 +18,12 @@ from gptoss_local.talk.history import History
 WORD, OTHER = "Xyzzyplugh", "correct horse"
 
 
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passphrase takes a millisecond, not half a second."""
+    monkeypatch.setattr("gptoss_local.talk.history.lock._N", 1 << 10)
+
+
 @pytest.fixture
 def chat_id(history: History) -> int:
     """A chat with the word in all its texts."""
@@ -101,7 +107,7 @@ def test_another_process_is_locked_out_until_it_unlocks(
     assert all_of(other) == before
 
 
-def test_what_is_written_later(history: History, history_path: Path, chat_id: int) -> None:
+def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id: int) -> None:
     history.lock.set(OTHER)
     new = history.new_chat("nano", "low")
     asked = history.add(new, None, "user", f"Later {WORD}?", stats={"folds": [[0, 5, WORD]]})
@@ -200,14 +206,9 @@ PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
         "DELETE FROM passphrase",
     ],
 )
-def test_what_another_program_wrote_is_refused(
-    history: History,
-    history_path: Path,
-    chat_id: int,
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
+def test_changes_by_another_program_are_refused(
+    history: History, history_path: Path, chat_id: int, change: str
 ) -> None:
-    monkeypatch.setattr("gptoss_local.talk.history.lock._N", 1 << 10)
     another = history.new_chat("nano", "low", "Another chat")
     history.add(another, None, "user", "Another question")
     history.lock.set(OTHER)
@@ -257,7 +258,8 @@ def test_an_answer_that_is_being_written_is_not_cut_off(history: History, chat_i
 SET = """
 import sys
 from pathlib import Path
-from gptoss_local.talk.history import History
+from gptoss_local.talk.history import History, lock
+lock._N = 1 << 10
 history = History(Path(sys.argv[1]))
 print(flush=True)
 getattr(history.lock, sys.argv[2])("correct horse")
@@ -276,7 +278,7 @@ def test_a_kill_in_the_middle_loses_nothing(
         history.lock.set(OTHER)
     history.close()
     taken_s, outcomes = 0.0, set()
-    for share in (2.0, 0.1, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+    for share in (2.0, 0.1, 0.5, 0.7, 0.9):
         folder = tmp_path / f"killed-{share}"
         folder.mkdir()
         path = folder / history_path.name

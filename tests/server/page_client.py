@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, wait_until
 
 Json = dict[str, Any]
 
@@ -40,8 +40,8 @@ class Heard:
     def of(self, kind: str) -> list[Json]:
         return [event for event in self.events if event.get("event") == kind]
 
-    def until(self, condition: Callable[["Heard"], object], timeout_s: float = 30) -> None:
-        wait_until(lambda: condition(self), timeout_s=timeout_s)
+    def until(self, condition: Callable[["Heard"], object]) -> None:
+        wait_until(lambda: condition(self))
 
 
 class Page:
@@ -50,7 +50,7 @@ class Page:
     def __init__(self, server: RunningServer) -> None:
         self.url = server.url
         self.http = httpx.Client(
-            base_url=self.url, headers={"origin": self.url}, timeout=60, trust_env=False
+            base_url=self.url, headers={"origin": self.url}, timeout=PATIENCE_S, trust_env=False
         )
         link = server.link().partition("#open=")[2]
         self.token = str(self.call("POST", "open", {"link": link})["token"])
@@ -81,8 +81,8 @@ class Page:
         body = {"content": content, "parent_id": parent_id}
         return dict(self.call("POST", f"chats/{chat_id}/ask", body)["answer"])
 
-    def answered(self, turn: Json, timeout_s: float = 60) -> Json:
-        wait_until(lambda: self.turn(turn)["state"] != "streaming", timeout_s=timeout_s)
+    def answered(self, turn: Json) -> Json:
+        wait_until(lambda: self.turn(turn)["state"] != "streaming")
         return self.turn(turn)
 
     @contextmanager
@@ -105,8 +105,7 @@ class Page:
             heard.until(lambda h: h.events if chat_id is None else h.of("tree"))
             yield heard
             _close(stream)
-        thread.join(timeout=10)
-        assert not thread.is_alive()
+        thread.join()
 
 
 def _close(stream: httpx.Response) -> None:

@@ -1,18 +1,14 @@
 """Files that the page attaches are read by the server, beside its answers and with limits."""
 
-import json
-import time
 from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
 
 import httpx
 import pypdf
 import pytest
 
-from gptoss_local.api_keys import add_key
 from gptoss_local.harmony import Vocabulary
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer
 from tests.server.page_client import Page
 from tests.tui.docx import REPORT, make_docx, unreadable
 from tests.tui.pdf import make_pdf
@@ -78,30 +74,3 @@ def test_files_that_cannot_be_read_say_what_to_do(page: Page) -> None:
         assert reply.status_code == 400, why
         assert why in reply.json()["error"]
         assert hint in reply.json()["hint"], why
-
-
-def test_500_pages_are_read_beside_answers(page: Page) -> None:
-    data = make_pdf([["some words of a page"] * 20 for _ in range(500)])
-    start_s = time.monotonic()
-    reply = put(page, "long.pdf", data)
-    assert reply.status_code == 200
-    assert "PDF: long.pdf, 500 pages, " in reply.json()["label"] or (
-        "of 500 pages" in reply.json()["label"] and time.monotonic() - start_s > 8
-    )
-
-
-def test_only_the_owner_and_the_page_have_files_read(nano_home: Path, tmp_path: Path) -> None:
-    keys = tmp_path / "keys.toml"
-    guest = add_key(keys, "guest")
-    with run_server(nano_home, api_keys_file=str(keys), api_key="s3cret") as server:
-        for path, body in (("files?name=a.txt", b"words"), ("tokens", json.dumps({"text": "a"}))):
-            for headers, status in (
-                ({}, 401),
-                ({"authorization": f"Bearer {guest}"}, 401),
-                ({"authorization": "Bearer s3cret"}, 200),
-                ({"authorization": "Bearer s3cret", "origin": "http://evil.example"}, 403),
-                ({"authorization": "Bearer s3cret", "origin": "http://localhost:3000"}, 403),
-            ):
-                url = f"{server.url}/api/gptoss/{path}"
-                reply = httpx.post(url, content=body, headers=headers)
-                assert reply.status_code == status, (path, headers)

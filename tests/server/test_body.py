@@ -11,6 +11,8 @@ from gptoss_local.server import body
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
 
+pytestmark = pytest.mark.quick
+
 
 def request(*messages: dict[str, Any]) -> Request:
     """A request whose messages arrive at once; then nothing does."""

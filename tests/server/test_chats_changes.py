@@ -1,22 +1,19 @@
 """The stream of changes, and answers that nobody looks at: real processes on one file of chats."""
 
-import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
-import psutil
 import pytest
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
-from tests.conftest import RunningServer
+from tests.conftest import PATIENCE_S, RunningServer, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Heard, Page
 
@@ -40,10 +37,9 @@ history.close()
 @pytest.fixture(scope="module")
 def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
-    script.say("Long?", answer(LONG, "Let me count. " * 5, tok_s=100))
+    script.say("Long?", answer(LONG, "Let me count. " * 5, holds_at=60))
     script.say("Slow?", answer(LONG, tok_s=30))
-    script.say("Odd?", answer(ODD, ODD, tok_s=200))
-    script.say("Large?", answer("x " * 6000, tok_s=100_000))
+    script.say("Odd?\u2028\x85", answer(ODD, ODD, tok_s=100, holds_at=150))
     script.otherwise(answer("As you say."))
     return script
 
@@ -70,14 +66,14 @@ def settled(heard: Heard, turn_id: int) -> bool:
     return turn_id in heard.turns and heard.turns[turn_id]["state"] != "streaming"
 
 
-@pytest.mark.parametrize("question", ["Long?", "Odd?"])
-def test_an_answer_arrives_in_all_tabs_without_gaps(page: Page, question: str) -> None:
+def test_an_answer_arrives_in_all_tabs_without_gaps(page: Page, script: Script) -> None:
     chat_id = page.new()
     with page.listening(chat_id) as first, page.listening(chat_id) as second:
-        turn = page.ask(chat_id, question)
-        first.until(lambda heard: len(heard.of("text")) > 5)
+        turn = page.ask(chat_id, "Odd?\u2028\x85")  # in lines of JSON, where they end no line
+        first.until(lambda heard: heard.of("text"))
         with page.listening(chat_id) as late:  # in the middle of a word, perhaps
-            for heard in (first, second, late):
+            wait_until(lambda: script.go_on() or settled(first, turn["id"]))
+            for heard in (second, late):
                 heard.until(lambda heard: settled(heard, turn["id"]))
         stored = page.turn(turn)
         for heard in (first, second, late):
@@ -85,14 +81,14 @@ def test_an_answer_arrives_in_all_tabs_without_gaps(page: Page, question: str) -
             assert heard.turns[turn["id"]] == stored
             texts = heard.of("text")
             at = texts[-1]["at"]
-            for name in ("content", "reasoning"):  # what came in pieces is all of it
+            for name in ("content", "reasoning"):  # the pieces are all of it
                 assert at[name] + len(texts[-1][name]) == len(stored[name])
         assert len(first.of("text")) < 40 * stored["stats"]["total_duration"] / 1e9 + 10
         assert first.of("progress")
         assert {each["status"] for each in first.of("progress")} <= {
             *("loading", "growing", "reading", "answering")
         }
-        assert first.of("chats")[-1]["chats"][0]["title"] == question
+        assert first.of("chats")[-1]["chats"][0]["title"] == "Odd?"
 
 
 def test_two_tabs_and_another_process_lose_and_double_nothing(
@@ -107,7 +103,7 @@ def test_two_tabs_and_another_process_lose_and_double_nothing(
         ]
         asked = [page.ask(chat_id, f"tab {n}") for n in range(10)]
         for writer in writers:
-            assert writer.wait(timeout=60) == 0
+            assert writer.wait() == 0
         for turn in asked:
             page.answered(turn)
         tree = {turn["id"]: turn for turn in page.tree(chat_id)}
@@ -123,16 +119,13 @@ def test_two_tabs_and_another_process_lose_and_double_nothing(
         assert page.call("GET", f"chats/{chat_id}")["chat"]["n_turns"] == 100
 
 
-@pytest.mark.timing
-def test_what_another_process_does_arrives_soon(page: Page, served: RunningServer) -> None:
+def test_changes_by_another_process_arrive(page: Page, served: RunningServer) -> None:
     chat_id = page.new()
     history = History(served.home / "chats.sqlite3")
     try:
         with page.listening(chat_id) as heard, page.listening() as list_only:
             turn = history.add(chat_id, None, "user", "from a terminal")
-            start_s = time.monotonic()
             heard.until(lambda heard: turn.id in heard.turns)
-            assert time.monotonic() - start_s < 2  # a quarter second, on a machine with time
             list_only.until(lambda heard: heard.of("chats")[-1]["chats"][0]["n_turns"] == 1)
             assert not list_only.of("turn")
             streaming = history.add(chat_id, turn.id, "assistant", "", state="streaming")
@@ -170,27 +163,6 @@ def test_an_answer_of_a_process_that_died_becomes_stopped(
         heard.until(lambda h: [t["state"] for t in h.turns.values()] == ["stopped"])
 
 
-def test_no_stream_of_a_chat_that_is_not_there(page: Page) -> None:
-    for query, status in (("?chat=999", 404), ("?chat=x", 400), ("?chat=-1", 400)):
-        reply = page.http.get(f"/api/gptoss/chats/changes{query}")
-        assert reply.status_code == status
-        assert reply.json()["error"]
-
-
-def test_an_answer_outlives_all_tabs(page: Page, served: RunningServer) -> None:
-    chat_id = page.new()
-    with page.listening(chat_id) as heard:
-        turn = page.ask(chat_id, "Long?")
-        heard.until(lambda heard: heard.of("text"))
-    page.http.close()
-    with Page(served) as later, later.listening(chat_id) as heard:
-        assert heard.turns[turn["id"]]["state"] == "streaming"
-        assert heard.turns[turn["id"]]["reasoning"]
-        heard.until(lambda heard: settled(heard, turn["id"]))
-        assert heard.turns[turn["id"]]["content"] == LONG
-        assert not heard.gaps
-
-
 def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> None:
     with run_scripted_server(home, script, is_process=True) as server, Page(server) as page:
         chat_id = page.new()
@@ -198,7 +170,7 @@ def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> No
             turn = page.ask(chat_id, "Slow?")
             heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 300)
             server.process.send_signal(signal.SIGKILL)
-            server.process.wait(timeout=10)
+            server.process.wait()
             heard.until(lambda heard: heard.is_over)
             seen = heard.turns[turn["id"]]["content"]
     with run_scripted_server(home, script) as server, Page(server) as page:
@@ -212,49 +184,38 @@ def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> No
 
 
 @pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("goes_on", [True, False])
 def test_a_server_that_ends_gives_answers_their_grace(
-    home: Path, script: Script, listens: bool
+    home: Path, script: Script, listens: bool, goes_on: bool
 ) -> None:
-    with run_scripted_server(home, script, grace_s="60") as server, Page(server) as page:
+    """A tab that only listens does not hold it up."""
+    grace_s = str(PATIENCE_S) if goes_on else "1"
+    with run_scripted_server(home, script, grace_s=grace_s) as server, Page(server) as page:
         chat_id = page.new()
         with page.listening(chat_id) as heard:
             turn = page.ask(chat_id, "Long?")
             heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 20)
-            if listens:
-                server.process.terminate()
-                heard.until(lambda heard: heard.is_over)
-                assert heard.turns[turn["id"]]["content"] == LONG
-        if not listens:
-            server.process.terminate()
-        assert server.process.wait(timeout=30) == 0
-    history = History(home / "chats.sqlite3")
-    left = history.turn(turn["id"])
-    history.close()
-    assert (left.state, left.content) == ("done", LONG)
-
-
-@pytest.mark.timing
-def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> None:
-    """A tab that only listens does not hold it up."""
-    with run_scripted_server(home, script, grace_s="1") as server, Page(server) as page:
-        chat_id = page.new()
-        with page.listening(chat_id) as heard:
-            turn = page.ask(chat_id, "Slow?")
-            heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 20)
-            start_s = time.monotonic()
-            server.process.terminate()
-            server.process.wait(timeout=20)
-            assert time.monotonic() - start_s < 4
-            heard.until(lambda heard: heard.is_over)
             seen = heard.turns[turn["id"]]["content"]
+            if listens:
+                end(server, script, goes_on)
+                heard.until(lambda heard: heard.is_over)
+                seen = heard.turns[turn["id"]]["content"]
+                assert not goes_on or seen == LONG
+        if not listens:
+            end(server, script, goes_on)
     history = History(home / "chats.sqlite3")
     left = history.turn(turn["id"])
     history.close()
-    assert left.state == "stopped"
-    assert left.content.startswith(seen)
+    assert left.state == ("done" if goes_on else "stopped")
+    assert left.content == LONG if goes_on else left.content.startswith(seen)
 
 
-@pytest.mark.timing
+def end(server: RunningServer, script: Script, goes_on: bool) -> None:
+    thread: Any = server.process
+    thread.terminate()
+    wait_until(lambda: (goes_on and script.go_on()) or not thread.is_alive())
+
+
 def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
     page: Page, served: RunningServer
 ) -> None:
@@ -270,13 +231,11 @@ def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
     with page.listening(chat_id) as heard:
         text = "line\n" * 200_000  # 1 MB; each of these waits for the deaf one
         for n in range(30):
-            start_s = time.monotonic()
             turn = history.add(chat_id, None, "user", f"{n} {text}")
             heard.until(lambda heard, asked=turn.id: asked in heard.turns)
-            assert time.monotonic() - start_s < 5
         assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "As you say."
     history.close()
-    deaf.settimeout(30)
+    deaf.settimeout(PATIENCE_S)
     received = 0
     with deaf:
         while piece := deaf.recv(1 << 20):
@@ -284,28 +243,3 @@ def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
             if received > 25 << 20 or piece.endswith(b"0\r\n\r\n"):
                 break
     assert received < 25 << 20  # it ended, and did not get all 30 MB
-
-
-@pytest.mark.timing
-def test_nobody_is_told_when_nothing_changes(home: Path, script: Script) -> None:
-    with run_scripted_server(home, script, is_process=True) as server, Page(server) as page:
-        process = psutil.Process(server.process.pid)
-        with page.listening(page.new()) as heard:
-            time.sleep(1)
-            n_events, used = len(heard.events), sum(process.cpu_times()[:2])
-            time.sleep(3)
-            assert len(heard.events) == n_events
-            assert sum(process.cpu_times()[:2]) - used < 0.15  # 5 % of a core
-
-
-def test_lines_are_whole_json_and_no_cors(page: Page) -> None:
-    chat_id = page.new()
-    page.answered(page.ask(chat_id, "a\u2028b\x85c"))
-    with page.http.stream("GET", f"/api/gptoss/chats/changes?chat={chat_id}") as reply:
-        assert reply.headers["content-type"] == "application/x-ndjson"
-        assert "access-control-allow-origin" not in reply.headers
-        lines = reply.iter_lines()
-        first, second = json.loads(next(lines)), json.loads(next(lines))
-    assert first["event"] == "chats"
-    assert second["turns"][0]["content"] == "a\u2028b\x85c"
-    assert isinstance(reply, httpx.Response)

@@ -1,12 +1,11 @@
 """Compressed request bodies over a real socket: whole, cut, in many frames, and bombs."""
 
 import gzip
+import itertools
 import json
 import random
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -44,46 +43,35 @@ def test_read_as_if_plain(http: httpx.Client, encoding: str) -> None:
     assert post(http, byte_by_byte, encoding).json() == plain.json()
     assert "missing request body" in post(http, pack(b""), encoding).text
     assert post(http, BODY, "identity").json() == plain.json()
+    if encoding == "zstd":  # there are frames that hold no data
+        assert post(http, SKIPPABLE + pack(BODY) + SKIPPABLE, encoding).json() == plain.json()
 
 
-def test_zstd_frames_that_hold_no_data(http: httpx.Client) -> None:
-    noted = SKIPPABLE + zstd.compress(BODY) + SKIPPABLE
-    assert post(http, noted, "zstd").status_code == 200
+def test_bombs_are_refused(http: httpx.Client) -> None:
+    for (encoding, pack), path in itertools.product(PACK.items(), ("/v1/messages", "/api/chat")):
+        bomb = pack(b" " * (40 * MIB))
+        assert len(bomb) < MIB
+        for data in (bomb, pack(b" " * (20 * MIB)) * 2):
+            reply = post(http, data, encoding, path)
+            assert reply.status_code == 413
+            assert "larger than 32 MiB" in message_of(reply, path)
 
 
-def test_codex_compresses_its_requests(http: httpx.Client) -> None:
-    recorded = json.loads((Path(__file__).parent / "fixtures" / "codex.json").read_text("utf-8"))
-    body = recorded["body"] | {"max_output_tokens": 10, "stream": False}
-    reply = post(http, zstd.compress(json.dumps(body).encode(), 3), "zstd", recorded["path"])
-    assert reply.status_code == 200
-    assert reply.json()["object"] == "response"
-
-
-@ENCODINGS
-@pytest.mark.parametrize("path", PATHS)
-def test_bombs_are_refused(http: httpx.Client, path: str, encoding: str) -> None:
-    bomb = PACK[encoding](b" " * (200 * MIB))
-    assert len(bomb) < MIB
-    reply = post(http, bomb, encoding, path)
-    assert reply.status_code == 413
-    assert "larger than 32 MiB" in message_of(reply, path)
-    many = PACK[encoding](b" " * (20 * MIB)) * 2
-    assert post(http, many, encoding, path).status_code == 413
-
-
+@pytest.mark.quick
 @ENCODINGS
 def test_a_bomb_is_not_unpacked_to_its_end(encoding: str) -> None:
     """The bound holds while it is unpacked, whatever a frame says of its size."""
     decoder = BodyDecoder(encoding, MIB)
     made: list[bytes] = []
     with pytest.raises(RequestTooLargeError):
-        made.extend(decoder.feed(PACK[encoding](b" " * (200 * MIB))))
+        made.extend(decoder.feed(PACK[encoding](b" " * (8 * MIB))))
     assert sum(map(len, made)) == MIB
     exact = BodyDecoder(encoding, MIB)
     assert b"".join(exact.feed(PACK[encoding](b" " * MIB))) == b" " * MIB
     exact.finish()
 
 
+@pytest.mark.quick
 @ENCODINGS
 def test_pieces_are_the_whole(encoding: str) -> None:
     """Of data that cannot be compressed, too, in several frames and however it arrives."""
@@ -96,20 +84,16 @@ def test_pieces_are_the_whole(encoding: str) -> None:
         decoder.finish()
 
 
-@pytest.mark.timing
 @ENCODINGS
 def test_frames_without_content_are_bounded(http: httpx.Client, encoding: str) -> None:
-    start_s = time.monotonic()
     reply = post(http, PACK[encoding](b"") * 100_000, encoding)
     assert (reply.status_code, "more than 1000 frames" in reply.text) == (400, True)
-    assert time.monotonic() - start_s < 5
     decoder = BodyDecoder(encoding, MIB)
     with pytest.raises(RequestTooLargeError):  # as it arrives, too
         list(decoder.feed(bytes(MIB + 1)))
 
 
-@ENCODINGS
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("path", "encoding"), [*zip(PATHS, ["zstd", "gzip"] * 3, strict=False)])
 def test_broken_data(http: httpx.Client, path: str, encoding: str) -> None:
     packed = PACK[encoding](BODY * 100)
     flipped = packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:]
@@ -120,6 +104,7 @@ def test_broken_data(http: httpx.Client, path: str, encoding: str) -> None:
         assert f"failed to decompress {encoding} body" in message_of(reply, path), name
 
 
+@pytest.mark.quick
 @ENCODINGS
 def test_every_cut_is_seen(encoding: str) -> None:
     packed = PACK[encoding](BODY)
@@ -130,9 +115,8 @@ def test_every_cut_is_seen(encoding: str) -> None:
             decoder.finish()
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_unknown_encodings(http: httpx.Client, path: str) -> None:
-    for encoding in ("br", "deflate", "gzip, zstd"):
+def test_unknown_encodings(http: httpx.Client) -> None:
+    for encoding, path in itertools.product(("br", "gzip, zstd"), PATHS):
         reply = post(http, BODY, encoding, path)
         assert reply.status_code == 415
         assert f"'{encoding}' are not supported" in message_of(reply, path)

@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from gptoss_local.api_keys import add_key
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
 
 N_GREEDY = 12
 N_POLITE = 4
 
 
-@pytest.fixture(params=["keys", "one key", "connections"])
+@pytest.fixture(params=["keys", "connections", pytest.param("one key", marks=pytest.mark.nightly)])
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The headers of both users, who may be no more than connections."""
     if request.param == "connections":
@@ -40,7 +40,9 @@ async def test_a_polite_client_beside_greedy_ones(
 
     def client(user: str) -> httpx.AsyncClient:
         headers = {"authorization": keys[user]} if keys else {}
-        return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=300, trust_env=False)
+        return httpx.AsyncClient(
+            base_url=server.url, headers=headers, timeout=None, trust_env=False
+        )
 
     async def ask(http: httpx.AsyncClient, question: str, n_tokens: int) -> None:
         body: dict[str, Any] = {"model": "nano", "stream": False, "think": "low"}
@@ -84,7 +86,7 @@ def test_one_key_does_not_fill_the_waiting_room(nano_home: Path, tmp_path: Path)
         def ask(name: str) -> int:
             headers, url = {"authorization": keys[name]}, f"{server.url}/api/generate"
             return httpx.post(
-                url, json=body, headers=headers, timeout=60, trust_env=False
+                url, json=body, headers=headers, timeout=PATIENCE_S, trust_env=False
             ).status_code
 
         def n_active() -> int:

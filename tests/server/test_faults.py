@@ -1,139 +1,229 @@
-"""Clients that leave, engines that die, models that expire: what the server does about it."""
+"""Engines that fail or die, clients that leave, files that break: the server's answer to each."""
 
-import itertools
+import asyncio
+import hashlib
 import json
-import random
+import os
+import re
 import shutil
 import signal
 import socket
-import time
-from collections.abc import Iterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.conftest import RunningServer, run_server, wait_until
+from gptoss_local.engine.protocol import Finished
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.store import ModelEntry, find_model
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.settings import Settings
+from tests import faulty_llama
+from tests.cli.conftest import run_cli
+from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
+from tests.engine.run import GREEDY
+from tests.scripted_engine import Script, answer, run_scripted_server
+from tests.server.test_limits import BODIES, COUNT, running
 
-COUNT: dict[str, Any] = {
-    "model": "nano",
-    "messages": [{"role": "user", "content": "Count from 1 to 900."}],
-    "think": False,
-    "options": {"temperature": 0},
-}
-HI: dict[str, Any] = {
-    "model": "nano",
-    "messages": [{"role": "user", "content": "hi"}],
-    "stream": False,
-    "think": False,
-    "options": {"temperature": 0},
-}
+ABORTED = "CUDA error: an illegal memory access was encountered"
+needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no compiler")
+
+
+def chat(n_tokens: int, **fields: Any) -> dict[str, Any]:
+    options = {"num_predict": n_tokens, "temperature": 0}
+    return COUNT | {"stream": False, "options": options, "max_tokens": n_tokens} | fields
+
+
+@pytest.fixture(scope="module")
+def faulty(
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path
+) -> Iterator[tuple[RunningServer, Path]]:
+    """A server whose llama.cpp fails as the file says."""
+    folder = tmp_path_factory.mktemp("faulty")
+    shutil.copytree(nano_home / "cache", folder / "home" / "cache")
+    with run_server(folder / "home", variables=faulty_llama.build(folder)) as server:
+        yield server, folder / "fault"
 
 
 @pytest.fixture
-def http(own_server: RunningServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=own_server.url, timeout=60, trust_env=False) as client:
-        client.post("/api/generate", json={"model": "nano"})
-        yield client
+def failing(faulty: tuple[RunningServer, Path]) -> Iterator[tuple[httpx.Client, Path]]:
+    """A client, once the model is loaded."""
+    server, fault = faulty
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False) as http:
+        assert http.post("/api/chat", json=chat(2)).status_code == 200
+        yield http, fault
+    fault.unlink(missing_ok=True)
 
 
-@contextmanager
-def streaming(http: httpx.Client, body: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
-    """An answer of which the first frame has arrived."""
-    with http.stream("POST", "/api/chat", json=body) as response:
-        frames = (json.loads(line) for line in response.iter_lines())
-        assert next(frames)["message"]["content"]
-        yield frames
+def n_lost(http: httpx.Client) -> int:
+    name = "gptoss_engine_crashes_total{"
+    lines = [line for line in http.get("/metrics").text.splitlines() if line.startswith(name)]
+    return sum(int(float(line.split()[-1])) for line in lines)
 
 
-def says_hello(http: httpx.Client) -> bool:
-    reply = http.post("/api/chat", json=HI)
-    return bool(reply.json()["message"]["content"] == "Hello! How can I help you today?")
-
-
-def is_idle(server: RunningServer) -> bool:
-    """Whether the engine has used no processor time lately."""
-    engine = server.engine()
-    assert engine is not None
-    before = sum(engine.cpu_times()[:2])
-    time.sleep(0.15)
-    return sum(engine.cpu_times()[:2]) - before < 0.02
-
-
-@pytest.mark.timing
-def test_leaving_mid_stream_frees_the_engine(http: httpx.Client, own_server: RunningServer) -> None:
-    with streaming(http, COUNT):
-        assert not is_idle(own_server)
-    wait_until(lambda: is_idle(own_server), timeout_s=3)
-    assert says_hello(http)
-
-
-@pytest.mark.timing
-def test_leaving_before_the_answer_frees_the_engine(
-    http: httpx.Client, own_server: RunningServer
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "stream"), [("abort 1 1", False), ("fail 1 1", True), ("full 1 1", False)]
+)
+def test_an_answer_that_has_sent_nothing_is_tried_again(
+    failing: tuple[httpx.Client, Path], fault: str, stream: bool
 ) -> None:
-    """Without streaming nothing is sent for seconds, so only watching the connection helps."""
-    host, port = own_server.url.removeprefix("http://").split(":")
-    body = json.dumps(COUNT | {"stream": False}).encode()
-    head = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    http, file = failing
+    expected, n_before = http.post("/api/chat", json=chat(20)).json()["message"], n_lost(http)
+    file.write_text(fault)
+    reply = http.post("/api/chat", json=chat(20, stream=stream))
+    frames = [json.loads(line) for line in reply.text.splitlines()]
+    assert frames[-1]["done"]
+    assert "".join(f["message"].get("thinking", "") for f in frames) == expected["thinking"]
+    assert n_lost(http) - n_before == 1
+
+
+@needs_compiler
+def test_all_waiting_answers_are_tried_again(
+    faulty: tuple[RunningServer, Path], failing: tuple[httpx.Client, Path]
+) -> None:
+    """Six of them, of which four run."""
+    (server, fault), (http, _) = faulty, failing
+    n_before = n_lost(http)
+    with ThreadPoolExecutor(6) as pool:
+        with server.engine_suspended():
+            fault.write_text("fail 1 1")
+            bodies = [chat(10 + n) for n in range(6)]
+            asked = [pool.submit(http.post, "/api/chat", json=body) for body in bodies]
+            wait_until(lambda: "\ngptoss_answers_active 6.0" in http.get("/metrics").text)
+        assert [each.result().json()["eval_count"] for each in asked] == [10 + n for n in range(6)]
+    assert n_lost(http) - n_before == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("path", "fault", "body", "sentence"),
+    [
+        ("/api/chat", "abort 1 3", {"stream": False}, '{"error":"the model runner stopped'),
+        ("/api/chat", "abort 8 1", {}, '\n{"error":"'),
+        ("/api/generate", "abort 8 1", {"prompt": "Count from 1 to 900."}, '\n{"error":"'),
+        ("/v1/chat/completions", "abort 8 1", {}, 'data: {"error":{"message":"'),
+        ("/v1/completions", "abort 8 1", {"prompt": "1, 2, 3,"}, 'data: {"error":{"message":"'),
+        ("/v1/responses", "abort 8 1", {"input": COUNT["messages"]}, "event: response.failed\n"),
+        ("/v1/messages", "abort 8 1", {}, "event: error\n"),
+        pytest.param(*("/api/chat", "hang 5 1", {}, "a step hangs"), marks=pytest.mark.nightly),
+    ],
+)
+def test_an_answer_that_cannot_be_tried_again_ends_with_an_error(
+    failing: tuple[httpx.Client, Path], path: str, fault: str, body: dict[str, Any], sentence: str
+) -> None:
+    """A second loss, and one after the first piece."""
+    http, file = failing
+    file.write_text(fault)
+    reply = http.post(path, json=chat(60, stream=True) | body)
+    assert reply.status_code == (200 if fault != "abort 1 3" else 500)
+    last = reply.text[reply.text.rindex(sentence) :]
+    assert (
+        fault.startswith("hang") or f"unexpectedly (signal 6): ggml-cuda.cu:102: {ABORTED}" in last
+    )
+    assert '"done":true' not in last
+    file.unlink(missing_ok=True)
+    assert http.post("/api/chat", json=chat(20)).status_code == 200
+
+
+@needs_compiler
+def test_doctor_says_when_and_what_to_do(
+    faulty: tuple[RunningServer, Path], failing: tuple[httpx.Client, Path]
+) -> None:
+    http, fault = failing
+    n_before = n_lost(http)
+    fault.write_text("full 1 1")
+    assert http.post("/api/chat", json=chat(20)).status_code == 200
+    done = run_cli(faulty[0].environment, "doctor", "--json")
+    found = {each["name"]: each for each in json.loads(done.stdout)["findings"]}["model runner"]
+    assert found["level"] == "note"
+    often = f"{n_before + 1} times" if n_before else "once"
+    assert f"ended unasked {often} in the last 7 days, the last time at 20" in found["text"]
+    assert "with nano: llama_decode failed with status -2" in found["text"]
+    assert "Close programs that hold memory (`nvidia-smi`)" in found["fix"]
+
+
+Managed = tuple[ModelManager, ModelEntry]
+
+
+@pytest.fixture
+async def managed(nano_home: Path) -> AsyncIterator[Managed]:
+    settings = Settings(home=nano_home)
+    manager = ModelManager(settings)
+    yield manager, find_model("nano", settings)
+    await manager.close()
+
+
+async def test_nobody_waits_for_a_client_that_holds_a_dead_engine(managed: Managed) -> None:
+    """Whether it is dead already or dies while they wait, the next one has another."""
+    manager, nano = managed
+    async with manager.use(nano) as first:
+        waiting = asyncio.create_task(manager.unload(nano))
+        await asyncio.sleep(0.05)
+        os.kill(first.engine.pid, signal.SIGKILL)
+        await waiting
+        async with manager.use(nano) as second:
+            os.kill(second.engine.pid, signal.SIGKILL)
+            while second.engine.is_alive:
+                await asyncio.sleep(0.01)
+            async with manager.use(nano) as third:
+                assert third.engine.is_alive
+        assert manager.loaded == [third]
+
+
+async def test_nobody_waits_for_a_client_that_does_not_read_a_complete_answer(
+    managed: Managed,
+) -> None:
+    """The model goes, and its client may still read to the end."""
+    manager, nano = managed
+    async with manager.use(nano) as model:
+        answer = model.engine.generate([1, 2, 3], GREEDY, stop_tokens=[], max_tokens=20)
+        await anext(answer)
+        while not model.engine.unread:
+            await asyncio.sleep(0.01)
+        await manager.unload(nano)
+        assert manager.loaded == []
+        *_, last = [event async for event in answer]
+        assert isinstance(last, Finished)
+        assert last.usage.n_generated == 20
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", BODIES)
+def test_leaving_frees_the_engine(
+    server: RunningServer, http: httpx.Client, path: str, stream: bool
+) -> None:
+    """Without streaming nothing is sent for seconds, so only the connection tells it."""
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps(BODIES[path] | {"stream": stream}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    left = n_left(http)
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(head.encode() + body)
-        wait_until(lambda: not is_idle(own_server))
-    wait_until(lambda: is_idle(own_server), timeout_s=3)
-    assert says_hello(http)
+        if stream:
+            assert connection.recv(1)
+        wait_until(lambda: running(http) == 1)
+    wait_until(lambda: running(http) == 0)
+    wait_until(lambda: n_left(http) == left + 1)
 
 
-def test_killed_engine_ends_the_stream_with_an_error_and_restarts(
-    http: httpx.Client, own_server: RunningServer
-) -> None:
-    engine = own_server.engine()
-    assert engine is not None
-    with streaming(http, COUNT) as frames:
-        engine.send_signal(signal.SIGKILL)
-        *_, last = frames
-    assert "model runner stopped unexpectedly (signal 9)" in last["error"]
-    assert "done" not in last
-    assert says_hello(http)
-    restarted = own_server.engine()
-    assert restarted is not None
-    assert restarted.pid != engine.pid
+def n_left(http: httpx.Client) -> float:
+    """Return how many answers their clients have left."""
+    found = re.search(r'^gptoss_answers_total{end="left"} (\S+)$', http.get("/metrics").text, re.M)
+    return float(found[1]) if found else 0
 
 
-def test_an_engine_killed_before_the_first_byte_is_replaced(
-    http: httpx.Client, own_server: RunningServer
-) -> None:
-    engine = own_server.engine()
-    assert engine is not None
-    engine.suspend()  # so that the request certainly waits for its first token
-    with httpx.Client(base_url=own_server.url, timeout=60, trust_env=False) as other:
-        request = other.build_request("POST", "/api/chat", json=COUNT)
-        with ThreadPoolExecutor() as pool:
-            reply = pool.submit(other.send, request)
-            time.sleep(0.3)
-            engine.kill()
-            assert reply.result().status_code == 200
-    assert says_hello(http)
-
-
-def test_two_requests_queue(http: httpx.Client) -> None:
-    with streaming(http, COUNT | {"options": {"temperature": 0, "num_predict": 60}}) as frames:
-        assert says_hello(http)
-        assert list(frames)[-1]["done_reason"] == "length"
-
-
-def test_eight_clients_at_once_get_what_each_would_alone(
-    http: httpx.Client, own_server: RunningServer
-) -> None:
+def test_eight_clients_at_once_get_what_each_would_alone(http: httpx.Client) -> None:
     """Twice as many as run at once."""
     questions = [f"Count from {n} to {n + 12}." for n in range(1, 9)]
 
     def ask(question: str) -> str:
-        body = HI | {"messages": [{"role": "user", "content": question}]}
-        reply = httpx.post(f"{own_server.url}/api/chat", json=body, timeout=60, trust_env=False)
-        return str(reply.json()["message"]["content"])
+        body = chat(30, messages=[{"role": "user", "content": question}], think=False)
+        return str(http.post("/api/chat", json=body).json()["message"]["content"])
 
     alone = [ask(question) for question in questions]
     assert alone[0].startswith("1, 2, 3, 4, 5")
@@ -141,81 +231,15 @@ def test_eight_clients_at_once_get_what_each_would_alone(
         assert list(pool.map(ask, questions)) == alone
 
 
-@pytest.mark.timing
-def test_long_prefill_does_not_stall_a_stream(
-    http: httpx.Client, own_server: RunningServer
-) -> None:
-    """Prefill takes seconds; the stream beside it gets a token all the while."""
-    filler = "The old river is near the quiet house. " * 500
-    long = HI | {"messages": [{"role": "user", "content": f"{filler}hi"}]}
-    with ThreadPoolExecutor() as pool, streaming(http, COUNT) as frames:
-        prefill = pool.submit(
-            httpx.post, f"{own_server.url}/api/chat", json=long, timeout=120, trust_env=False
-        )
-        times_s = [time.monotonic()]
-        while not prefill.done():
-            if next(frames)["done"]:
-                break
-            times_s.append(time.monotonic())
-    gaps_s = [b - a for a, b in itertools.pairwise(times_s)]
-    reply = prefill.result().json()
-    assert reply["prompt_eval_count"] > 4000
-    # The target is 0.075; unpaced, all of the prefill is gaps of 0.2 to 0.6 s.
-    stalled_s = sum(gap for gap in gaps_s if gap > 0.2)
-    assert stalled_s < 0.4 * reply["prompt_eval_duration"] * 1e-9
+def test_engine_dies_with_the_server(own_server: RunningServer) -> None:
+    httpx.post(f"{own_server.url}/api/generate", json={"model": "nano"}, timeout=PATIENCE_S)
+    engine = own_server.engine()
+    assert engine is not None
+    own_server.process.kill()
+    wait_until(lambda: not engine.is_running())
 
 
-@pytest.mark.timing
-def test_many_clients_come_and_go(http: httpx.Client, own_server: RunningServer) -> None:
-    """Forty requests from ten threads, some left half-way, some cut by a limit or a stop string."""
-    r = random.Random(3)
-    plans = [
-        (r.choice(("leave", "read")), r.randrange(1, 30), r.choice((None, "7", "12, 13")))
-        for _ in range(40)
-    ]
-
-    def visit(plan: tuple[str, int, str | None]) -> str:
-        how, n_tokens, stop = plan
-        options = {"temperature": 0, "num_predict": n_tokens, "stop": stop}
-        with (
-            httpx.Client(base_url=own_server.url, timeout=60, trust_env=False) as client,
-            client.stream("POST", "/api/chat", json=COUNT | {"options": options}) as response,
-        ):
-            lines = response.iter_lines()
-            if how == "leave":
-                return next(lines)
-            *_, last = lines
-            return last
-
-    with ThreadPoolExecutor(10) as pool:
-        lasts = [json.loads(line) for line in pool.map(visit, plans)]
-    for (how, n_tokens, stop), last in zip(plans, lasts, strict=True):
-        if how == "read":
-            assert last["done"]
-            assert last["eval_count"] <= n_tokens
-            assert last["done_reason"] == "length" or stop
-    wait_until(lambda: is_idle(own_server), timeout_s=5)
-    assert says_hello(http)
-
-
-def test_more_context_reloads_less_does_not(http: httpx.Client, own_server: RunningServer) -> None:
-    first = own_server.engine()
-    http.post("/api/chat", json=HI | {"options": {"num_ctx": 2048}})
-    assert own_server.engine() == first
-    http.post("/api/chat", json=HI | {"options": {"num_ctx": 50_000}})
-    assert own_server.engine() != first
-    assert http.get("/api/ps").json()["models"][0]["context_length"] >= 50_000
-
-
-def test_keep_alive_unloads(http: httpx.Client, own_server: RunningServer) -> None:
-    http.post("/api/chat", json=HI | {"keep_alive": 0.2})
-    wait_until(lambda: own_server.engine() is None)
-    assert http.get("/api/ps").json()["models"] == []
-    http.post("/api/chat", json=HI | {"keep_alive": -1})
-    assert http.get("/api/ps").json()["models"][0]["expires_at"].startswith("2318")
-
-
-def test_broken_model_file_is_a_clear_error(empty_home: Path, nano_gguf: Path) -> None:
+def test_a_broken_model_file_is_an_error_with_its_name(empty_home: Path, nano_gguf: Path) -> None:
     models = empty_home / "models"
     models.mkdir()
     data = nano_gguf.read_bytes()
@@ -224,37 +248,66 @@ def test_broken_model_file_is_a_clear_error(empty_home: Path, nano_gguf: Path) -
     (models / "text.gguf").write_text("not a model")
     with run_server(empty_home) as server:
         for name in ("cut", "cuthead", "text"):
-            reply = httpx.post(
-                f"{server.url}/api/chat", json=HI | {"model": name}, timeout=60, trust_env=False
-            )
+            url = f"{server.url}/api/chat"
+            reply = httpx.post(url, json=chat(9, model=name), timeout=PATIENCE_S, trust_env=False)
             assert reply.status_code == 500
             assert name in reply.json()["error"]
             assert reply.json()["code"] == "ModelLoadError"
-        reply = httpx.post(f"{server.url}/api/chat", json=HI, timeout=60, trust_env=False)
-        assert reply.json()["message"]["content"].startswith("Hello")
-        tags = httpx.get(f"{server.url}/api/tags", trust_env=False)
-        assert tags.status_code == 200
+        assert httpx.get(f"{server.url}/api/tags", trust_env=False).status_code == 200
 
 
-def test_model_file_deleted_while_loaded(empty_home: Path, nano_gguf: Path) -> None:
+@pytest.fixture
+def script(vocabulary: Vocabulary) -> Script:
+    script = Script(vocabulary)
+    script.otherwise(answer("As you say."))
+    return script
+
+
+def test_model_file_deleted_while_loaded(empty_home: Path, nano_gguf: Path, script: Script) -> None:
     path = empty_home / "models" / "mine.gguf"
     path.parent.mkdir()
     shutil.copy(nano_gguf, path)
-    with (
-        run_server(empty_home) as server,
-        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
-    ):
-        http.post("/api/chat", json=HI | {"model": "mine"})
+    with run_scripted_server(empty_home, script) as server, client(server) as http:
+        http.post("/api/chat", json=chat(9, model="mine"))
         path.unlink()
-        (running,) = http.get("/api/ps").json()["models"]
-        assert (running["name"], running["details"]["family"]) == ("mine", "gptoss")
-        assert http.post("/api/chat", json=HI | {"model": "mine"}).status_code == 404
+        (shown,) = http.get("/api/ps").json()["models"]
+        assert (shown["name"], shown["details"]["family"]) == ("mine", "gptoss")
+        assert http.post("/api/chat", json=chat(9, model="mine")).status_code == 404
 
 
-def test_engine_dies_with_the_server(nano_home: Path) -> None:
-    with run_server(nano_home) as server:
-        httpx.post(f"{server.url}/api/chat", json=HI, timeout=60, trust_env=False)
-        engine = server.engine()
-        assert engine is not None
-        server.process.kill()
-        wait_until(lambda: not engine.is_running())
+@pytest.fixture
+def full_home(empty_home: Path) -> Iterator[Path]:
+    """A home whose models are on a disk of 1 MiB."""
+    models = empty_home / "models"
+    models.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(models)]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    yield empty_home
+    subprocess.run(["umount", "-l", str(models)], check=True)
+
+
+def test_a_full_disk_is_507(full_home: Path, script: Script) -> None:
+    data = b"x" * 2 * 2**20
+    blob = f"/api/blobs/sha256:{hashlib.sha256(data).hexdigest()}"
+    with run_scripted_server(full_home, script) as server, client(server) as http:
+        copied = http.post("/api/copy", json={"source": "nano", "destination": "other"})
+        for reply in (copied, http.post(blob, content=data)):
+            assert (reply.status_code, reply.json()["code"]) == (507, "DiskFullError")
+            assert "No space left" in reply.json()["error"]
+            assert "gptoss gc" in reply.json()["hint"]
+        created = http.post("/api/create", json={"model": "ada", "from": "nano", "system": "Hi"})
+        assert "No space left" in created.text
+        assert http.post("/api/show", json={"model": "nano"}).is_success
+    assert not list((full_home / "models").rglob("*.gguf"))
+
+
+def test_a_folder_that_cannot_be_written_is_500(empty_home: Path, script: Script) -> None:
+    (empty_home / "models").write_bytes(b"a file where the folder belongs")
+    with run_scripted_server(empty_home, script) as server, client(server) as http:
+        reply = http.post("/api/copy", json={"source": "nano", "destination": "other"})
+        assert (reply.status_code, reply.json()["code"]) == (500, "DiskError")
+
+
+def client(server: RunningServer) -> httpx.Client:
+    return httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False)

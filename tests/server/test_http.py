@@ -1,17 +1,40 @@
-"""The contract below the SDK: bodies, framing, errors, load and unload."""
+"""The contract below the SDK: the socket, framing, errors, load and unload."""
 
 import json
-import time
-from contextlib import closing
-from http.client import HTTPConnection
+import socket
 from typing import Any
 
 import httpx
 import pytest
 
+from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.server.app import _bind, make_app
+from gptoss_local.settings import Settings
 from tests.conftest import RunningServer
 
 HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.mark.quick
+def test_the_socket() -> None:
+    """Nagle is off, as asyncio sees to where the protocol is TCP by name: it costs 40 ms."""
+    with _bind(Settings(port=0)) as first:
+        assert first.proto == socket.IPPROTO_TCP
+        first.listen()
+        port = first.getsockname()[1]
+        with pytest.raises(ServerUnavailableError, match=rf"127\.0\.0\.1:{port}"):
+            _bind(Settings(port=port))
+
+
+@pytest.mark.quick
+async def test_an_unexpected_error_has_an_id() -> None:
+    """Nothing has been started, so there is no manager of models."""
+    app = httpx.ASGITransport(make_app(Settings(), shut_down=lambda: None), False)
+    async with httpx.AsyncClient(transport=app, base_url="http://localhost") as client:
+        reply = await client.post("/v1/messages", json={})
+    assert reply.status_code == 500
+    assert reply.headers["request-id"] == reply.headers["x-request-id"]
+    assert reply.headers["request-id"] == reply.json()["request_id"]
 
 
 def test_root_and_version(http: httpx.Client) -> None:
@@ -21,27 +44,6 @@ def test_root_and_version(http: httpx.Client) -> None:
     version = http.get("/api/version")
     assert all(part.isdigit() for part in version.json()["version"].split("."))
     assert version.headers["server"].startswith("gptoss/")
-
-
-def test_a_connection_is_kept_for_longer_than_clients_keep_it(server: RunningServer) -> None:
-    """Python's clients reuse one for up to 5 s; the server must not close it just then."""
-    host, port = server.url.removeprefix("http://").split(":")
-    connection = HTTPConnection(host, int(port), timeout=10)
-    with closing(connection):
-        connection.connect()
-        connected = connection.sock
-        for pause_s in (0, 6):
-            time.sleep(pause_s)
-            connection.request("GET", "/api/version")
-            reply = connection.getresponse()
-            assert (reply.status, connection.sock) == (200, connected)
-            reply.read()
-
-
-def test_unknown_path_and_verb(http: httpx.Client) -> None:
-    assert (http.get("/nope").status_code, http.get("/nope").text) == (404, "404 page not found")
-    wrong = http.get("/api/chat")
-    assert (wrong.status_code, wrong.text) == (405, "405 method not allowed")
 
 
 def test_slashes_too_many(server: RunningServer) -> None:
@@ -54,26 +56,6 @@ def test_slashes_too_many(server: RunningServer) -> None:
         reply = httpx.get(server.url + path, trust_env=False)
         clean = httpx.get(f"{server.url}/{path.strip('/')}", trust_env=False)
         assert (reply.status_code, reply.content) == (200, clean.content), path
-
-
-def test_stream_is_the_default_and_framed_as_ndjson(http: httpx.Client) -> None:
-    reply = http.post("/api/chat", json=HI | {"think": "low"})
-    assert reply.headers["content-type"] == "application/x-ndjson"
-    assert reply.text.endswith("\n")
-    frames = [json.loads(line) for line in reply.text.splitlines()]
-    for frame in frames:
-        assert frame["model"] == "nano"
-        assert frame["message"]["role"] == "assistant"
-        assert "content" in frame["message"]
-        assert frame["created_at"].endswith("Z")
-    assert frames[-1]["done"] is True
-    assert "hint" not in frames[-1]
-
-
-def test_body_is_read_as_json_whatever_its_type(http: httpx.Client) -> None:
-    body = json.dumps(HI | {"stream": False, "think": "low"})
-    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
-        assert http.post("/api/chat", content=body, headers=headers).status_code == 200
 
 
 def test_lenient_fields(http: httpx.Client) -> None:
@@ -93,7 +75,8 @@ def test_lenient_fields(http: httpx.Client) -> None:
         "tool_choice": "auto",
         "keep_alive": "5m",
     }
-    reply = http.post("/api/chat", json=body)
+    form = {"content-type": "application/x-www-form-urlencoded"}  # it is read as JSON
+    reply = http.post("/api/chat", content=json.dumps(body), headers=form)
     assert reply.status_code == 200, reply.text
     assert reply.json()["model"] == "NANO:latest"
 
@@ -113,51 +96,44 @@ def test_tool_choice_and_strict(http: httpx.Client, choice: Any) -> None:
     assert "tool_calls" not in free
 
 
+GENERATE = {"model": "nano", "prompt": "x"}
+
+
 @pytest.mark.parametrize(
-    ("path", "body", "status", "text"),
+    ("path", "body", "text"),
     [
-        ("/api/chat", "", 400, "missing request body"),
-        ("/api/chat", "{", 400, "invalid request"),
-        ("/api/chat", "[1]", 400, "invalid request"),
-        ("/api/chat", '{"model": 5}', 400, "model"),
-        ("/api/chat", '{"messages": []}', 400, "model is required"),
-        ("/api/chat", HI | {"messages": [{"content": "x"}]}, 400, "role"),
-        ("/api/chat", HI | {"think": "ultra"}, 400, 'invalid think value: "ultra"'),
-        ("/api/chat", HI | {"think": 3}, 400, "think must be a boolean or string"),
-        ("/api/chat", HI | {"options": {"num_ctx": "many"}}, 400, "num_ctx"),
-        ("/api/chat", HI | {"keep_alive": "5 parsecs"}, 400, "invalid duration"),
-        ("/api/chat", HI | {"format": "yaml"}, 400, 'invalid format: "yaml"; expected "json" or a'),
-        ("/api/chat", HI | {"format": {"not": {"type": "null"}}}, 400, "'not' is not supported"),
-        ("/api/chat", HI | {"format": {"type": "strin"}}, 400, "strin"),
-        ("/api/chat", HI | {"format": ["json"]}, 400, "format"),
-        ("/api/chat", HI | {"top_logprobs": 2}, 400, "top_logprobs requires logprobs"),
-        (
-            *("/api/chat", HI | {"logprobs": True, "top_logprobs": 21}),
-            *(400, "top_logprobs must be between 0 and 20"),
-        ),
-        ("/api/chat", HI | {"options": {"repeat_penalty": 0}}, 400, "repeat_penalty"),
-        ("/api/chat", HI | {"options": {"repeat_last_n": -2}}, 400, "repeat_last_n"),
-        ("/api/chat", HI | {"options": {"presence_penalty": "nan"}}, 400, "presence_penalty"),
-        ("/api/chat", HI | {"options": {"frequency_penalty": 2.1}}, 400, "frequency_penalty"),
-        ("/api/chat", HI | {"messages": [{"role": "user", "images": ["aGk="]}]}, 400, "text only"),
-        ("/api/generate", {"model": "nano", "prompt": "x", "suffix": "y"}, 400, "insert"),
-        ("/api/generate", {"model": "nano", "prompt": "x", "raw": True, "system": "y"}, 400, "raw"),
-        ("/api/generate", {"model": "nano", "prompt": "x", "template": "y"}, 400, "template"),
-        ("/api/generate", {"model": "nano", "prompt": "x", "context": [201_088]}, 400, "context"),
-        ("/api/generate", {"model": "", "prompt": "x"}, 404, "model '' not found"),
-        ("/api/generate", {"model": "nope", "keep_alive": 0}, 404, "model 'nope' not found"),
-        ("/api/show", {}, 400, "model is required"),
+        ("/api/chat", [1], "invalid request"),
+        ("/api/chat", {"model": 5}, "model"),
+        ("/api/chat", {"messages": []}, "model is required"),
+        ("/api/chat", HI | {"messages": [{"content": "x"}]}, "role"),
+        ("/api/chat", HI | {"messages": [{"role": "user", "images": ["aGk="]}]}, "text only"),
+        ("/api/chat", HI | {"think": "ultra"}, 'invalid think value: "ultra"'),
+        ("/api/chat", HI | {"think": 3}, "think must be a boolean or string"),
+        ("/api/chat", HI | {"keep_alive": "5 parsecs"}, "invalid duration"),
+        ("/api/chat", HI | {"format": "yaml"}, 'invalid format: "yaml"; expected "json" or a'),
+        ("/api/chat", HI | {"format": {"not": {"type": "null"}}}, "'not' is not supported"),
+        ("/api/chat", HI | {"format": {"type": "strin"}}, "strin"),
+        ("/api/chat", HI | {"format": ["json"]}, "format"),
+        ("/api/chat", HI | {"top_logprobs": 2}, "top_logprobs requires logprobs"),
+        ("/api/chat", HI | {"logprobs": True, "top_logprobs": 21}, "must be between 0 and 20"),
+        ("/api/chat", HI | {"options": {"num_ctx": "many"}}, "num_ctx"),
+        ("/api/chat", HI | {"options": {"repeat_penalty": 0}}, "repeat_penalty"),
+        ("/api/chat", HI | {"options": {"repeat_last_n": -2}}, "repeat_last_n"),
+        ("/api/chat", HI | {"options": {"presence_penalty": "nan"}}, "presence_penalty"),
+        ("/api/chat", HI | {"options": {"frequency_penalty": 2.1}}, "frequency_penalty"),
+        ("/api/generate", GENERATE | {"suffix": "y"}, "insert"),
+        ("/api/generate", GENERATE | {"raw": True, "system": "y"}, "raw"),
+        ("/api/generate", GENERATE | {"template": "y"}, "template"),
+        ("/api/generate", GENERATE | {"context": [201_088]}, "context"),
+        ("/api/generate", {"model": "", "prompt": "x"}, "model '' not found"),
+        ("/api/generate", {"model": "nope", "keep_alive": 0}, "model 'nope' not found"),
+        ("/api/show", {}, "model is required"),
     ],
 )
-def test_bad_requests(
-    http: httpx.Client, path: str, body: str | dict[str, Any], status: int, text: str
-) -> None:
-    content = body if isinstance(body, str) else json.dumps(body)
-    reply = http.post(path, content=content)
-    assert (reply.status_code, reply.headers["content-type"]) == (
-        status,
-        "application/json; charset=utf-8",
-    )
+def test_bad_requests(http: httpx.Client, path: str, body: object, text: str) -> None:
+    reply = http.post(path, json=body)
+    assert reply.status_code == (404 if "not found" in text else 400)
+    assert reply.headers["content-type"] == "application/json; charset=utf-8"
     assert text in reply.json()["error"]
 
 
@@ -192,25 +168,4 @@ def test_copilot_is_told_the_name_it_asked_for(http: httpx.Client) -> None:
         headers = {"User-Agent": agent}
         shown = http.post("/api/show", json={"model": "gpt-oss:nano"}, headers=headers).json()
         assert shown["model_info"]["general.basename"] == basename
-
-
-def test_show_accepts_name(http: httpx.Client) -> None:
     assert http.post("/api/show", json={"name": "gpt-oss-nano"}).json()["model_info"]
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"origin": "http://localhost:3000"}, 200),
-        ({"origin": "vscode-webview://abc"}, 200),
-        ({"origin": "https://evil.example"}, 403),
-        ({"host": "evil.example"}, 403),
-        ({"host": "evil.example:11434", "origin": "http://evil.example:11434"}, 403),
-        ({"host": "localhost:1"}, 200),
-        ({"host": "192.0.2.5:11434"}, 403),
-        ({"host": "8.8.8.8"}, 403),
-    ],
-)
-def test_host_and_origin_guard(http: httpx.Client, headers: dict[str, str], status: int) -> None:
-    assert http.get("/api/tags", headers=headers).status_code == status

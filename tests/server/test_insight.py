@@ -1,4 +1,4 @@
-"""What the terminal chat asks beyond Ollama's API."""
+"""Questions of the terminal chat beyond Ollama's API."""
 
 import json
 import re
@@ -42,19 +42,13 @@ def test_tokens_of_the_answer(http: httpx.Client, vocabulary: Vocabulary) -> Non
     assert text.endswith("The capital of France is Paris.<|return|>")
     assert len(last["tokens"]) == last["eval_count"]
     assert "tokens" not in chat(http, FRANCE)[-1]
-
-
-def test_inspect(http: httpx.Client) -> None:
-    last = chat(http, FRANCE, return_tokens=True)[-1]
     answer = {"role": "assistant", "content": "The capital of France is Paris."}
     body = {"model": "nano", "messages": FRANCE, "answer": answer, "tokens": last["tokens"]}
     found = http.post("/api/gptoss/inspect", json=body).json()
     assert found["n_tokens"] == last["prompt_eval_count"]
     assert found["n_answer_tokens"] == last["eval_count"]
-    shown = [
-        (p["author"], p["channel"], p["is_answer"], p["is_dropped"]) for p in found["messages"]
-    ]
-    assert shown == [
+    names = ("author", "channel", "is_answer", "is_dropped")
+    assert [tuple(piece[name] for name in names) for piece in found["messages"]] == [
         ("system", "", False, False),
         ("user", "", False, False),
         ("assistant", "analysis", True, True),
@@ -79,29 +73,19 @@ def test_reasoning_before_a_call_stays(http: httpx.Client) -> None:
     assert written[1]["content_type"] == "json"
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({}, 400),
-        ({"model": "nothing"}, 404),
-        ({"model": "nano", "tokens": [-1]}, 400),
-        ({"model": "nano", "tokens": "x"}, 400),
-    ],
-)
-def test_inspect_refuses(http: httpx.Client, body: dict[str, Any], status: int) -> None:
-    assert http.post("/api/gptoss/inspect", json=body).status_code == status
-
-
 def test_fits_and_status(http: httpx.Client) -> None:
     fit, *_ = http.get("/api/gptoss/fits").json()["models"]
     assert (fit["name"], fit["fits"], fit["n_ctx"]) == ("nano", "ram", 32_768)
     fit, *_ = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
     assert fit["n_ctx"] >= 65_536
-    assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
     assert http.get("/api/gptoss/status").json()["gpus"] == []
+    assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
+    for body in ({}, {"model": "nano", "tokens": [-1]}, {"model": "nano", "tokens": "x"}):
+        assert http.post("/api/gptoss/inspect", json=body).status_code == 400
+    assert http.post("/api/gptoss/inspect", json={"model": "nothing"}).status_code == 404
 
 
-def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
+def test_fits_of_models_to_pull(http: httpx.Client) -> None:
     found = http.get("/api/gptoss/fits").json()
     fits = {fit["name"]: fit for fit in found["models"]}
     sizes = ("20b", "120b")
@@ -121,8 +105,9 @@ def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
     assert re.match(r"\d+\.\d GiB of", found["machine"]["RAM"])
 
 
+@pytest.mark.quick
 def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:
-    """What a model wrote need not be well-formed."""
+    """A model may write harmony that is not well-formed."""
     prompt = vocabulary.encode_tagged("<|start|>user<|message|>hi<|end|><|start|>assistant")
     for text in ("", "<|channel|>", "<|message|>a<|message|>b", "x<|start|><|start|>y<|end|>"):
         answer = vocabulary.encode_tagged(text)

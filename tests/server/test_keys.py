@@ -376,7 +376,8 @@ def test_the_key_with_the_higher_priority_is_answered_first(
     file = tmp_path / "keys.toml"
     high_key = add_key(file, "high", priority=7)
     low, high = sent(add_key(file, "low")), sent(high_key)
-    long = {"format": {"type": "string", "minLength": 20_000}, "stream": True}
+    items = {"type": "string", "minLength": 20_000}
+    long = {"format": {"type": "array", "items": items, "minItems": 9}, "stream": True}
     schema = {"name": "text", "schema": {"type": "string", "minLength": 2000}}
     lasting = {
         "response_format": {"type": "json_schema", "json_schema": schema},
@@ -400,17 +401,17 @@ def test_the_key_with_the_higher_priority_is_answered_first(
             lambda: ask("low", low, **lasting),
             lambda: ask("high", high),
         ]
-        with http.stream("POST", "/api/chat", json=ASK | long, headers=low) as reply:
-            lines = reply.iter_lines()  # without a name it would be closed, and the answer with it
-            next(lines)
+
+        def wait_for(state: str, n: int) -> None:
+            line = f'\ngptoss_engine_sequences_{state}{{model="nano"}} {n}.0\n'
+            wait_until(lambda: line in http.get("/metrics", headers=server.owner).text)
+
+        with http.stream("POST", "/api/chat", json=ASK | long, headers=low):
+            wait_for("running", 1)
             asked = []
-            with server.engine_suspended():  # or the first answer could end before they wait
-                for n, request in enumerate(requests):
-                    asked.append(pool.submit(request))
-                    wait_until(
-                        lambda n=n: metric(http, "gptoss_answers_active", low) == n + 2,
-                        timeout_s=30,
-                    )
+            for n, request in enumerate(requests, 1):
+                asked.append(pool.submit(request))
+                wait_for("waiting", n)
         for each in asked:
             each.result()
     assert ended == ["high", "low", "flex"]

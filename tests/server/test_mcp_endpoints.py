@@ -8,12 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
-from gptoss_local.api_keys import add_key
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import run_server, wait_until
 from tests.server.page_client import Json, Page
 from tests.tools.mcp.conftest import GOOD
 

@@ -1,4 +1,4 @@
-"""What a real server tells Prometheus, and that the dashboard asks for nothing else."""
+"""The metrics of a real server, and a dashboard that asks for no others."""
 
 import json
 import re
@@ -42,13 +42,28 @@ def asking(nano_home: Path, tmp_path: Path) -> Iterator[tuple[httpx.Client, Runn
         yield http, server
 
 
-def test_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningServer]) -> None:
+def test_health_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningServer]) -> None:
     http, server = asking
+    assert http.get("/health").json() == {"status": "ok"}
     told: list[dict[str, Any]] = []
     for _ in range(2):  # the second has its prompt cached
         reply = http.post("/v1/chat/completions", json=ASK)
         told.append(reply.json()["usage"])
     found = samples(http)
+    text = http.get("/metrics").text
+    for line in (
+        'gptoss_answers_total{end="length"} 2',
+        'gptoss_tokens_total{kind="generated"} 80',
+        f'gptoss_tokens_total{{kind="prompt"}} {sum(usage["prompt_tokens"] for usage in told)}',
+        'gptoss_model_loaded{model="nano"} 1',
+        'gptoss_engine_sequences_running{model="nano"} 0',
+    ):
+        assert f"\n{line}.0\n" in text, line
+    names = set(re.findall(r"^([a-z_]+)[ {]", text, re.M))
+    described = set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", text, re.M))
+    for name in re.findall(r"^# TYPE (\w+) histogram$", text, re.M):
+        described |= {f"{name}_{part}" for part in ("bucket", "count", "sum")}
+    assert names == described
     for name in HISTOGRAMS:
         assert found[f"gptoss_{name}_count", ""] == 2, name
         assert found[f"gptoss_{name}_bucket", "+Inf"] == 2, name
@@ -68,7 +83,7 @@ def test_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningServer]) -
     first = found["gptoss_time_to_first_token_seconds_sum", ""]
     assert first >= spent["queue"] + spent["prefill"]  # and the load
     mean = found["gptoss_time_per_output_token_seconds_sum", ""]
-    assert mean == pytest.approx(spent["decode"] / 39, rel=0.2)  # of two answers of 40 tokens
+    assert mean == pytest.approx(spent["decode"] / 39, rel=0.01)  # of two answers of 40 tokens
     engine = server.engine()
     assert engine is not None
     engine.kill()
@@ -92,8 +107,9 @@ def queries() -> list[tuple[str, str]]:
     return [(p["title"], t["expr"]) for p in DASHBOARD["panels"] for t in p["targets"]]
 
 
+@pytest.mark.quick
 def test_the_dashboard_is_complete() -> None:
-    """It has what the issue wants, no panel covers another, and each has a source that is there."""
+    """No panel covers another, and each has a source that is there."""
     asked = "\n".join(query for _, query in queries())
     for name in (
         *(f"{name}_bucket" for name in HISTOGRAMS[:3]),
@@ -101,19 +117,13 @@ def test_the_dashboard_is_complete() -> None:
         *("engine_crashes_total", "key_tokens_total"),
     ):
         assert f"gptoss_{name}" in asked
-    for quantile in ("0.5", "0.95"):
-        assert asked.count(f"histogram_quantile({quantile},") >= 3
-    for query in asked.splitlines():
-        assert query.count("(") == query.count(")"), query
     cells = set()
     for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        for x in range(place["x"], place["x"] + place["w"]):
-            for y in range(place["y"], place["y"] + place["h"]):
-                assert x < 24
-                assert (x, y) not in cells, panel["title"]
-                cells.add((x, y))
-        for target in panel["targets"]:
-            assert target["datasource"]["uid"] == "${datasource}"
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+        x, y, w, h = (panel["gridPos"][name] for name in "xywh")
+        own = {(x + n % w, y + n // w) for n in range(w * h)}
+        assert x + w <= 24
+        assert cells.isdisjoint(own), panel["title"]
+        cells |= own
+        sources = {target["datasource"]["uid"] for target in panel["targets"]}
+        assert sources == {"${datasource}"}
     assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource"]

@@ -13,25 +13,9 @@ from tests.server.test_limits import message_of
 
 N_MUTATIONS = 20
 ODD: list[Any] = [
-    *(
-        None,
-        True,
-        0,
-        -1,
-        2**70,
-        1.5,
-        -1e300,
-        "",
-        "x",
-        "\x00",
-        "<|end|>",
-        "😀",
-        [],
-        {},
-        [[]],
-        [None],
-    ),
-    *([{}], {"a": None}, {"type": "text"}, [{"type": "text", "text": 5}], {"type": 5}, ["a", 1]),
+    *(None, True, 0, -1, 2**70, 1.5, -1e300, "", "x", "\x00", "<|end|>", "😀", [], {}, [[]]),
+    *([None], [{}], {"a": None}, {"type": "text"}, [{"type": "text", "text": 5}], {"type": 5}),
+    ["a", 1],
 ]
 ONE_TOKEN: dict[str, dict[str, Any]] = {
     "/api/chat": {"options": {"num_predict": 1}},

@@ -32,10 +32,8 @@ OLLAMA_PATHS = {
     )
 }
 CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
+    *(not_a_server_error, status_code_conformance),
+    *(content_type_conformance, response_schema_conformance),
 ]
 OPTIONS = {"num_predict": 3}
 LIMITS: dict[str, dict[str, Any]] = {
@@ -48,29 +46,14 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 MESSAGES = [{"role": "user", "content": "hi"}]
 PLAIN: dict[str, Any] = {"tools": [], "tool_choice": None, "reasoning": None}
-OPENAI = PLAIN | {
-    "n": 1,
-    "logprobs": True,
-    "reasoning_effort": "none",
-    "response_format": {},
-    "logit_bias": {"5": 1},
-}
-ANTHROPIC = PLAIN | {
-    "messages": MESSAGES,
-    "system": "",
-    "thinking": None,
-    "output_config": None,
-    "output_format": None,
-}
-RESPONSES = PLAIN | {
-    "input": MESSAGES,
-    "background": False,
-    "previous_response_id": "",
-    "conversation": "",
-    "prompt": {},
-    "text": None,
-    "include": ["message.output_text.logprobs"],
-}
+OPENAI = PLAIN | {"n": 1, "logprobs": True, "reasoning_effort": "none", "response_format": {},
+                  "logit_bias": {"5": 1}}  # fmt: skip
+ANTHROPIC = PLAIN | {"messages": MESSAGES, "system": "", "thinking": None, "output_config": None,
+                     "output_format": None}  # fmt: skip
+RESPONSES = PLAIN | {"input": MESSAGES, "background": False, "previous_response_id": "",
+                     "conversation": "", "prompt": {}, "text": None,
+                     "include": ["message.output_text.logprobs"]}  # fmt: skip
+NONE = ("files", "adapters", "template", "parameters", "messages", "quantize")
 HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach the model
     "/api/chat": {"messages": MESSAGES, "images": [], "logprobs": True, "think": False},
     "/v1/chat/completions": OPENAI | {"messages": MESSAGES},
@@ -79,10 +62,7 @@ HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach t
     "/v1/responses/input_tokens": RESPONSES,
     "/v1/messages": ANTHROPIC,
     "/v1/messages/count_tokens": ANTHROPIC,
-    "/api/create": dict.fromkeys(
-        ("files", "adapters", "template", "parameters", "messages", "quantize")
-    )
-    | {"model": "made", "from": "nano"},
+    "/api/create": dict.fromkeys(NONE) | {"model": "made", "from": "nano"},
     "/api/copy": {"source": "nano", "destination": "made"},
     "/api/delete": {"model": "made"},
 }
@@ -96,23 +76,16 @@ _TURN = {"chat_id": 1, "content": "hi", "created_s": 1.0}
 EXPORTED: dict[str, Any] = {
     "format": "gptoss-chat",
     "version": 1,
-    "chat": {
-        "id": 1,
-        "title": "",
-        "model": "nano",
-        "effort": "low",
-        "n_turns": 2,
-        "leaf_id": 2,
-        "created_s": 1.0,
-        "updated_s": 1.0,
-    },
+    "chat": {"id": 1, "title": "", "model": "nano", "effort": "low", "n_turns": 2, "leaf_id": 2,
+             "created_s": 1.0, "updated_s": 1.0},
     "turns": [
         {"id": 1, "parent_id": None, "role": "user", **_TURN},
         {"id": 2, "parent_id": 1, "role": "assistant", "state": "stopped", **_TURN},
     ],
-}
+}  # fmt: skip
 
 
+@pytest.mark.quick
 def test_document_is_complete() -> None:
     app = make_app(ServerSettings(), shut_down=lambda: None)
     served = {

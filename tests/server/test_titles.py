@@ -16,7 +16,8 @@ from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
 FRANCE = "What is the capital of France?"
-TITLE_S = 2.5  # more than a title takes
+TITLE_S = 0.5  # more than a title takes that nothing holds up
+TITLE = "Paris, Capital of France"
 
 
 def with_copy(server: RunningServer) -> RunningServer:
@@ -30,8 +31,8 @@ def with_copy(server: RunningServer) -> RunningServer:
 @pytest.fixture(scope="module")
 def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
-    script.say(QUESTION, answer('Title: **"Paris, Capital of France"**.', tok_s=8))
-    script.say("Slow?", answer("word " * 500, tok_s=50))
+    script.say(QUESTION, answer(f'Title: **"{TITLE}"**.', holds_at=6))
+    script.say("Slow?", answer("word " * 500, holds_at=20))
     script.otherwise(answer("As you say."))
     return script
 
@@ -60,47 +61,50 @@ def n_prompts(script: Script) -> int:
     return len(script.prompts)
 
 
-def test_the_model_titles_a_chat_once(page: Page, script: Script) -> None:
-    chat_id = page.new(model="mine")
-    with page.listening() as heard:
-        turn = page.answered(page.ask(chat_id, FRANCE))
-        wait_until(lambda: title(page, chat_id) == "Paris, Capital of France")
-        named = "Paris, Capital of France"
-        heard.until(lambda h: any(c["title"] == named for e in h.of("chats") for c in e["chats"]))
-    n_before = n_prompts(script)
-    page.answered(page.ask(chat_id, "And Italy?", turn["id"]))
-    time.sleep(TITLE_S)
-    assert n_prompts(script) == n_before + 1
-    asked, told = script.prompts[n_before - 2 : n_before]
-    beginning = told[: len(asked) - 3]  # without the tags that open the answer
-    assert asked[: len(beginning)] == beginning
-
-
-def test_a_title_that_a_person_gives_stays(page: Page, script: Script) -> None:
-    chat_id = page.new(model="mine")
-    answered = page.ask(chat_id, FRANCE)
-    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
-    page.answered(answered)
-    time.sleep(TITLE_S)
-    assert title(page, chat_id) == "Mine"
-
-
-def test_a_person_who_is_quicker_than_the_model_wins(page: Page, script: Script) -> None:
-    chat_id, n_before = page.new(model="mine"), n_prompts(script)
-    page.answered(page.ask(chat_id, FRANCE))
-    wait_until(lambda: n_prompts(script) == n_before + 2)
-    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
-    time.sleep(TITLE_S)
-    assert title(page, chat_id) == "Mine"
-
-
-def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> None:
+def asked_for_a_title(page: Page, script: Script) -> tuple[int, int]:
+    """Ask, until the model writes the title and holds; return the chat and its last turn."""
     chat_id, n_before = page.new(model="mine"), n_prompts(script)
     turn = page.answered(page.ask(chat_id, FRANCE))
     wait_until(lambda: n_prompts(script) == n_before + 2)
-    page.answered(page.ask(chat_id, "And Italy?", turn["id"]))
+    wait_until(lambda: any(r.is_held for part in script.parts for r in part.replies))
+    return chat_id, turn["id"]
+
+
+def test_the_model_titles_a_chat_once(page: Page, script: Script) -> None:
+    with page.listening() as heard:
+        chat_id, turn_id = asked_for_a_title(page, script)
+        asked, told = script.prompts[-2:]
+        beginning = told[: len(asked) - 3]  # without the tags that open the answer
+        assert asked[: len(beginning)] == beginning
+        script.go_on()
+        wait_until(lambda: title(page, chat_id) == TITLE)
+        heard.until(lambda h: any(c["title"] == TITLE for e in h.of("chats") for c in e["chats"]))
+    n_before = n_prompts(script)
+    page.answered(page.ask(chat_id, "And Italy?", turn_id))
     time.sleep(TITLE_S)
-    assert title(page, chat_id) == FRANCE
+    assert n_prompts(script) == n_before + 1
+
+
+def test_a_title_that_a_person_gives_stays(page: Page, script: Script) -> None:
+    chat_id, _ = asked_for_a_title(page, script)
+    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
+    script.go_on()
+    time.sleep(TITLE_S)
+    assert title(page, chat_id) == "Mine"
+    chat_id, n_before = page.new(model="mine"), n_prompts(script)
+    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
+    page.answered(page.ask(chat_id, FRANCE))
+    time.sleep(TITLE_S)
+    assert (title(page, chat_id), n_prompts(script)) == ("Mine", n_before + 1)
+
+
+def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> None:
+    n_before = n_prompts(script)
+    chat_id, turn_id = asked_for_a_title(page, script)
+    page.answered(page.ask(chat_id, "And Italy?", turn_id))
+    script.go_on()
+    time.sleep(TITLE_S)
+    assert (title(page, chat_id), n_prompts(script)) == (FRANCE, n_before + 3)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,8 @@ def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> Non
 )
 def test_a_file_is_no_title(page: Page, content: str, fold: list[object], found: str) -> None:
     chat_id = page.new()
-    page.call("POST", f"chats/{chat_id}/ask", {"content": content, "folds": [fold]})
+    begun = page.call("POST", f"chats/{chat_id}/ask", {"content": content, "folds": [fold]})
+    assert begun["question"]["stats"] == {"folds": [fold]}
     assert title(page, chat_id) == found
 
 
@@ -123,6 +128,7 @@ def test_a_chat_that_is_not_titled(page: Page, script: Script, how: str) -> None
     turn = page.ask(chat_id, "Slow?" if how == "stopped" else FRANCE)
     if how == "stopped":
         page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
+        script.go_on()
     page.answered(turn)
     time.sleep(TITLE_S)
     assert n_prompts(script) <= n_before + 1
@@ -140,6 +146,7 @@ def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Scrip
         assert title(page, chat_id) == FRANCE
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -152,7 +159,7 @@ def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Scrip
         ("", ""),
     ],
 )
-def test_what_counts_as_a_title(text: str, found: str) -> None:
+def test_a_title_is_cleaned(text: str, found: str) -> None:
     assert clean(text) == found
 
 

@@ -23,7 +23,7 @@ def other(history_path: Path) -> Iterator[History]:
 
 
 async def begun(chat: Chat) -> int:
-    assert await chat.ask(FRANCE) == PARIS
+    assert await chat.ask(FRANCE) == PARIS, chat.turns()[-1]
     chat_id = chat.app.chat.conversation.chat_id
     assert chat_id is not None
     return chat_id
