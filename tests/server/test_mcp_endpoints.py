@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gptoss_local.api_keys import add_key
 from tests.conftest import run_server, wait_until
 from tests.server.page_client import Json, Page
 from tests.tools.mcp.conftest import GOOD
@@ -122,30 +123,3 @@ def test_other_accounts_read_nothing_that_is_kept(home: Path) -> None:
     assert {"mcp-good.log", "presets.toml", "mcp.json", "models.toml", "keys.toml"} < names
     assert "chats.sqlite3" in names
     assert [each for each in kept if each.stat().st_mode & 0o077] == []
-
-
-def test_only_the_owner_and_the_page_run_programs(home: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    keys = tmp_path / "keys.toml"
-    guest = add_key(keys, "guest", tools=["web_search"])
-    command = shlex.join([sys.executable, "-c", f"open({str(made)!r}, 'w')"])
-    body = {"name": "x", "reached": command}
-    variables = {"XDG_CONFIG_HOME": str(home)}
-    with run_server(home, variables=variables, api_keys_file=str(keys)) as server:
-        refused(server, body, {}, 401)
-        refused(server, body, {"authorization": f"Bearer {guest}"}, 401)
-        for origin in ("http://evil.example", "http://localhost:3000", "app://x"):
-            refused(server, body, server.owner | {"origin": origin}, 403)
-        assert not made.exists()
-        assert not (home / "gptoss" / "mcp.json").exists()
-        url = f"{server.url}/api/gptoss/mcp/test"
-        assert httpx.post(url, json=body, headers=server.owner, timeout=40).status_code == 502
-        assert made.exists()
-
-
-def refused(server: RunningServer, body: Json, headers: dict[str, str], status: int) -> None:
-    for method, path in (("POST", "mcp"), ("POST", "mcp/test"), ("DELETE", "mcp/x")):
-        url = f"{server.url}/api/gptoss/{path}"
-        content = json.dumps(body) if method == "POST" else None
-        reply = httpx.request(method, url, content=content, headers=headers)
-        assert reply.status_code == status, (method, path, headers)

@@ -12,7 +12,7 @@ from gptoss_local.api.client import AsyncClient
 from gptoss_local.settings import Settings, ToolCommand
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Toolbox, ToolSources
-from tests.conftest import RunningServer
+from tests.conftest import PATIENCE_S, RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.server import ChatServer
@@ -28,6 +28,15 @@ class Chat:
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
+        self.told: list[str] = []
+        """All notices, also those that are gone from the screen."""
+        notify = app.notify
+
+        def tell(message: str, **options: Any) -> None:
+            self.told.append(message)
+            notify(message, **options)
+
+        app.notify = tell  # type: ignore[assignment, method-assign]
 
     async def type(self, text: str) -> None:
         self.app.chat.prompt.insert(text)
@@ -52,17 +61,24 @@ class Chat:
         await self.until(lambda: self.turns()[-1].state != "streaming")
         return self.turns()[-1].content
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 20) -> None:
-        for _ in range(int(timeout_s / 0.05)):
+    async def until(self, condition: Callable[[], object]) -> None:
+        for _ in range(int(PATIENCE_S / 0.05)):
             if condition():
                 return
             await self.pilot.pause(0.05)
         raise AssertionError(f"timed out; on the screen:\n{self.screen()}")
 
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of it is on the screen."""
+        await self.until(lambda: all(text in self.screen() for text in texts))
+
+    async def tells(self, text: str) -> None:
+        """Wait for a notice."""
+        await self.until(lambda: text in self.notices())
+
     async def asked(self) -> None:
-        """Wait for a question, and until a key counts as its answer."""
+        """Wait for a question."""
         await self.until(lambda: self.app.chat.question.display)
-        await self.pilot.pause(0.7)
 
     async def answer(self, label: str, *, sure: bool = False) -> None:
         """Choose an answer of the open question; twice if that is asked for."""
@@ -72,7 +88,7 @@ class Chat:
         n -= answers.highlighted or 0
         await self.press(*["down" if n > 0 else "up"] * abs(n), "enter")
         if sure:
-            await self.until(lambda: "Are you sure?" in self.screen())
+            await self.shows("Are you sure?")
             await self.press("down", "enter")
 
     def turns(self) -> Any:
@@ -83,7 +99,7 @@ class Chat:
 
     def notices(self) -> str:
         """What the app told beside the chat."""
-        return "\n".join(notice.message for notice in self.app._notifications)
+        return "\n".join(self.told)
 
     def screen(self) -> str:
         """The text on the screen, row by row."""

@@ -24,21 +24,36 @@ class ScriptedServer(AsyncClient):
     Args:
         at_once: The beginning, sent as one frame.
         pieces: What follows, `per_s` of them a second.
+        holds: An answer ends once the test sets `may_end`.
     """
 
-    def __init__(self, at_once: str, pieces: Iterable[str], per_s: float) -> None:
+    def __init__(
+        self, at_once: str, pieces: Iterable[str], per_s: float, *, holds: bool = False
+    ) -> None:
         self._at_once = at_once
         self._pieces = pieces
         self._per_s = per_s
+        self.may_end = asyncio.Event()
+        if not holds:
+            self.may_end.set()
+        self.bodies: list[dict[str, Any]] = []
+        """What it was asked."""
+
+    @property
+    def asked(self) -> list[str]:
+        """The last message of each request."""
+        return [body["messages"][-1]["content"] for body in self.bodies]
 
     async def stream_chat(
         self, body: dict[str, Any], *_: object
     ) -> AsyncGenerator[dict[str, Any], None]:
+        self.bodies.append(body)
         yield _frame(self._at_once)
         start_s = time.monotonic()
         for n, piece in enumerate(self._pieces):
             await asyncio.sleep(max(0.0, start_s + n / self._per_s - time.monotonic()))
             yield _frame(piece)
+        await self.may_end.wait()
         yield _frame("", done=True)
 
     async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
@@ -52,6 +67,11 @@ class ScriptedServer(AsyncClient):
 
 def _frame(content: str, *, done: bool = False) -> dict[str, Any]:
     return {"message": {"role": "assistant", "content": content}, "done": done}
+
+
+def seen() -> ScriptedServer:
+    """Return one that answers quickly."""
+    return ScriptedServer("Seen. ", [], 1000)
 
 
 class Lag(NamedTuple):

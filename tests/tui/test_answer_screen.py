@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import islice
 
 import pytest
 from textual.app import App, ComposeResult
@@ -108,23 +109,24 @@ async def test_each_block_alone() -> None:
             text = f"Before.\n\n{block}\n\nAfter."
             opened = await shown.opened(text)
             assert missing(text, opened) == Counter()
-            assert await shown.streamed(text, rng, 1) == opened, text
+            assert await shown.streamed(text, rng, 3) == opened, text
 
 
-async def test_every_kind_of_block_after_every_other() -> None:
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
+async def test_every_kind_of_block_after_every_other(step: int) -> None:
     rng = random.Random(2)
     async with screen() as shown:
-        for text in every_pair(rng):
+        for text in islice(every_pair(rng), None, None, step):
             opened = await shown.opened(text)
             assert missing(text, opened) == Counter()
             assert await shown.streamed(text, rng) == opened, text
 
 
-@pytest.mark.parametrize("width", [20, 60, 194])
+@pytest.mark.parametrize("width", [20, 194])
 async def test_random_blocks_nested_and_cut_off(width: int) -> None:
     rng = random.Random(width)
     async with screen(width) as shown:
-        for _ in range(15):
+        for _ in range(6):
             text = at_random(rng, 200 // width + 4)
             opened = await shown.opened(text)
             assert missing(text, opened) == Counter(), text
@@ -135,7 +137,6 @@ async def test_random_blocks_nested_and_cut_off(width: int) -> None:
     "text",
     [
         "words of one paragraph " * 400,
-        "words of one paragraph " * 1500,
         "| a | b |\n|---|---|\n" + "| 1 | two words |\n" * 250,
         "- item\n\n" + "  A paragraph of it.\n\n" * 250,
         "```\n" + "line\n" * 1000,
@@ -143,7 +144,7 @@ async def test_random_blocks_nested_and_cut_off(width: int) -> None:
         "".join("  " * n + "- deep\n" for n in range(70)),
         "![" * 3000,
     ],
-    ids=["long", "longer", "table", "item", "code", "quotes", "lists", "brackets"],
+    ids=["long", "table", "item", "code", "quotes", "lists", "brackets"],
 )
 async def test_long_and_deep_blocks(text: str) -> None:
     rng = random.Random(4)
@@ -164,17 +165,11 @@ async def test_what_is_selected_is_the_text() -> None:
         assert selected is not None
         lines = [line for line in selected[0].split("\n") if line]
         assert lines == [prose, code, "quoted"]
-
-
-async def test_reasoning_can_be_selected() -> None:
-    thought = "A long thought that takes more than one row in a window that is this narrow."
-    app = Page()
-    async with app.run_test(size=(30, 20)) as pilot:
-        block = LineBlock()
-        await app.query_one(VerticalScroll).mount(block)
-        block.show(f"{thought}\nAnd another.")
+    async with (app := Page()).run_test(size=(30, 20)) as pilot:
+        await app.query_one(VerticalScroll).mount(block := LineBlock())
+        block.show(f"{prose}\nAnd reasoning.")
         await pilot.pause()
-        assert block.get_selection(Selection(None, None)) == (f"{thought}\nAnd another.", "\n")
+        assert block.get_selection(Selection(None, None)) == (f"{prose}\nAnd reasoning.", "\n")
 
 
 async def test_prose_keeps_a_reading_width_and_code_does_not() -> None:

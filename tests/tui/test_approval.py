@@ -51,7 +51,7 @@ async def asked(chat: Chat) -> None:
     await chat.asked()
 
 
-@pytest.mark.parametrize("size", [(100, 30), (80, 24), (40, 16)])
+@pytest.mark.parametrize("size", [(100, 30), (40, 16)])
 async def test_what_stands_after_many_line_ends_is_seen(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
@@ -76,7 +76,7 @@ async def test_lines_that_were_never_on_the_screen(tmp_path: Path, is_read: bool
     cmd = "\n".join(f"echo {n} >> log" for n in range(60)) + "\ntouch LAST"
     async with run_chat(Caller(cmd), tmp_path / "c", size=(80, 24), tools=SHELL) as chat:
         await asked(chat)
-        await chat.until(lambda: "lines not seen" in chat.screen())
+        await chat.shows("lines not seen")
         assert "LAST" not in chat.screen()
         while is_read and "not seen" in chat.screen():
             await chat.press("pagedown")
@@ -84,14 +84,15 @@ async def test_lines_that_were_never_on_the_screen(tmp_path: Path, is_read: bool
         await chat.answer("Allow once")
         assert (tmp_path / "log").exists() == is_read
         if not is_read:
-            await chat.until(lambda: "lines were never on the screen" in chat.screen())
+            await chat.shows("lines were never on the screen")
             await chat.press("enter")  # the first answer is No
-            await chat.until(lambda: "No, because" in chat.screen())
+            await chat.shows("No, because")
             await chat.answer("Allow once", sure=True)
         await chat.answered()
     assert (tmp_path / "LAST").exists()
 
 
+@pytest.mark.quick
 async def test_a_terminal_that_has_no_room_for_it_allows_nothing(tmp_path: Path) -> None:
     async with run_chat(Caller("touch RAN"), tmp_path / "c", size=(40, 5), tools=SHELL) as chat:
         await asked(chat)
@@ -99,7 +100,7 @@ async def test_a_terminal_that_has_no_room_for_it_allows_nothing(tmp_path: Path)
         await chat.pilot.pause(0.3)
         assert chat.app.chat.question.display
         await chat.pilot.resize_terminal(80, 24)
-        await chat.until(lambda: "touch RAN" in chat.screen())
+        await chat.shows("touch RAN")
         await chat.answer("Allow once")
         await chat.answered()
     assert (tmp_path / "RAN").exists()
@@ -128,29 +129,7 @@ def test_words(word: str, shown: str) -> None:
     assert shell_text(["sh", word]) == f"sh {shown}"
 
 
-async def test_arguments_show_what_cannot_be_seen(tmp_path: Path) -> None:
-    cmd = "rm \u200breport\u00a0\u202etxt.exe\u2800"
-    async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
-        await asked(chat)
-        for text in (r"$'rm \u200breport\u00a0\u202etxt.exe\u2800'",
-                     r'"cmd": "rm \u200breport\u00a0\u202etxt.exe\u2800"'):  # fmt: skip
-            assert text in chat.screen()
-        await chat.answer("No")
-        await chat.answered()
-
-
-async def test_words_from_right_to_left_keep_their_places(tmp_path: Path) -> None:
-    """Terminals that know such scripts would swap the two words."""
-    cmd = "cp \u05d0\u05d1 1 \u0633\u0644"
-    async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
-        await asked(chat)
-        kept = "cp \u200e\u05d0\u05d1\u200e 1 \u200e\u0633\u0644\u200e"
-        assert f"sh -c '{kept}'" in chat.screen()
-        assert f'"cmd": "{kept}"' in chat.screen()
-        await chat.answer("No")
-        await chat.answered()
-
-
+@pytest.mark.quick
 async def test_what_a_tool_is_about_is_safe_to_show(tmp_path: Path) -> None:
     tool = RunnableTool(
         "f", "", {}, _never, "is of \u202e\u05d0 (x\u0301\u0302\u0303\n)", "a\u200bb"
@@ -163,14 +142,14 @@ async def _never(_: Arguments) -> str:
     raise AssertionError
 
 
-async def test_a_draft_keeps_the_keyboard(tmp_path: Path) -> None:
+async def test_a_draft_keeps_the_keyboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every letter of the message is in the input, and none answers."""
-    text = "a message that takes a while to type, yes"
+    text = "a message that takes a while, yes"
     async with run_chat(Caller("touch RAN", 0.3), tmp_path / "c", tools=SHELL) as chat:
         await chat.enter("run it")
         for letter in text:
             await chat.pilot.press("space" if letter == " " else letter)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.01)
         await chat.asked()
         await chat.press("up", "down", "down")
         assert chat.app.chat.prompt.text == text
@@ -179,23 +158,14 @@ async def test_a_draft_keeps_the_keyboard(tmp_path: Path) -> None:
         await chat.press("enter")
         assert "» a message" in chat.screen()
         assert chat.app.chat.question.display
-        for key in ("left", "down", "down", "enter"):  # in haste, so they are for the input
-            chat.app.post_message(Key(key, None))
-        await chat.pilot.pause()
-        assert chat.app.chat.question.display
-        assert not (tmp_path / "RAN").exists()
+        with monkeypatch.context() as patched:
+            patched.setattr("tui.widgets.question._HASTE_S", 60.0)
+            await chat.press("left", "down", "down", "enter")  # in haste, so they are no answer
+            assert chat.app.chat.question.display
+            assert not (tmp_path / "RAN").exists()
         await chat.answer("Allow once")
         await chat.answered()
     assert (tmp_path / "RAN").exists()
-
-
-async def test_escape_while_it_waits(tmp_path: Path) -> None:
-    async with run_chat(Caller("touch RAN"), tmp_path / "c", tools=SHELL) as chat:
-        await chat.enter("run it")
-        await chat.until(lambda: "may it run sh?" in chat.screen())
-        await chat.press("escape")
-        await chat.until(lambda: not chat.app.chat.is_answering)
-        assert chat.turns()[-1].content == "The user stopped this call."
 
 
 async def test_a_list_that_comes_late_does_not_open(tmp_path: Path) -> None:
@@ -212,14 +182,30 @@ async def test_a_list_that_comes_late_does_not_open(tmp_path: Path) -> None:
             assert not isinstance(chat.app.screen, ModelsDialog)
         await chat.pilot.pause()
         assert chat.app.chat.prompt.text == "hello there"
-        await chat.until(lambda: "You typed on, so models did not open." in chat.notices())
+        await chat.tells("You typed on, so models did not open.")
 
 
-async def test_a_list_that_was_asked_for_takes_keys_immediately(tmp_path: Path) -> None:
-    caller = Caller("")
-    caller.may_list.set()
-    async with run_chat(caller, tmp_path / "c") as chat:
-        await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, ModelsDialog))
-        await chat.press("down", "up", "enter")
-        assert not isinstance(chat.app.screen, ModelsDialog)
+@pytest.mark.parametrize(
+    ("cmd", "command", "argument"),
+    [
+        (
+            "rm \u200breport\u00a0\u202etxt.exe\u2800",
+            r"$'rm \u200breport\u00a0\u202etxt.exe\u2800'",
+            r"rm \u200breport\u00a0\u202etxt.exe\u2800",
+        ),
+        (  # terminals that know such scripts would swap the two words
+            "cp \u05d0\u05d1 1 \u0633\u0644",
+            "'cp \u200e\u05d0\u05d1\u200e 1 \u200e\u0633\u0644\u200e'",
+            "cp \u200e\u05d0\u05d1\u200e 1 \u200e\u0633\u0644\u200e",
+        ),
+    ],
+)
+async def test_arguments_show_what_cannot_be_seen(
+    tmp_path: Path, cmd: str, command: str, argument: str
+) -> None:
+    async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
+        await asked(chat)
+        assert f"sh -c {command}" in chat.screen()
+        assert f'"cmd": "{argument}"' in chat.screen()
+        await chat.answer("No")
+        await chat.answered()

@@ -4,7 +4,6 @@ import os
 import random
 import re
 import subprocess
-import time
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -16,10 +15,11 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer
-from tests.tui.docx import REPORT, make_docx, unreadable
+from tests.tui.docx import REPORT, make_docx
 from tests.tui.pdf import make_pdf
 from tests.tui.running_chat import Chat, opener, run_chat
-from tests.tui.test_folds import SIZES, Recorder, paste
+from tests.tui.scripted import seen
+from tests.tui.test_folds import paste
 from tui.attachments import attach
 from tui.paste import find_files
 
@@ -66,10 +66,9 @@ def names_in(text: str) -> list[str]:
     return re.findall(r"^(\S+):\n`{3,}$", text, re.MULTILINE)
 
 
-@SIZES
-async def test_a_folder(project: Path, tmp_path: Path, size: tuple[int, int]) -> None:
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
+async def test_a_folder(project: Path, tmp_path: Path) -> None:
+    server = seen()
+    async with run_chat(server, tmp_path / "c") as chat:
         await chat.type("Explain @li")
         await chat.press("tab")
         assert chat.app.chat.prompt.text == "Explain @lib/"
@@ -86,15 +85,12 @@ async def test_a_folder(project: Path, tmp_path: Path, size: tuple[int, int]) ->
         assert re.search(r"▸ folder: lib, 4 files, ~\d+ tokens", chat.screen())
 
 
-@SIZES
-async def test_what_is_left_out_is_said(
-    project: Path, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c", size=size, notifications=True) as chat:
+async def test_what_is_left_out_is_said(project: Path, tmp_path: Path) -> None:
+    server = seen()
+    async with run_chat(server, tmp_path / "c", notifications=True) as chat:
         await chat.enter("/attach .")
         await attached(chat)
-        await chat.until(lambda: "Left out: " in chat.screen())
+        await chat.shows("Left out: ")
         said = " ".join(chat.screen().split())
         assert re.search(r"\[folder #1: \., 6 files, ~\d+ tokens\]", said)
         for words in ("2 not text", "1 over 1 MiB", "1 that cannot be read"):
@@ -107,7 +103,7 @@ async def test_what_is_left_out_is_said(
 
 
 async def test_a_pattern(project: Path, tmp_path: Path) -> None:
-    server = Recorder()
+    server = seen()
     async with run_chat(server, tmp_path / "c") as chat:
         for typed, names in (
             ("@**/*.py", ["lib/a.py", "lib/b.py", "lib/generated.py", "lib/deep/c.py"]),
@@ -141,33 +137,11 @@ def test_the_limit(tmp_path: Path) -> None:
     assert "Left out: 5 over the limit" in found.text
 
 
-def test_names_that_are_too_long(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "a.txt").write_text("a")
-    (tmp_path / "link").symlink_to("x" * 300)
-    assert names_in(attach(".", tmp_path, Event()).text) == ["a.txt"]
-    assert find_files("l", tmp_path) == ["link"]
-    for typed in ("x" * 300, f"{'x' * 300}?", f"{'x' * 300}/y/*.py"):
-        with pytest.raises(UsageError):
-            attach(typed, tmp_path, Event())
-
-
-@pytest.mark.parametrize("pattern", ["[z-a].py", "*\\"])
-def test_what_is_no_pattern(tmp_path: Path, pattern: str) -> None:
-    """It is refused, but as a line of `.gitignore` it is skipped."""
-    (tmp_path / ".gitignore").write_text(f"{pattern}\nb.py\n")
-    for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text("text")
-    with pytest.raises(UsageError, match="is not a pattern"):
-        attach(pattern, tmp_path, Event())
-    assert names_in(attach(".", tmp_path, Event()).text) == ["a.py"]
-
-
 _PATTERNS = ["*.py", "/a", "a/", "!a", "b/*", "**/b", "a/**", "!*.py", "a.*", "[ab].md", "\\#x",
              "# no rule", "", "!", "a/b", "b/**/a.py", "*.m?"]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_git_agrees_on_what_is_ignored(tmp_path: Path, seed: int) -> None:
     source = random.Random(seed)
     for place in ("", "a/", "b/", "a/b/", "b/a/", "a/b/a/"):
@@ -190,61 +164,6 @@ def test_git_agrees_on_what_is_ignored(tmp_path: Path, seed: int) -> None:
         assert sorted(names_in(found.text)) == wanted, start
 
 
-@SIZES
-async def test_a_pdf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "paper.pdf").write_bytes(
-        make_pdf([["On MXFP4", "It has 32 values."], ["The end."]])
-    )
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
-        await chat.type("Summarise @pa")
-        await chat.press("tab")
-        await attached(chat)
-        assert re.search(r"\[PDF #1: paper\.pdf, 2 pages, ~\d+ tokens\]", chat.screen())
-        await chat.ask("")
-        assert "[page 1]\nOn MXFP4\nIt has 32 values.\n\n[page 2]\nThe end." in server.asked[0]
-
-
-def test_pdfs_without_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    good = make_pdf([["Hello"]])
-    writer, locked = pypdf.PdfWriter(BytesIO(good)), BytesIO()
-    writer.encrypt("secret", algorithm="RC4-128")
-    writer.write(locked)
-    for data, words in (
-        (make_pdf([[], []]), "the PDF has no text; it may be a scan"),
-        (locked.getvalue(), "the PDF is protected by a password"),
-        (b"", "the PDF is damaged"),
-        (b"%PDF-1.4\n" + bytes(range(256)) * 9, "the PDF is damaged"),
-        (good[:200], "the PDF is damaged"),
-        (good.replace(b"/Kids", b"/Kinds"), "the PDF (has no text|is damaged)"),
-    ):
-        (tmp_path / "x.pdf").write_bytes(data)
-        with pytest.raises(UsageError) as caught:
-            attach("x.pdf", tmp_path, Event())
-        assert re.search(f"x.pdf cannot be read: {words}", caught.value.message)
-        assert caught.value.hint
-    assert capfd.readouterr() == ("", "")  # the screen is the chat's
-
-
-@SIZES
-async def test_a_word_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rivers.docx").write_bytes(make_docx())
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
-        await chat.type("Sum up @ri")
-        await chat.press("tab")
-        await attached(chat)
-        assert "[Word #1: rivers.docx, 39 words, ~" in " ".join(chat.screen().split())
-        await chat.ask("")
-        assert f"rivers.docx:\n```\n{REPORT}\n```" in server.asked[0]
-
-
 async def test_tokens_are_counted_by_the_server(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -261,34 +180,6 @@ async def test_tokens_are_counted_by_the_server(
         assert chat.app.chat.prompt.text == f"[Word #1: rivers.docx, 39 words, {n} tokens] "
 
 
-def test_word_documents_that_cannot_be_read(tmp_path: Path) -> None:
-    for name, (data, why, hint) in unreadable().items():
-        (tmp_path / "x.docx").write_bytes(data)
-        with pytest.raises(UsageError) as caught:
-            attach("x.docx", tmp_path, Event())
-        assert why in caught.value.message, name
-        assert hint in (caught.value.hint or ""), name
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "hint"),
-    [
-        ("a.doc", "is an old Word document", "Save it as .docx or PDF."),
-        ("a.ODT", "is an OpenDocument file", "Save it as .docx or PDF."),
-        ("a.pptx", "is a presentation", "Save it as PDF."),
-        ("a.xlsx", "is a spreadsheet", "Save it as CSV or PDF."),
-        ("a.rtf", "is a document in another format", "Save it as .docx or PDF."),
-    ],
-)
-def test_other_formats_are_refused_by_name(
-    tmp_path: Path, name: str, words: str, hint: str
-) -> None:
-    (tmp_path / name).write_bytes(make_docx())
-    with pytest.raises(UsageError, match=words) as caught:
-        attach(name, tmp_path, Event())
-    assert caught.value.hint == hint
-
-
 def slow_pdf() -> bytes:
     """Return a PDF of 2 kB whose 100 pages take a second each."""
     writer, data = pypdf.PdfWriter(), BytesIO()
@@ -299,29 +190,6 @@ def slow_pdf() -> bytes:
         writer.add_page(page)
     writer.write(data)
     return data.getvalue()
-
-
-@pytest.mark.timing
-async def test_a_pdf_that_takes_long_is_read_in_part_beside_the_chat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "slow.pdf").write_bytes(slow_pdf())
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c") as chat:
-        start_s, longest_s = time.monotonic(), 0.0
-        await chat.enter("/attach slow.pdf")
-        while "[reading " in chat.app.chat.prompt.text:
-            assert time.monotonic() - start_s < 30
-            begin_s = time.monotonic()
-            await chat.pilot.pause(0.05)
-            longest_s = max(longest_s, time.monotonic() - begin_s)
-        assert longest_s < 2
-        words = r"\[PDF #1: slow\.pdf, the first (\d+) of 100 pages, ~\d+ tokens\]"
-        assert (found := re.search(words, chat.app.chat.prompt.text))
-        await chat.ask("")
-    assert f"[page {found[1]}]\nthe end" in server.asked[0]
-    assert f"(The PDF has 100 pages; these are the first {found[1]}.)" in server.asked[0]
 
 
 async def test_a_pdf_is_given_up_with_its_process(
@@ -335,80 +203,23 @@ async def test_a_pdf_is_given_up_with_its_process(
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow.pdf").write_bytes(slow_pdf())
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
+    async with run_chat(seen(), tmp_path / "c") as chat:
         await chat.enter("/attach slow.pdf")
         await chat.until(readers)
-        await chat.press("ctrl+c")
-        await chat.until(lambda: not readers(), timeout_s=5)
-        assert chat.app.chat.prompt.text == ""
-
-
-async def test_a_file_that_takes_long_can_be_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started, unwanted = Event(), Event()
-
-    def slow(typed: str, folder: Path, stop: Event) -> None:
-        started.set()
-        stop.wait(20)
-        unwanted.set()
-        raise UsageError("stopped")
-
-    monkeypatch.setattr("tui.widgets.prompt.attach", slow)
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        await chat.enter("/attach big")
-        assert "[reading big …]" in chat.screen()
-        await chat.until(started.is_set)
+        assert "[reading slow.pdf …]" in chat.screen()
         await chat.press("enter")
-        assert "A file is still being read." in chat.notices()
+        await chat.tells("A file is still being read.")
         assert chat.turns() == []
         await chat.press("ctrl+c")
-        await chat.until(unwanted.is_set)
-        await chat.pilot.pause(0.1)
+        await chat.until(lambda: not readers())
         assert chat.app.chat.prompt.text == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "typed"),
-    [
-        ("pic.png", "what is in {0}?"),
-        ("pic.png", "what is in pic.png"),
-        ("pic.png", "@pic.png tell me"),
-        ("my holiday.JPG", "'{0}' "),
-        ("my holiday.JPG", '"{0}"'),
-        ("my holiday.JPG", "look at @my holiday.JPG"),
-        ("my holiday.JPG", "{1}"),
-        ("ü.webp", "file://{0}"),
-    ],
-)
-async def test_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, typed: str
-) -> None:
-    """Typed, pasted or dropped: said before it is sent, and when it is."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_bytes(PNG)
-    path = str(tmp_path / name)
-    text = typed.format(path, path.replace(" ", "\\ "))
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        await paste(chat, text)
-        assert f"! {name} is an image. gpt-oss reads text only." in chat.screen()
-        assert "⇥ attach" not in chat.screen()
-        await chat.ask("")
-        assert "Only its path is sent." in chat.notices()
-        assert "is an image" not in chat.screen().split("╭")[1]
-
-
-async def test_names_of_images_that_are_not_there_are_words(tmp_path: Path) -> None:
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        await chat.type("Rename a.png to b.png in every file of /nowhere/x.png")
-        assert "is an image" not in chat.screen()
 
 
 async def test_a_file_that_is_dropped(tmp_path: Path) -> None:
     """Its path is text until Tab."""
     (tmp_path / "my notes.md").write_text("remember\n")
     (tmp_path / "b.md").write_text("b\n")
-    server = Recorder()
+    server = seen()
     async with run_chat(server, tmp_path / "c") as chat:
         await chat.type("read ")
         dropped = f"'{tmp_path}/my notes.md' file://{tmp_path}/b.md "
@@ -423,3 +234,76 @@ async def test_a_file_that_is_dropped(tmp_path: Path) -> None:
         )
         await chat.ask("")
         assert "remember" in server.asked[0]
+
+
+async def test_a_pdf_and_a_word_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pages = [["On MXFP4", "It has 32 values."], ["The end."]]
+    (tmp_path / "paper.pdf").write_bytes(make_pdf(pages))
+    (tmp_path / "rivers.docx").write_bytes(make_docx())
+    server = seen()
+    async with run_chat(server, tmp_path / "c") as chat:
+        for typed in ("Compare @pa", "and @ri"):
+            await chat.type(typed)
+            await chat.press("tab")
+            await attached(chat)
+        shown = " ".join(chat.app.chat.prompt.text.split())
+        assert re.search(r"\[PDF #1: paper\.pdf, 2 pages, ~\d+ tokens\] and", shown)
+        assert "[Word #2: rivers.docx, 39 words, ~" in shown
+        await chat.ask("")
+    assert "[page 1]\nOn MXFP4\nIt has 32 values.\n\n[page 2]\nThe end." in server.asked[0]
+    assert f"rivers.docx:\n```\n{REPORT}\n```" in server.asked[0]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each fault of a PDF or a Word document is tested with the page's own way to read them."""
+    for name, data, words, hint in (
+        ("a.pdf", b"%PDF-1.4\n" + bytes(range(256)) * 9, "the PDF is damaged", ""),
+        ("a.pdf", make_pdf([[], []]), "the PDF has no text; it may be a scan", "ocrmypdf"),
+        ("a.doc", make_docx(), "is an old Word document", "Save it as .docx or PDF."),
+        ("a.xlsx", make_docx(), "is a spreadsheet", "Save it as CSV or PDF."),
+        ("large", b"x" * (1 << 20) + b"x", "large", "Attach a part of it."),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UsageError, match=words) as caught:
+            attach(name, tmp_path, Event())
+        assert caught.value.hint
+        assert hint in caught.value.hint
+    assert capfd.readouterr() == ("", "")  # the screen is the chat's
+
+
+async def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed, pasted or dropped: the chat says it before they are sent, and then."""
+    monkeypatch.chdir(tmp_path)
+    async with run_chat(seen(), tmp_path / "c") as chat:
+        for name, typed in (
+            ("pic.png", "what is in {0}?"),
+            ("pic.png", "@pic.png tell me"),
+            ("my holiday.JPG", "'{0}' "),
+            ("my holiday.JPG", "look at @my holiday.JPG"),
+            ("my holiday.JPG", "{1}"),
+            ("ü.webp", "file://{0}"),
+        ):
+            path = str(tmp_path / name)
+            (tmp_path / name).write_bytes(PNG)
+            chat.told.clear()
+            await paste(chat, typed.format(path, path.replace(" ", "\\ ")))
+            await chat.shows(f"! {name} is an image. gpt-oss reads text only.")
+            assert "⇥ attach" not in chat.screen()
+            await chat.ask("")
+            await chat.tells("Only its path is sent.")
+        await chat.type("Rename a.png to b.png in every file of /nowhere/x.png")
+        assert "is an image" not in chat.screen().split("╭")[-1]
+
+
+def test_names_and_patterns_that_are_none(tmp_path: Path) -> None:
+    """They are refused; a wrong line of `.gitignore` is skipped."""
+    (tmp_path / ".gitignore").write_text("[z-a].py\n*\\\nb.py\n")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("text")
+    (tmp_path / "link").symlink_to("x" * 300)
+    for typed in ("[z-a].py", "*\\", "x" * 300, f"{'x' * 300}?", f"{'x' * 300}/y/*.py"):
+        with pytest.raises(UsageError):
+            attach(typed, tmp_path, Event())
+    assert names_in(attach(".", tmp_path, Event()).text) == ["a.py"]
+    assert find_files("l", tmp_path) == ["link"]

@@ -22,25 +22,17 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="xclip is X11's")
-def test_a_text_reaches_the_program(desktop: Path) -> None:
+def test_a_text_reaches_the_program(desktop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not over SSH, not without a desktop, and not if the program fails."""
+    with monkeypatch.context() as patched:
+        patched.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
+        assert not copy_natively("x")
+    with monkeypatch.context() as patched:
+        patched.delenv("DISPLAY")
+        assert not copy_natively("x")
+    assert not desktop.exists()
     assert copy_natively("Grüße\n🙂")
     assert desktop.read_text(encoding="utf-8") == "Grüße\n🙂"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="xclip is X11's")
-def test_not_over_ssh_and_not_without_a_desktop(
-    desktop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
-    assert not copy_natively("x")
-    monkeypatch.delenv("SSH_CONNECTION")
-    monkeypatch.delenv("DISPLAY")
-    assert not copy_natively("x")
-    assert not desktop.exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="xclip is X11's")
-def test_a_program_that_fails(desktop: Path) -> None:
     (desktop.parent / "xclip").write_text("#!/bin/sh\nexit 1\n")
     assert not copy_natively("x")
 

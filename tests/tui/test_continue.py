@@ -1,6 +1,7 @@
 """An answer that was cut goes on from where it was, and stays one turn."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn, TurnState
-from tests.conftest import RunningServer
+from tests.conftest import PATIENCE_S, RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, opener
-from tests.tui.test_folds import SIZES
+from tests.tui.test_answer_screen import missing
 from tests.tui.test_tools import weather
 
 TEXT = "\n\n".join(BLOCKS.values())
@@ -47,7 +48,10 @@ def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Running
         calls("get_current_weather", {"location": "Paris"}, "I look it up."),
         answer("It is sunny in Paris, and it stays so until the evening.", "Now I know."),
     )
-    script.say("Slow", answer("one two three four five six seven eight", tok_s=4))
+    script.say("Slow", answer("one two " + "three " * 400, tok_s=20))
+    thought = " ".join(f"thought{n}" for n in range(300))
+    script.say("Think", answer("So.", thought, tok_s=20))
+    script.say("Wait", answer("One two three four.", prefill_s=1.5))
     with run_scripted_server(nano_home, script) as server:
         yield server
 
@@ -66,7 +70,7 @@ async def enter_and_stop(chat: Chat, typed: str, n_characters: int) -> str:
     nano is done before the screen has settled, which the keys of a test wait for.
     """
     entering = asyncio.create_task(chat.enter(typed))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (answer := chat.app.chat.dialogue.answer) is None or not answer.is_live:
             await asyncio.sleep(0.001)
         while len(answer.content) < n_characters:
@@ -85,6 +89,7 @@ async def test_piece_by_piece_it_is_the_whole(
         assert await chat.ask(QUESTION) == TEXT
         await chat.pilot.pause(0.3)
         whole, stats = rows(chat), chat.turns()[-1].stats
+        assert missing(TEXT, whole) == Counter()
     async with opener(scripted_server, tmp_path / "b")(size=size) as chat:
         await chat.enter("/set num_predict 20")
         await chat.ask(QUESTION)
@@ -111,17 +116,16 @@ async def test_piece_by_piece_it_is_the_whole(
         await chat.until(lambda: rows(chat) == whole)
 
 
-@SIZES
-async def test_stopped_on_the_real_model(open_chat: OpenChat, size: tuple[int, int]) -> None:
-    async with open_chat(size=size) as chat:
+async def test_stopped_on_the_real_model(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
         await chat.enter("/effort low")
         part = await enter_and_stop(chat, "Count from 1 to 100.", 9)
-        await chat.until(lambda: "■ stopped  /continue resumes it" in chat.screen())
+        await chat.shows("■ stopped  /continue resumes it")
         longer = await enter_and_stop(chat, "/continue", len(part) + 9)
         assert longer.startswith(part)
         chat.views()[-1].focus()
         await chat.press("g")
-        await chat.until(lambda: chat.turns()[-1].state == "done", timeout_s=60)
+        await chat.until(lambda: chat.turns()[-1].state == "done")
         await chat.answered()
         numbers = ", ".join(str(n + 1) for n in range(100))
         assert chat.turns()[-1].content == f"{numbers}"
@@ -140,26 +144,20 @@ async def test_after_a_failure(
         part = await chat.ask(question)
         assert TEXT.startswith(part)
         assert part
-        await chat.until(lambda: "/continue resumes it" in chat.screen())
-        assert "✗ failed" in chat.screen()
+        await chat.shows("✗ failed", "/continue resumes it")
         await chat.enter("/continue")
         assert await chat.answered() == TEXT
         assert "failed" not in chat.screen()
 
 
-@SIZES
-async def test_after_the_chat_was_killed(
-    scripted_server: RunningServer, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    path = tmp_path / "c"
-    history = History(path)
-    chat_id = history.new_chat("nano", "medium")
-    asked = history.add(chat_id, None, "user", QUESTION)
+async def test_after_the_chat_was_killed(scripted_server: RunningServer, tmp_path: Path) -> None:
+    history = History(tmp_path / "c")
+    asked = history.add(history.new_chat("nano", "medium"), None, "user", QUESTION)
     part = TEXT[: TEXT.index(" is *Paris")]
-    history.add(chat_id, asked.id, "assistant", part, reasoning=REASONING, state="streaming")
+    history.add(1, asked.id, "assistant", part, reasoning=REASONING, state="streaming")
     history.close()
-    async with opener(scripted_server, path)(chat_id, size=size) as chat:
-        await chat.until(lambda: "■ stopped  /continue resumes it" in chat.screen())
+    async with opener(scripted_server, tmp_path / "c")(1) as chat:
+        await chat.shows("■ stopped  /continue resumes it")
         await chat.enter("/continue")
         assert await chat.answered() == TEXT
         assert len(chat.turns()) == 2
@@ -185,7 +183,7 @@ async def test_after_a_tool(scripted_server: RunningServer, tmp_path: Path) -> N
 
 
 async def test_figures_of_the_part_before(own_server: RunningServer, tmp_path: Path) -> None:
-    """They stay until the rest is there."""
+    """They stay until the rest is there, also where the server ends."""
     async with opener(own_server, tmp_path / "c")() as chat:
         await chat.enter("/set num_predict 20")
         await chat.ask("Count from 1 to 900.")
@@ -193,14 +191,18 @@ async def test_figures_of_the_part_before(own_server: RunningServer, tmp_path: P
         assert "/continue resumes it" in chat.screen()
         await chat.enter("/set num_predict 2000")
         await chat.enter("/continue")
-        await chat.until(lambda: "20, 21" in chat.screen())
+        await chat.shows("20, 21")
         assert "/continue resumes it" not in chat.screen()
         await chat.press("escape")
-        await chat.answered()
+        part = await chat.answered()
         stopped = chat.turns()[-1].stats
         assert stopped["eval_count"] == before["eval_count"]
         assert not {"tokens", "done_reason"} & stopped.keys()
+        await chat.enter("/continue")
+        await chat.until(lambda: len(chat.app.chat.dialogue.answer.content) > len(part))
         own_server.process.kill()
+        assert (await chat.answered()).startswith(part)
+        await chat.shows("✗ failed")
         await chat.enter("/continue")
         await chat.answered()
         failed = dict(chat.turns()[-1].stats)
@@ -223,7 +225,7 @@ async def test_what_cannot_be_continued(scripted_server: RunningServer, tmp_path
         await chat.enter("/continue")
         assert "there is no answer to continue" in chat.notices()
         await chat.enter("Slow")
-        await chat.until(lambda: "one two" in chat.screen())
+        await chat.shows("one two")
         await chat.enter("/continue")
         assert "An answer streams" in chat.notices()
         await chat.press("escape")
@@ -235,3 +237,26 @@ async def test_what_cannot_be_continued(scripted_server: RunningServer, tmp_path
         await chat.press("g")
         assert "only the last answer can be continued" in chat.notices()
         assert len(chat.turns()) == 4
+
+
+@pytest.mark.parametrize("how", ["f6", "/now"])
+async def test_the_answer_comes_now(
+    scripted_server: RunningServer, tmp_path: Path, how: str
+) -> None:
+    async with opener(scripted_server, tmp_path / "c")() as chat:
+        await chat.enter("Think")
+        await chat.shows("thought3")
+        await (chat.press("f6") if how == "f6" else chat.enter(how))
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        assert chat.turns()[-1].content == "So."
+        assert "thought299" not in chat.turns()[-1].reasoning
+        await chat.press("f6")
+        await chat.tells("the model is not thinking now")
+
+
+async def test_silence(scripted_server: RunningServer, tmp_path: Path) -> None:
+    async with opener(scripted_server, tmp_path / "c")() as chat:
+        await chat.enter("Wait")
+        await chat.shows("reading")
+        await chat.shows("One")
+        assert await chat.answered() == "One two three four."

@@ -1,8 +1,6 @@
 """Long pastes stay one line: in the input, in the transcript, and when they come back."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,27 +9,11 @@ from textual.events import Paste
 
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
-from tests.tui.scripted import ScriptedServer
+from tests.tui.scripted import ScriptedServer, seen
 from tui.paste import Composed, FoldedTexts, shown_parts
 
 LONG = "\n".join(f"    line {n} of the log" for n in range(400))
 OTHER = "\n".join(f"行 {n}: 值" for n in range(60))
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-
-
-class Recorder(ScriptedServer):
-    """Answers quickly, and keeps what it was asked."""
-
-    def __init__(self, *pieces: str, per_s: float = 1000) -> None:
-        super().__init__("Seen. ", pieces, per_s)
-        self.asked: list[str] = []
-
-    async def stream_chat(
-        self, body: dict[str, Any], *_: object
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        self.asked.append(body["messages"][-1]["content"])
-        async for frame in super().stream_chat(body):
-            yield frame
 
 
 async def paste(chat: Chat, text: str) -> None:
@@ -39,12 +21,10 @@ async def paste(chat: Chat, text: str) -> None:
     await chat.pilot.pause()
 
 
-@SIZES
-async def test_a_paste_is_one_line_until_a_key_unfolds_it(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
+@pytest.mark.quick
+async def test_a_paste_is_one_line_until_a_key_unfolds_it(tmp_path: Path) -> None:
+    server = seen()
+    async with run_chat(server, tmp_path / "c") as chat:
         await chat.type("What is wrong in ")
         await paste(chat, LONG)
         await chat.type(" or in ")
@@ -68,18 +48,17 @@ async def test_a_paste_is_one_line_until_a_key_unfolds_it(
         assert "▸ pasted: 400 lines" in chat.screen()
 
 
-@SIZES
-async def test_it_comes_back_folded(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_it_comes_back_folded(tmp_path: Path) -> None:
     """When a message is edited, recalled, or taken back; also after a restart."""
-    server = Recorder()
+    server = seen()
     chip = "see [pasted #1: 400 lines, ~2,373 tokens]"
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
+    async with run_chat(server, tmp_path / "c") as chat:
         await chat.type("see ")
         await paste(chat, LONG)
         await chat.ask("")
         await chat.press("up")
         assert chat.app.chat.prompt.text == chip
-    async with run_chat(server, tmp_path / "c", 1, size=size) as chat:
+    async with run_chat(server, tmp_path / "c", 1) as chat:
         assert "▸ pasted: 400 lines" in chat.screen()
         await chat.press("up")
         assert chat.app.chat.prompt.text == chip
@@ -89,31 +68,23 @@ async def test_it_comes_back_folded(tmp_path: Path, size: tuple[int, int]) -> No
         assert "[pasted #1: 400 lines" in chat.screen()
         await chat.ask(" again")
         assert server.asked[-1] == f"see {LONG} again"
-        await chat.until(lambda: "‹ 2/2 ›" in chat.screen())
+        await chat.shows("‹ 2/2 ›")
         assert "▸ pasted: 400 lines" in chat.screen()
 
 
 async def test_it_waits_and_is_taken_back_folded(tmp_path: Path) -> None:
-    async with run_chat(Recorder(*["word "] * 900, per_s=30), tmp_path / "c") as chat:
+    async with run_chat(
+        ScriptedServer("Seen. ", ["word "], 30, holds=True), tmp_path / "c"
+    ) as chat:
         await chat.enter("go")
         await chat.type("and ")
         await paste(chat, LONG)
         await chat.press("enter")
-        await chat.until(lambda: "» and [pasted #1: 400 lines, ~2,373 tokens]" in chat.screen())
+        await chat.shows("» and [pasted #1: 400 lines, ~2,373 tokens]")
         await chat.press("escape")
         assert chat.app.chat.prompt.text == "and [pasted #1: 400 lines, ~2,373 tokens]"
         await chat.press("escape")
         await chat.answered()
-
-
-async def test_tab_unfolds_in_the_input(tmp_path: Path) -> None:
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        await chat.type("a ")
-        await paste(chat, OTHER)
-        assert "⇥ unfold it" in chat.screen()
-        await chat.press("tab")
-        assert chat.app.chat.prompt.text == f"a {OTHER}"
-        assert "行 59: 值" in chat.screen()
 
 
 async def test_a_long_message_without_folds(tmp_path: Path) -> None:
@@ -122,29 +93,19 @@ async def test_a_long_message_without_folds(tmp_path: Path) -> None:
     chat_id = history.new_chat("nano", "medium")
     history.add(chat_id, None, "user", LONG)
     history.close()
-    async with run_chat(Recorder(), tmp_path / "c", chat_id) as chat:
+    async with run_chat(seen(), tmp_path / "c", chat_id) as chat:
         assert "line 9 of the log" in chat.screen()
         assert "line 10 of the log" not in chat.screen()
         assert "▸ more: 390 lines, ~2,318 tokens" in chat.screen()
         chat.views()[0].focus()
         await chat.press("space")
-        await chat.until(lambda: "line 399 of the log" in chat.screen())
-
-
-async def test_a_command_gets_the_text(tmp_path: Path) -> None:
-    server = Recorder()
-    async with run_chat(server, tmp_path / "c") as chat:
-        await chat.type("/system ")
-        await paste(chat, LONG)
-        await chat.press("enter")
-        await chat.ask("hi")
-        assert chat.turns()[0].content == LONG.strip()
-        assert "[system] " in chat.screen()
+        await chat.shows("line 399 of the log")
 
 
 _TEXTS = st.lists(st.tuples(st.text(max_size=30), st.text(min_size=1, max_size=40)), max_size=4)
 
 
+@pytest.mark.quick
 @given(_TEXTS, st.text(max_size=30))
 def test_nothing_is_lost(parts: list[tuple[str, str]], end: str) -> None:
     """What is typed, sent, stored, shown and typed again has every character."""

@@ -34,13 +34,7 @@ async def fill_up(chat: Chat) -> None:
     await chat.ask(LONG)
     await chat.ask(LONG)
     await chat.enter(LONG)
-    await is_asked(chat)
-
-
-async def is_asked(chat: Chat) -> None:
-    """The question is there, and no key was pressed for a while."""
-    await chat.until(lambda: "The conversation does not fit" in chat.screen())
-    await chat.pilot.pause(0.6)
+    await chat.shows("The conversation does not fit")
 
 
 async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
@@ -54,24 +48,10 @@ async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
         answer = chat.app.chat.answer
         assert answer is not None
         assert answer.n_left_out > 0
-        await chat.until(lambda: "without the oldest" in chat.screen())
+        await chat.shows("without the oldest")
 
 
-async def test_the_guard_asks_for_more_context(nano_home: Path, history_path: Path) -> None:
-    with run_server(nano_home, context_length="1024") as server:  # its model is loaded anew
-        async with opener(server, history_path)() as chat:
-            await chat.enter("/set num_predict 5")
-            await chat.enter(LONG * 3)
-            await is_asked(chat)
-            assert "with 8,192 tokens of context" in chat.screen()
-            await chat.press("enter")
-            await chat.answered()
-            assert chat.turns()[-1].state == "done"
-            await chat.until(lambda: "/8,192" in chat.screen())
-            assert chat.app.chat.conversation.options["num_ctx"] == 8192
-
-
-async def test_a_part_that_does_not_fit_is_sent_once(nano_home: Path, history_path: Path) -> None:
+async def test_a_larger_context_holds_the_part(nano_home: Path, history_path: Path) -> None:
     history = History(history_path)
     chat_id = history.new_chat("nano", "medium")
     asked = history.add(chat_id, None, "user", "Repeat.")
@@ -81,12 +61,16 @@ async def test_a_part_that_does_not_fit_is_sent_once(nano_home: Path, history_pa
         async with opener(server, history_path)(chat_id) as chat:
             await chat.enter("/set num_predict 5")
             await chat.enter("/continue")
-            await is_asked(chat)
+            await chat.shows("The conversation does not fit")
+            assert "with 8,192 tokens of context" in chat.screen()
             found = re.search(r"It has (\S+) tokens", chat.screen())
             assert found
             await chat.press("enter")
             await chat.answered()
+            assert chat.turns()[-1].state == "done"
             assert f"{chat.turns()[-1].stats['prompt_eval_count']:,}" == found[1]
+            await chat.shows("/8,192")
+            assert chat.app.chat.conversation.options["num_ctx"] == 8192
 
 
 def test_larger_context() -> None:
@@ -124,7 +108,7 @@ async def test_a_summary_can_be_stopped(open_small: OpenChat, small_server: Runn
         await fill_up(chat)
         with small_server.engine_suspended():
             await chat.press("down", "enter")
-            await chat.until(lambda: "summarising" in chat.screen())
+            await chat.shows("summarising")
             await chat.press("escape")
             await chat.until(lambda: chat.app.chat.prompt.text == LONG.strip())
         assert [turn.role for turn in chat.turns()] == ["user", "assistant"] * 3

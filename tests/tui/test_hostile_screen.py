@@ -85,10 +85,9 @@ def test_every_screen(environment: dict[str, str], tmp_path: Path) -> None:
     assert [payload for payload in _PAYLOADS if payload in screen.written] == []
 
 
-@pytest.mark.parametrize("speaks_json", [True, False])
-def test_errors(environment: dict[str, str], tmp_path: Path, speaks_json: bool) -> None:
+def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
     """What a server refuses is said in toasts and in the failed answer."""
-    with hostile_server(refuses=True, speaks_json=speaks_json) as port:
+    with hostile_server(refuses=True) as port:
         screen = Screen(environment | {"GPTOSS_PORT": str(port)}, tmp_path)
         try:
             screen.press("", "evil")

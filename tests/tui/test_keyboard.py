@@ -75,8 +75,11 @@ async def walk(chat: Chat, chance: random.Random) -> str:
     return typed
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_every_character_is_in_the_draft_or_sent(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+async def test_every_character_is_in_the_draft_or_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("tui.widgets.question._HASTE_S", 60.0)  # this user is always in haste
     async with run_chat(Talker(), tmp_path / "c", tools=SHELL) as chat:
         typed = await walk(chat, random.Random(seed))
         screen = chat.app.chat
@@ -92,7 +95,7 @@ async def test_every_character_is_in_the_draft_or_sent(tmp_path: Path, seed: int
 async def test_drafts_come_back(tmp_path: Path) -> None:
     """One was cleared, one was in the input at the end, and one waited for an answer."""
     paste = "\n".join(f"line {n}" for n in range(20))
-    async with run_chat(ScriptedServer("a", ["b"] * 900, 30), tmp_path / "c") as chat:
+    async with run_chat(ScriptedServer("a", ["b"], 30, holds=True), tmp_path / "c") as chat:
         prompt = chat.app.chat.prompt
         await chat.type("first")
         await chat.press("ctrl+c")

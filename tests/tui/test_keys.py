@@ -23,6 +23,7 @@ async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
         assert chat.app.clipboard == PARIS
 
 
+@pytest.mark.quick
 def test_binding_ids_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
     ids = binding_names()
@@ -46,6 +47,7 @@ def test_keys_that_nothing_has(keys: dict[str, str], said: str) -> None:
     assert said in caught.value.hint
 
 
+@pytest.mark.quick
 def test_commands_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
     assert [c.name for c in REGISTRY.commands if f"/{c.name}" not in page] == []

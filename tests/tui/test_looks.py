@@ -30,14 +30,21 @@ def marked(chat: Chat) -> str:
 async def test_the_start_page(open_chat: OpenChat, history_path: Path) -> None:
     begun(history_path, "Rivers", "Mountains")
     async with open_chat() as chat:
-        await chat.until(lambda: "Model    nano, medium effort" in chat.screen())
+        await chat.shows("Model    nano, medium effort")
         assert "Memory " in chat.screen()
         assert "Rivers" in chat.screen()
         await chat.press("f4")
-        await chat.until(lambda: "nano, high effort" in chat.screen())
+        await chat.shows("nano, high effort")
+        await chat.press("alt+e")
+        await chat.tells("there is no answer to repeat")
+        await chat.press("f2")
+        await chat.shows("All of Mountains, [b]briefly")  # a preview
+        await chat.press("down")
+        await chat.shows("❯ Tell me of Rivers")
+        await chat.press("escape")
         recent = chat.app.chat.query_one("#recent", ChatList)
         await chat.pilot.click(recent, offset=(3, 1))
-        await chat.until(lambda: "❯ Tell me of Rivers" in chat.screen())
+        await chat.shows("❯ Tell me of Rivers")
         assert chat.app.chat.focused is chat.app.chat.prompt
         assert "Model    nano" not in chat.screen()
 
@@ -50,7 +57,7 @@ async def test_a_wide_screen_lists_the_chats(open_chat: OpenChat, history_path: 
         await chat.until(lambda: listed(chat).region.width == 30)
         await chat.until(lambda: marked(chat) == FRANCE)
         await chat.pilot.click(listed(chat), offset=(3, 1))
-        await chat.until(lambda: "❯ Tell me of Rivers" in chat.screen())
+        await chat.shows("❯ Tell me of Rivers")
         assert chat.app.chat.focused is chat.app.chat.prompt
         for is_shown in (False, True):
             await chat.press("ctrl+b")
@@ -63,28 +70,9 @@ async def test_notices_cover_nothing(open_chat: OpenChat) -> None:
     async with open_chat(notifications=True) as chat:
         await chat.ask(FRANCE)
         await chat.enter("/zz")
-        await chat.until(lambda: "there is no command /zz" in chat.screen())
+        await chat.shows("there is no command /zz")
         toast = chat.app.chat.query_one("Toast", Static).region
         others = (chat.app.chat.transcript.region, chat.app.chat.prompt.region)
         assert not any(toast.overlaps(other) for other in others)
         assert PARIS in chat.screen()
         assert chat.app.chat.transcript.region.bottom <= toast.y < chat.app.chat.prompt.region.y
-
-
-async def test_chats_have_previews(open_chat: OpenChat, history_path: Path) -> None:
-    begun(history_path, "Rivers", "Mountains")
-    async with open_chat() as chat:
-        await chat.press("f2")
-        await chat.until(lambda: "All of Mountains, [b]briefly" in chat.screen())
-        await chat.press("down")
-        await chat.until(lambda: "❯ Tell me of Rivers" in chat.screen())
-
-
-async def test_keys_of_terminals_have_others_too(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        for key, title in (("alt+h", "Help"), ("alt+p", "Presets")):
-            await chat.press(key)
-            await chat.until(lambda title=title: f"─ {title} ─" in chat.screen())
-            await chat.press("escape")
-        await chat.press("alt+e")
-        await chat.until(lambda: "there is no answer to repeat" in chat.notices())

@@ -7,6 +7,8 @@ from tests.prose import PROSE, Piece
 from tui.code_rows import DARK
 from tui.markdown_rows import markdown_rows
 
+pytestmark = pytest.mark.quick
+
 
 def text_of(markdown: str) -> str:
     rows = markdown_rows(markdown, 60, DARK)

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
+from tests.tui.scripted import seen
 from tests.tui.snapshots.values import CALL, MARKDOWN, REASONING, STATS
-from tests.tui.test_folds import LONG, SIZES, Recorder
+from tests.tui.test_folds import LONG
 from tui.screens.chats import ChatsDialog
 
 
@@ -32,10 +32,9 @@ async def listed(chat: Chat) -> None:
     await chat.until(lambda: isinstance(chat.app.screen, ChatsDialog))
 
 
-@SIZES
-async def test_a_pinned_chat_is_on_top(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_a_pinned_chat_is_on_top(tmp_path: Path) -> None:
     make_chats(tmp_path / "c", "First", "Second", "Third")
-    async with run_chat(Recorder(), tmp_path / "c", size=size) as chat:
+    async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         assert titles(chat) == ["Third", "Second", "First"]
         assert "F6 pin" in chat.screen()
@@ -45,24 +44,13 @@ async def test_a_pinned_chat_is_on_top(tmp_path: Path, size: tuple[int, int]) ->
         await chat.ask("Fourth")
         await listed(chat)
         assert titles(chat) == ["★ First", "Fourth", "Third", "Second"]
-    async with run_chat(Recorder(), tmp_path / "c", size=size) as chat:
+    async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         assert titles(chat)[0] == "★ First"
         await chat.press("f6")  # the one that was pinned is marked, and it moves
         assert titles(chat) == ["Fourth", "Third", "Second", "First"]
         await chat.press("f6", "enter")
         assert "❯ First" in chat.screen()
-
-
-async def test_the_last_chat_is_the_newest_one(tmp_path: Path) -> None:
-    """`--resume` does not open what is pinned."""
-    make_chats(tmp_path / "c", "First", "Second")
-    history = History(tmp_path / "c")
-    history.pin(1, True)
-    assert [chat.id for chat in history.chats()] == [2, 1]
-    assert [chat.id for chat in history.chats(pinned_first=True)] == [1, 2]
-    assert not history.chat(history.fork(history.chat(1).leaf_id or 0)).is_pinned
-    history.close()
 
 
 def a_chat(path: Path) -> int:
@@ -96,16 +84,16 @@ def without_ids(text: str) -> Any:
     return data
 
 
-@SIZES
-async def test_an_export_comes_back(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_an_export_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "my chat.json"
     chat_id = a_chat(tmp_path / "a")
-    async with run_chat(Recorder(), tmp_path / "a", chat_id, size=size) as chat:
+    async with run_chat(seen(), tmp_path / "a", chat_id) as chat:
         await chat.pilot.pause(0.2)
         shown = chat.screen()
         await chat.enter(f"/export {file}")
     make_chats(tmp_path / "b", "There before")
-    async with run_chat(Recorder(), tmp_path / "b", size=size) as chat:
+    async with run_chat(seen(), tmp_path / "b") as chat:
         await chat.press("ctrl+b")  # hide the list next to it, which has one chat more
         await chat.enter(f"/import {file}")
         assert "Imported “Wetter 日本 🎉”." in chat.notices()
@@ -114,83 +102,46 @@ async def test_an_export_comes_back(tmp_path: Path, size: tuple[int, int]) -> No
         assert chat.app.chat.conversation.preset == "reviewer"
         await listed(chat)
         assert titles(chat) == ["★ Wetter 日本 🎉", "There before"]
-        await chat.press("f7", *str(file).replace("/", "?"))  # to see the dialog's own line
-        assert "Import a chat" in chat.screen()
-        await chat.press("escape")
+        await chat.press("f7", "y", "enter")
+        await chat.tells("there is no file y")
+        file.rename(tmp_path / "x")
+        await chat.press("f7", "x", "enter")
+        await chat.until(lambda: titles(chat)[:2] == ["★ Wetter 日本 🎉"] * 2)
     history = History(tmp_path / "b")
     again = history.export_json(2)
     history.close()
-    assert without_ids(again) == without_ids(file.read_text())
+    assert without_ids(again) == without_ids((tmp_path / "x").read_text())
 
 
-async def test_import_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    chat_id = a_chat(tmp_path / "a")
-    history = History(tmp_path / "a")
-    (tmp_path / "x.json").write_text(history.export_json(chat_id))
-    history.close()
-    async with run_chat(Recorder(), tmp_path / "a") as chat:
-        await listed(chat)
-        await chat.press("f7", *"y", "enter")
-        assert "there is no file y" in chat.notices()
-        await chat.press("f7", "x", "full_stop", *"json", "enter")
-        assert titles(chat) == ["★ Wetter 日本 🎉"] * 2
-        await chat.press("enter")
-        assert chat.app.chat.conversation.chat_id == 2
+_TURN = {"id": 1, "chat_id": 1, "parent_id": None, "role": "assistant", "content": "x",
+         "created_s": 1.0}  # fmt: skip
+_CHAT = {"id": 1, "title": "t", "model": "m", "effort": "low", "n_turns": 1, "created_s": 1.0,
+         "updated_s": 1.0, "leaf_id": 1}  # fmt: skip
+_CHANGES: list[dict[str, Any]] = [
+    {"tool_calls": [{"name": "f"}]},
+    {"tool_calls": ["f"]},
+    {"tool_calls": [{"function": {"name": "f", "arguments": []}}]},
+    {"stats": {"n_reasoning_frames": "many"}},
+    {"stats": {"latencies_ms": ["a"]}},
+    {"stats": {"folds": [[1]]}},
+    {"content": None},
+]
 
 
-def broken(change: str) -> bytes:
-    turn = {"id": 1, "chat_id": 1, "parent_id": None, "role": "assistant", "content": "x",
-            "created_s": 1.0}  # fmt: skip
-    chat = {"id": 1, "title": "t", "model": "m", "effort": "low", "n_turns": 1, "created_s": 1.0,
-            "updated_s": 1.0, "leaf_id": 1}  # fmt: skip
-    changes: dict[str, Any] = {
-        "call without a function": {"tool_calls": [{"name": "f"}]},
-        "call that is text": {"tool_calls": ["f"]},
-        "function that is text": {"tool_calls": [{"function": "f"}]},
-        "arguments in a list": {"tool_calls": [{"function": {"name": "f", "arguments": []}}]},
-        "count that is text": {"stats": {"n_reasoning_frames": "many"}},
-        "times that are text": {"stats": {"latencies_ms": ["a"]}},
-        "fold without an end": {"stats": {"folds": [[1]]}},
-        "unknown role": {"role": "root"},
-        "no text": {"content": None},
-    }
-    whole = {"format": "gptoss-chat", "version": 1, "chat": chat, "turns": [turn]}
-    match change:
-        case "empty":
-            return b""
-        case "cut":
-            return msgspec.json.encode(whole)[:-20]
-        case "deep":
-            return b"[" * 200_000
-        case "binary":
-            return bytes(range(256))
-        case "another program":
-            return json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
-        case _:
-            return json.dumps(whole | {"turns": [turn | changes[change]]}).encode()
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["empty", "cut", "deep", "binary", "another program", "call without a function",
-     "call that is text", "function that is text", "arguments in a list", "count that is text",
-     "times that are text", "fold without an end", "unknown role", "no text"],
-)  # fmt: skip
-async def test_a_broken_file_gets_a_sentence(tmp_path: Path, change: str) -> None:
-    """And nothing is added."""
-    (tmp_path / "x.json").write_bytes(broken(change))
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        await chat.enter(f"/import {tmp_path / 'x.json'}")
-        [said] = chat.notices().split("\n\n")
-        assert "exported chat" in said
-        assert "/export NAME.json" in said or "gptoss chats CHAT --json" in said
-        assert chat.app.chat.parts.history.chats() == []
-
-
-async def test_files_that_cannot_be_imported(tmp_path: Path) -> None:
-    async with run_chat(Recorder(), tmp_path / "c") as chat:
-        for argument, words in (("", "/import needs a file"), (str(tmp_path), "there is no file"),
+async def test_what_cannot_be_imported(tmp_path: Path) -> None:
+    """It gets a sentence, and nothing is added."""
+    whole = {"format": "gptoss-chat", "version": 1, "chat": _CHAT}
+    changed = [json.dumps(whole | {"turns": [_TURN | change]}).encode() for change in _CHANGES]
+    file = tmp_path / "x.json"
+    async with run_chat(seen(), tmp_path / "c") as chat:
+        for data in (*changed, b"[" * 200_000, bytes(range(256)), b'{"messages": []}'):
+            file.write_bytes(data)
+            chat.told.clear()
+            await chat.enter(f"/import {file}")
+            await chat.tells("exported chat")
+            assert "/export NAME.json" in chat.notices() or "chats CHAT --json" in chat.notices()
+        for argument, words in (("", "needs a file"), (str(tmp_path), "there is no file"),
                                 ("/nowhere.json", "there is no file /nowhere.json")):  # fmt: skip
             await chat.enter(f"/import {argument}")
-            assert words in chat.notices()
+            await chat.tells(words)
+        assert chat.app.chat.parts.history.chats() == []

@@ -1,15 +1,12 @@
 """Presets in the chat: picked, made, changed and removed, and what a chat says of its own."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gptoss_local.talk.presets import Preset, presets_path, read_presets, save_preset
 from tests.tui.running_chat import Chat, run_chat
-from tests.tui.test_folds import SIZES, Recorder
-from tui.screens.chats import ChatsDialog
+from tests.tui.scripted import seen
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 
@@ -23,32 +20,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-class Bodies(Recorder):
-    """Keeps the whole requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bodies: list[dict[str, Any]] = []
-
-    async def stream_chat(
-        self, body: dict[str, Any], *_: object
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        self.bodies.append(body)
-        async for frame in super().stream_chat(body):
-            yield frame
-
-
 async def listed(chat: Chat) -> None:
     await chat.press("f12")
     await chat.until(lambda: isinstance(chat.app.screen, PresetsDialog))
 
 
-@SIZES
-async def test_one_is_picked(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_one_is_picked(tmp_path: Path) -> None:
     save_preset("plain", Preset())
     save_preset("reviewer", REVIEWER)
-    server = Bodies()
-    async with run_chat(server, tmp_path / "c", size=size) as chat:
+    server = seen()
+    async with run_chat(server, tmp_path / "c") as chat:
         await chat.ask("before")
         await listed(chat)
         shown = " ".join(chat.screen().split())
@@ -67,22 +48,20 @@ async def test_one_is_picked(tmp_path: Path, size: tuple[int, int]) -> None:
         assert server.bodies[-1]["options"] == {"temperature": 0.3, "seed": 7}
         await listed(chat)
         assert "in use · high" in " ".join(chat.screen().split())
-        await chat.press("escape")
-        await chat.press("f2")
-        assert "· reviewer" in chat.screen()
+        await chat.press("escape", "f2")
+        await chat.shows("· reviewer")
         await chat.press("escape")
         await chat.enter("/new")
         assert "reviewer" not in chat.screen()
-    async with run_chat(server, tmp_path / "c", 2, size=size) as chat:
+    async with run_chat(server, tmp_path / "c", 2) as chat:
         assert "nano │ high │ reviewer" in chat.screen()
         await chat.enter("/preset PLAIN")
         assert "nano │ high │ plain" in chat.screen()
         assert chat.turns() == []
 
 
-@SIZES
-async def test_one_is_made_of_the_chat(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with run_chat(Bodies(), tmp_path / "c", size=size) as chat:
+async def test_one_is_made_of_the_chat(tmp_path: Path) -> None:
+    async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         assert "There are no presets yet." in chat.screen()
         await chat.press("enter", "e", "f8", "escape")
@@ -110,11 +89,10 @@ async def test_one_is_made_of_the_chat(tmp_path: Path, size: tuple[int, int]) ->
         assert 'system = """Speak like a pirate.\nArr"""' in presets_path().read_text()
 
 
-@SIZES
-async def test_one_is_changed_and_removed(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_one_is_changed_and_removed(tmp_path: Path) -> None:
     save_preset("a", Preset(system="one"))
     save_preset("b", Preset(system="two"))
-    async with run_chat(Bodies(), tmp_path / "c", size=size) as chat:
+    async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         await chat.press("down", "e")
         assert "Preset b" in chat.screen()
@@ -133,32 +111,3 @@ async def test_one_is_changed_and_removed(tmp_path: Path, size: tuple[int, int])
         assert "two!" not in chat.screen()
         await chat.press("enter")
         assert "nano │ medium │ a" in chat.screen()
-
-
-async def test_a_file_that_is_wrong(tmp_path: Path) -> None:
-    presets_path().parent.mkdir(parents=True)
-    presets_path().write_text('[a]\neffort = "huge"')
-    async with run_chat(Bodies(), tmp_path / "c") as chat:
-        await listed(chat)
-        assert "has an unknown effort: huge" in " ".join(chat.screen().replace("│", " ").split())
-        await chat.press("n", "x", "ctrl+s")
-        assert "unknown effort: huge" in " ".join(chat.screen().replace("│", " ").split())
-        await chat.press("escape", "y", "escape")
-        await chat.enter("/preset a")
-        assert "has an unknown effort: huge" in chat.notices()
-        await chat.enter("/preset b")
-        assert await chat.ask("hi") == "Seen. "
-    assert presets_path().read_text() == '[a]\neffort = "huge"'
-
-
-async def test_its_name_goes_with_an_export(tmp_path: Path) -> None:
-    save_preset("reviewer", REVIEWER)
-    async with run_chat(Bodies(), tmp_path / "c") as chat:
-        await chat.enter("/preset reviewer")
-        await chat.ask("hi")
-        await chat.enter(f"/export {tmp_path / 'x.json'}")
-        await chat.enter(f"/import {tmp_path / 'x.json'}")
-        assert "nano │ high │ reviewer" in chat.screen()
-        await chat.press("f2")
-        await chat.until(lambda: isinstance(chat.app.screen, ChatsDialog))
-        assert chat.screen().count("· reviewer") == 2

@@ -1,8 +1,9 @@
 """The input: what sends and what does not, pastes, files, completions, earlier messages."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import Event
 
 import pytest
 from hypothesis import given
@@ -19,9 +20,7 @@ from gptoss_local.printable import printable
 from gptoss_local.talk.answer import Answer
 from tui.actions import REGISTRY
 from tui.app import Printable
-from tui.attachments import attach
 from tui.markdown_blocks import code_blocks
-from tui.paste import find_files
 from tui.widgets.prompt import Prompt
 
 
@@ -39,18 +38,22 @@ class Host(App[None]):
         self.sent.append(self.prompt.folded.unfold(event.text).text)
 
 
-async def attached(pilot: Pilot[None]) -> None:
+@asynccontextmanager
+async def hosted() -> AsyncIterator[tuple[Host, Pilot[None]]]:
+    host = Host()
+    async with host.run_test() as pilot:
+        yield host, pilot
+
+
+async def attached(host: Host, pilot: Pilot[None]) -> None:
     """Wait until files are read."""
-    host = pilot.app
-    assert isinstance(host, Host)
     while "[reading " in host.prompt.text:
         await pilot.pause(0.01)
 
 
+@pytest.mark.quick
 async def test_enter_sends_and_other_enters_do_not() -> None:
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
+    async with hosted() as (host, pilot):
         await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d", "\\", "enter")
         assert host.sent == []
         height = host.prompt.size.height
@@ -61,10 +64,9 @@ async def test_enter_sends_and_other_enters_do_not() -> None:
         assert host.prompt.size.height < height
 
 
+@pytest.mark.quick
 async def test_pastes_never_send_and_long_ones_are_folded() -> None:
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
+    async with hosted() as (host, pilot):
         await pilot.press("x", " ")
         host.prompt.post_message(Paste("one\r\ntwo\r\n"))
         await pilot.pause()
@@ -80,24 +82,23 @@ async def test_pastes_never_send_and_long_ones_are_folded() -> None:
         assert host.sent == [f"x one\ntwo\nred 2Jend\n{long}"]
 
 
+@pytest.mark.quick
 async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.md").write_text("```py\nx\n```\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     monkeypatch.chdir(tmp_path)
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
+    async with hosted() as (host, pilot):
         host.prompt.fill("Read @no")
         assert [each.text for each in host.prompt.completions()] == ["@notes.md"]
         await pilot.press("tab")
-        await attached(pilot)
+        await attached(host, pilot)
         chip = r"\[file #1: notes\.md, 4 lines, ~\d+ tokens\]"  # its path counts
         assert re.fullmatch(f"Read {chip} ", host.prompt.text)
         await pilot.press("enter")
         assert host.sent[0].endswith("notes.md:\n````\n```py\nx\n```\n````")
         host.prompt.fill("@pic")
         await pilot.press("tab")
-        await attached(pilot)
+        await attached(host, pilot)
         assert host.prompt.text == "@pic"
 
 
@@ -105,16 +106,14 @@ async def test_paths_with_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "my notes").mkdir()
     (tmp_path / "my notes" / "of may.md").write_text("x")
     monkeypatch.chdir(tmp_path)
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
+    async with hosted() as (host, pilot):
         host.prompt.fill("ask @bob, read @my")
         await pilot.press("tab")
         assert host.prompt.text == "ask @bob, read @my notes/"
         await pilot.press(*"of", "space")
         assert [each.text for each in host.prompt.completions()] == ["@my notes/of may.md"]
         await pilot.press("tab")
-        await attached(pilot)
+        await attached(host, pilot)
         assert host.prompt.text.startswith("ask @bob, read [file #1: of may.md, 1 line,")
         host.prompt.fill("@my own words\nare not one")
         assert host.prompt.completions() == []
@@ -125,62 +124,23 @@ async def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.Monke
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
-        for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name"):
+    async with hosted() as (host, pilot):
+        for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name",
+                      f"@bob, what of {'this ' * 60}?", "猫" * 120 + ".png"):  # fmt: skip
             host.prompt.fill(typed)
             await pilot.press("tab")
-            await attached(pilot)
+            await attached(host, pilot)
             assert host.prompt.text == typed
 
 
-@pytest.mark.parametrize("typed", [f"@bob, what of {'this ' * 60}?", "猫" * 120 + ".png"])
-async def test_text_that_is_too_long_for_a_name(typed: str) -> None:
-    """The chat ended as it was typed."""
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
-        host.prompt.fill(typed)
-        await pilot.press("tab")
-        await attached(pilot)
-        await pilot.press("x")
-        assert host.prompt.text == f"{typed}x"
-
-
-async def test_a_file_is_read_while_its_space_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes.md").write_text("x")
-    monkeypatch.chdir(tmp_path)
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
-        host.prompt.attach("notes.md")
-        host.prompt.action_delete_left()
-        host.prompt.insert("?")
-        await attached(pilot)
-        assert host.prompt.text.endswith(" tokens] ?")
-
-
 async def test_up_recalls_what_was_sent() -> None:
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
+    async with hosted() as (host, pilot):
         await pilot.press("a", "enter", "b", "enter", "up")
         assert host.prompt.text == "b"
         await pilot.press("up", "up")
         assert host.prompt.text == "a"
         await pilot.press("down", "down")
         assert host.prompt.text == ""
-
-
-async def test_tab_completes_commands() -> None:
-    async with Host().run_test() as pilot:
-        host = pilot.app
-        assert isinstance(host, Host)
-        await pilot.press("/", "e", "f", "tab")
-        assert host.prompt.text == "/effort "
 
 
 @pytest.mark.parametrize(
@@ -208,6 +168,7 @@ def test_messages_are_no_commands(text: str) -> None:
     assert REGISTRY.parse(text) is None
 
 
+@pytest.mark.quick
 def test_unknown_command() -> None:
     with pytest.raises(UsageError) as caught:
         REGISTRY.parse("/zz high")
@@ -219,19 +180,11 @@ def test_unknown_command() -> None:
         REGISTRY.parse("/")
 
 
+@pytest.mark.quick
 def test_commands_are_ranked() -> None:
     assert [c.name for c in REGISTRY.complete("/re")][:3] == ["resume", "recall", "retry"]
     assert REGISTRY.complete("/xport")[0].name == "export"
     assert REGISTRY.complete("/zz") == []
-
-
-def test_files_that_cannot_be_attached(tmp_path: Path) -> None:
-    (tmp_path / "large").write_text("x" * (1 << 20) + "x")
-    for name in ("missing", "large", "/dev/zero"):
-        with pytest.raises(UsageError, match=name):
-            attach(name, tmp_path, Event())
-    assert find_files(f"{tmp_path}/l", tmp_path) == [f"{tmp_path}/large"]
-    assert find_files("nowhere/x", tmp_path) == []
 
 
 @given(st.text())

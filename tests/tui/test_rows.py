@@ -1,7 +1,7 @@
 """Rows of text that grows: the same as of the whole text, and nothing is lost."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.content import Content
@@ -18,6 +18,7 @@ _PIECES = st.lists(st.sampled_from(
 
 
 @given(_PIECES, st.integers(2, 30))
+@example(["a-very-long-word-without-a-space", " ", *["word"] * 7], 30)
 def test_growing_lines_have_the_rows_of_the_whole(pieces: list[str], width: int) -> None:
     growing, whole, text = LineRows(), LineRows(), ""
     growing.fit(width)

@@ -1,10 +1,13 @@
 """Bytes of the terminal: whatever they are, however they are cut, they are text and keys."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gptoss_local.talk.history.plain import plain_text
 from tui.terminal_input import InputDecoder
+
+pytestmark = pytest.mark.quick
 
 START, END = b"\x1b[200~", b"\x1b[201~"
 

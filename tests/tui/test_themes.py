@@ -42,7 +42,14 @@ function f(a) { return null; }
 )
 
 
-@pytest.mark.parametrize("theme", BUILTIN_THEMES)
+_COMMON = ("textual-dark", "textual-light", "ansi-dark", "nord")
+_THEMES = [
+    pytest.param(theme, marks=[] if theme in _COMMON else pytest.mark.nightly)
+    for theme in BUILTIN_THEMES
+]
+
+
+@pytest.mark.parametrize("theme", _THEMES)
 async def test_all_text_and_all_frames_are_seen(theme: str, history: History) -> None:
     conversation = Conversation(history, "nano", "medium")
     talk(conversation)

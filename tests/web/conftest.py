@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, wait_until
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
 
@@ -22,7 +22,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-WAIT_MS = 15_000
+WAIT_MS = 1000 * PATIENCE_S
 IS_LET_IN = "() => localStorage.getItem('gptoss-token') !== null"
 playwright.expect.set_options(timeout=WAIT_MS)
 
@@ -113,6 +113,28 @@ def watch() -> Watch:
     return Watch()
 
 
+def make_context(
+    browser: playwright.Browser, server: RunningServer, **options: object
+) -> playwright.BrowserContext:
+    options = {"viewport": {"width": 1200, "height": 800}, **options}
+    context = browser.new_context(**options)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    context.set_default_timeout(WAIT_MS)
+    return context
+
+
+def let_in(page: playwright.Page, server: RunningServer) -> None:
+    """Open the link that lets a browser in."""
+    page.goto(server.url + server.link())
+    wait_until(lambda: page.evaluate(IS_LET_IN))
+
+
+def close(context: playwright.BrowserContext) -> None:
+    for page in context.pages:  # a handler of a route may still be at work
+        page.unroute_all(behavior="ignoreErrors")
+    context.close()
+
+
 @pytest.fixture
 def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
     """Opens pages of a server, each in a browser of its own unless it gets one."""
@@ -127,30 +149,41 @@ def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
         is_let_in: bool = True,
         **options: object,
     ) -> playwright.Page:
-        if context is None:
-            options = {"viewport": {"width": 1200, "height": 800}, **options}
-            context = browser.new_context(**options)
-            context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
-            contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(WAIT_MS)
+        page = (context or make_context(browser, server, **options)).new_page()
         watch.on(page)
         urls.add(server.url)
-        if is_let_in:
-            page.goto(server.url + server.link())
-            wait_until(lambda: page.evaluate(IS_LET_IN))
+        if context is None:
+            contexts.append(page.context)
+            if is_let_in:
+                let_in(page, server)
         page.goto(server.url + path)
         return page
 
     yield open_one
     for context in contexts:
-        for page in context.pages:  # a handler of a route may still be at work
-            page.unroute_all(behavior="ignoreErrors")
-        context.close()
+        close(context)
     watch.check(*urls)
 
 
+@pytest.fixture(scope="module")
+def context(
+    browser: playwright.Browser, scripted: RunningServer
+) -> Iterator[playwright.BrowserContext]:
+    """A browser that the server let in, for all tests of a file."""
+    made = make_context(browser, scripted)
+    page = made.new_page()
+    let_in(page, scripted)
+    page.close()
+    yield made
+    close(made)
+
+
 @pytest.fixture
-def page(open_page: OpenPage, scripted: RunningServer) -> playwright.Page:
+def page(
+    open_page: OpenPage, scripted: RunningServer, context: playwright.BrowserContext
+) -> Iterator[playwright.Page]:
     """A page of the scripted server, with a new chat."""
-    return open_page(scripted)
+    yield open_page(scripted, context=context)
+    for each in context.pages:
+        each.unroute_all(behavior="ignoreErrors")
+        each.close()

@@ -111,7 +111,6 @@ FORMULAS = {
     "quad": r"a \, b \; c \quad d \qquad e",
     "functions": r"\sin x + \cos^2 y + \ln z + \exp w + \det A + \ker B + \dim V",
     "unicode": "α + β ≤ ∑ x² → ∞ ∈ ℝ",
-    "cjk": r"\text{速度} = \frac{\text{距離}}{\text{時間}}",
     # as models write them
     "euler": r"e^{i\pi} + 1 = 0",
     "gauss": r"f(x) = \frac{1}{\sigma\sqrt{2\pi}} \exp\!\left(-\frac{(x-\mu)^2}{2\sigma^2}\right)",

@@ -160,27 +160,6 @@ def test_copies_the_answer_and_a_block_of_code(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()").strip() == CODE.strip()
 
 
-def test_calls_and_results_of_tools_are_shown(page: Page, scripted: RunningServer) -> None:
-    history = History(scripted.home / "chats.sqlite3")
-    made = history.new_chat("nano", "low")
-    question = history.add(made, None, "user", "Weather?")
-    call = {"function": {"name": "get_weather", "arguments": {"city": "Tokyo"}}}
-    answer = history.add(made, question.id, "assistant", "", tool_calls=(call,))
-    stats = {"seconds": 1.25, "is_error": False}
-    result = history.add(
-        made, answer.id, "tool", "sunny\n21 C", tool_name="get_weather", stats=stats
-    )
-    history.add(made, result.id, "assistant", "It is sunny.")
-    history.close()
-    page.goto(f"{scripted.url}/#/chat/{made}")
-    expect(prose(page)).to_have_text("It is sunny.")
-    folds = page.locator(".fold summary")
-    expect(folds.nth(0)).to_have_text('calls get_weather(city: "Tokyo")')
-    expect(folds.nth(1)).to_have_text("get_weather returned 2 lines · 1.3 s")
-    page.locator(".fold summary").nth(1).click()
-    expect(page.locator(".fold pre").nth(1)).to_have_text("sunny\n21 C")
-
-
 def test_the_energy_of_an_answer(page: Page, scripted: RunningServer) -> None:
     history = History(scripted.home / "chats.sqlite3")
     made = history.new_chat("nano", "low")

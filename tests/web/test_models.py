@@ -2,11 +2,12 @@
 
 import json
 import re
+from typing import Any
 
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.conftest import RunningServer
+from tests.conftest import PATIENCE_S, RunningServer
 from tests.web.chatting import ask, box, choose, last_answer, new_chat, press, start_download
 from tests.web.conftest import Watch
 
@@ -21,7 +22,8 @@ def test_load_and_unload(page: Page, scripted: RunningServer) -> None:
     expect(here).to_contain_text("○ RAM, no GPU · ctx")
     press(page, "Load nano")
     expect(here).to_contain_text("loaded, ctx 32,768")
-    assert scripted.engine() is not None
+    loaded = httpx.get(f"{scripted.url}/api/ps", headers=scripted.owner, trust_env=False)
+    assert [each["name"] for each in loaded.json()["models"]] == ["nano"]
     press(page, "Unload nano")
     expect(here.get_by_role("button", name="Load nano")).to_be_visible()
     expect(page.get_by_label("To download")).to_contain_text("gpt-oss:20b")
@@ -96,31 +98,24 @@ def test_a_real_refusal_of_a_download_is_shown(page: Page, watch: Watch) -> None
 def test_another_model_answers_and_a_new_chat_begins_with_it(
     page: Page, scripted: RunningServer
 ) -> None:
-    page.request.post(
-        f"{scripted.url}/api/copy", data={"source": "nano", "destination": "nano-copy"}
-    )
     ask(page, "What is the capital of France?")
-    page.locator(".composer .model").click()
-    press(page, "Use nano-copy")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(box(page)).to_have_attribute("placeholder", "Message nano-copy")
-    ask(page, "What is the capital of Italy?")
-    expect(page.locator(".turn.assistant .facts").last).to_contain_text("nano-copy ·")
-    page.reload()
-    new_chat(page)
-    expect(box(page)).to_have_attribute("placeholder", "Message nano-copy")
-    page.locator(".composer .model").click()
-    press(page, "Use nano")
-    page.request.delete(f"{scripted.url}/api/delete", data={"model": "nano-copy"})
-
-
-def test_an_answer_again_with_another_model(page: Page, scripted: RunningServer) -> None:
-    ask(page, "What is the capital of France?")
-    with httpx.Client(base_url=scripted.url, headers=scripted.owner) as http:
+    owner: Any = {"headers": scripted.owner, "timeout": PATIENCE_S, "trust_env": False}
+    with httpx.Client(base_url=scripted.url, **owner) as http:
         assert http.post("/api/copy", json={"source": "nano", "destination": "second"}).is_success
         page.reload()
         choose(page, "Answer again with another model", "second")
         expect(page.locator(".versions").last).to_contain_text("2/2")
         expect(last_answer(page).locator(".facts")).to_contain_text("second")
         expect(page.locator("button.model")).to_contain_text("second")
+        page.locator(".composer .model").click()
+        press(page, "Use nano")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        ask(page, "What is the capital of Italy?")
+        expect(last_answer(page).locator(".facts")).to_contain_text("nano ·")
+        page.locator(".composer .model").click()
+        press(page, "Use second")
+        expect(box(page)).to_have_attribute("placeholder", "Message second")
+        page.reload()
+        new_chat(page)
+        expect(box(page)).to_have_attribute("placeholder", "Message second")
         assert http.request("DELETE", "/api/delete", json={"model": "second"}).is_success

@@ -7,6 +7,8 @@ from PIL import Image
 
 from tests.web.vendor import ROOT
 
+pytestmark = pytest.mark.quick
+
 PAGE = (ROOT / "docs" / "web.md").read_text(encoding="utf-8")
 PICTURES = re.findall(r"\((web[\w-]*\.webp)\)", PAGE)
 MAX_BYTES = 150_000

@@ -4,7 +4,6 @@ The fixture `open_page` fails a test whose page logs an error, opens a window, b
 Content-Security-Policy, or asks another host for anything.
 """
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +11,11 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx
 from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
-from tests.web.answers import CONTROLS
-from tests.web.chatting import ask, chat_id, press, prose
+from tests.web.chatting import ask, press, prose
 from tests.web.conftest import IS_LET_IN, OpenPage, Watch
 
 CORPUS = [
@@ -137,13 +134,6 @@ def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
     check(page)
 
 
-def test_what_the_model_wrote_is_stored(page: Page, scripted: RunningServer) -> None:
-    ask(page, "Show me controls")
-    expect(prose(page)).to_contain_text(r"red\u001b[31m and \u202eback")
-    url = f"{scripted.url}/api/gptoss/chats/{chat_id(page)}/export?format=markdown"
-    assert CONTROLS in httpx.get(url, headers=scripted.owner, trust_env=False).text
-
-
 def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
     """As it arrives, cut anywhere: what an open block shows is as safe as the end."""
     ask(page, "What is the capital of France?")
@@ -162,13 +152,6 @@ def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
             text,
         )
         assert page.evaluate(CHECK) == [], text
-
-
-def test_a_real_answer_with_html(page: Page) -> None:
-    ask(page, "Show me HTML")
-    expect(prose(page)).to_contain_text('<img src=x onerror="window.hacked = 1">')
-    expect(page.locator("main")).to_be_visible()
-    check(page)
 
 
 def test_titles_models_tools_labels_and_files(page: Page, scripted: RunningServer) -> None:
@@ -208,20 +191,6 @@ def test_names_of_models_and_presets(page: Page) -> None:
     ]
 
 
-def test_an_imported_chat(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
-    history = History(scripted.home / "chats.sqlite3")
-    exported = json.loads(history.export_json(store(scripted, content="word")))
-    history.close()
-    for turn in exported["turns"]:
-        turn["content"] = ALL
-    exported["chat"]["title"] = exported["chat"]["preset"] = CORPUS[1]
-    (tmp_path / "chat.json").write_text(json.dumps(exported))
-    page.get_by_label("A chat to import").set_input_files(tmp_path / "chat.json")
-    expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
-    expect(page.locator(".preset")).to_have_text(CORPUS[1])
-    check(page)
-
-
 def test_a_link_opens_by_a_click_alone_without_a_way_back(page: Page, watch: Watch) -> None:
     ask(page, "Explain it fast")
     watch.expected = ("popup: ",)
@@ -258,15 +227,6 @@ def test_the_policy_forbids_what_would_slip_through(page: Page, watch: Watch) ->
     watch.requests.clear()
 
 
-def test_the_headers_of_the_page(scripted: RunningServer) -> None:
-    headers = httpx.get(scripted.url, headers={"Accept": "text/html"}).headers
-    policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "script-src 'self'" in policy
-    assert "unsafe" not in policy
-    assert httpx.get(scripted.url).text == "Ollama is running"
-
-
 def test_a_page_of_another_port_gets_nothing(
     open_page: OpenPage, scripted: RunningServer, watch: Watch, tmp_path: Path
 ) -> None:
@@ -294,7 +254,7 @@ def test_a_browser_that_was_not_let_in_is_told_what_to_do(
 ) -> None:
     page = open_page(scripted, is_let_in=False)
     expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
-    other = open_page(scripted, scripted.link(), context=page.context, is_let_in=False)
+    other = open_page(scripted, scripted.link(), context=page.context)
     expect(other.get_by_role("dialog")).to_have_count(0)
     assert "open=" not in other.url
     expect(page.get_by_role("dialog")).to_have_count(0)  # the tab beside it is let in, too

@@ -59,23 +59,6 @@ def test_they_change_in_a_chat_and_the_version_before_stays(
     history.close()
 
 
-def test_a_value_out_of_range_is_refused(page: Page) -> None:
-    form = dialog(page)
-    form.get_by_label("temperature").fill("7")
-    press(page, "Apply")
-    expect(form).to_be_visible()
-    assert form.get_by_label("temperature").evaluate("field => field.validity.rangeOverflow")
-
-
-def test_any_decimals_are_taken(page: Page) -> None:
-    form = dialog(page)
-    for name, value in (("temperature", "0.333"), ("top_p", "0.955"), ("min_p", "0.0125")):
-        form.get_by_label(name).fill(value)
-    apply(page)
-    form = dialog(page)
-    expect(form.get_by_label("temperature")).to_have_value("0.333")
-
-
 def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
     form.get_by_label("System prompt").fill("You review code.")
@@ -100,3 +83,15 @@ def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer)
     form = dialog(page)
     press(page, "Delete Reviewer")
     expect(form.locator("option", has_text="Reviewer")).to_have_count(0)
+
+
+def test_decimals_are_taken_and_values_out_of_range_refused(page: Page) -> None:
+    form = dialog(page)
+    for name, value in (("top_p", "0.955"), ("min_p", "0.0125"), ("temperature", "7")):
+        form.get_by_label(name).fill(value)
+    press(page, "Apply")
+    expect(form).to_be_visible()
+    assert form.get_by_label("temperature").evaluate("field => field.validity.rangeOverflow")
+    form.get_by_label("temperature").fill("0.333")
+    apply(page)
+    expect(dialog(page).get_by_label("temperature")).to_have_value("0.333")

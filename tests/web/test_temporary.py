@@ -48,7 +48,7 @@ def files_with(word: str, *folders: Path) -> set[str]:
     return {path.name for path in files if any(sign in path.read_bytes() for sign in signs)}
 
 
-@pytest.mark.parametrize("is_temporary", [True, False])
+@pytest.mark.parametrize("is_temporary", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_disk_has_nothing_of_it(
     browser: Browser, scripted: RunningServer, tmp_path: Path, is_temporary: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from typing import Any
 
 import psutil
@@ -43,7 +44,9 @@ def test_a_call_runs_once_it_is_allowed(page: Page) -> None:
     expect(prose(page)).to_have_text("It is sunny.")
     expect(question(page)).to_have_count(0)
     expect(page.locator(".fold summary").nth(0)).to_have_text('calls get_weather(city: "Tokyo")')
-    expect(page.locator(".fold summary").nth(1)).to_contain_text("get_weather returned")
+    expect(page.locator(".fold summary").nth(1)).to_have_text(
+        re.compile(r"get_weather returned 2 lines · \d\.\d s")
+    )
     expect(page.locator(".spoken")).to_have_text("The answer has finished.")
     ask(page, "Use a tool", waits=False)
     button(page, "Allow in this chat").click()
@@ -139,9 +142,7 @@ def pixels(png: bytes) -> Image.Image:
 
 PAINTS = {
     "a rule": r"$\llap{\smash{\rule[-20em]{20em}{20em}}}$",
-    "a raised box": r"$\raisebox{-20em}{\rule{40em}{20em}}$",
     "colours": r"$\rlap{\smash{\raisebox{-15em}{\colorbox{red}{\rule{30em}{15em}}}}}$",
-    "in a table": r"| a |\n|---|\n| $\rlap{\smash{\rule[-20em]{20em}{20em}}}$ |",
     "marks below": "a" + "\u0323" * 300,
 }
 
@@ -320,11 +321,8 @@ def test_sources_of_tools_that_do_not_answer_say_why(page: Page) -> None:
     expect(tools).to_contain_text("mail: <img src=x> ended")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(
-    open_page: OpenPage, scripted: RunningServer, scheme: str
-) -> None:
-    page = open_page(scripted, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce",
+def test_axe_finds_nothing_serious(open_page: OpenPage, scripted: RunningServer) -> None:
+    page = open_page(scripted, color_scheme="dark", bypass_csp=True, reduced_motion="reduce",
                      viewport={"width": 360, "height": 740})  # fmt: skip
     ask(page, "Use a long command", waits=False)
     expect(question(page)).to_be_visible()

@@ -16,6 +16,8 @@ from gptoss_local.server import web
 from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.talk.history import ChatSummary, Hit, Turn
 
+pytestmark = pytest.mark.quick
+
 TYPES = (Path(web.__file__).parent / "types.d.ts").read_text(encoding="utf-8")
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "Turn": Turn,

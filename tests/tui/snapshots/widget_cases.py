@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from textual.app import App, ComposeResult
+from textual.app import App
 from textual.widget import Widget
 
 import tui
@@ -48,14 +48,9 @@ class Stage(App[None]):
     CSS_PATH = Path(tui.__file__).with_name("chat.tcss")
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, widget: Widget | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.theme = THEME
-        self._widget = widget
-
-    def compose(self) -> ComposeResult:
-        if self._widget is not None:
-            yield self._widget
 
 
 def _view(*turns: Any, place: tuple[int, int] = (1, 1)) -> Callable[[], Widget]:
