@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -11,6 +10,8 @@ _PR_SET_DUMPABLE = 4  # of linux/prctl.h
 
 def is_private(history_path: Path) -> bool:
     """Return whether chats have a passphrase, or are in a file that cannot be read."""
+    import sqlite3  # PERF: not for commands that only look at the server
+
     if not history_path.exists():
         return False
     uri = f"{history_path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
