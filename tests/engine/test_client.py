@@ -90,11 +90,11 @@ async def test_same_tokens_as_a_bare_loop(
     assert usage.decode_ns > 0
 
 
-async def test_sampling_parameters(engine: EngineClient, prompt: Prompt) -> None:
+async def test_sampling_parameters(own_engine: EngineClient, prompt: Prompt) -> None:
     tokens = prompt("Tell me about the old river and the moon.")
 
     async def ask(**params: float | int | None) -> list[int]:
-        return (await collect(engine, tokens, SamplingParams(**params), 24))[0]  # type: ignore[arg-type]
+        return (await collect(own_engine, tokens, SamplingParams(**params), 24))[0]  # type: ignore[arg-type]
 
     greedy = await ask(temperature=0)
     hot = {"temperature": 10.0}
