@@ -192,7 +192,7 @@ def moves_into(done: Counter[str]) -> Iterator[None]:
 
 
 def test_random_conversations_have_the_logits_of_a_full_prefill(start: Callable[..., Run]) -> None:
-    done, worst = random_conversations(start, N_EXAMPLES or 60, seed_by_source=not N_EXAMPLES)
+    done, worst = random_conversations(start, N_EXAMPLES or 100, seed_by_source=not N_EXAMPLES)
     print(dict(done), f"largest error {worst:.1e}")
     assert worst <= TOLERANCE
     assert done["moved"] > 0, done
