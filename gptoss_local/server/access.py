@@ -45,7 +45,7 @@ Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
 _N_LINKS_MAX = 100
-_LOOK_S = 0.25
+_LOOK_S = 0.15
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
     "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
     "key": frozenset(("owner", "page", "phone", "key")),
