@@ -212,7 +212,7 @@ class _Edits:
         self._edits.append((at, close, new))
 
     def _remove(self, node: Any, n: int) -> None:
-        """Take out a member, a comma beside it, and lines that it leaves empty."""
+        """Take out a member, its comma, and lines that it leaves empty."""
         start, end = _span(node.keys[n])[0], _span(node.values[n])[1]
         comma = self._comma(end)
         if comma is None and n > 0:

@@ -136,7 +136,7 @@ def make_server(settings: Settings) -> "Server":
     n_connections, backlog = connection_limits(settings)
 
     class Protocol(BoundedProtocol, max_connections=n_connections):
-        """Of this server's connections."""
+        """Counts the connections of this server alone."""
 
     config = uvicorn.Config(
         app,

@@ -48,7 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
     to be the owner's. A subclass for each server. Thread: one event loop.
 
     Attributes:
-        right: Of the last caller, as `Access` found: 0 for nobody, 1 for a user, 2 for the owner.
+        right: Of the last caller, by `Access`: 0 without a key, 1 for a user, 2 for the owner.
     """
 
     max_connections: ClassVar[int]

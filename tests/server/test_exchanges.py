@@ -32,7 +32,10 @@ CLAUDE = {"anthropic-version": "2023-06-01"}
 
 # What differs from run to run or by machine.
 SECRETS = (
-    (r"(chatcmpl|cmpl|resp|msg|rs|fc|ctc|call|toolu|req|item|lineage)[-_][0-9a-zA-Z]{8,}", r"\1_ID"),
+    (
+        r"(chatcmpl|cmpl|resp|msg|rs|fc|ctc|call|toolu|req|item|lineage)[-_][0-9a-zA-Z]{8,}",
+        r"\1_ID",
+    ),
     (r"sha256:[0-9a-f]{64}|\b[0-9a-f]{64}\b", "DIGEST"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[0-9.]*(Z|[+-]\d\d:\d\d)", "TIME"),
     (r'"(created|created_at|completed_at|expires_at)": ?\d+(\.\d+)?', r'"\1":TIME'),

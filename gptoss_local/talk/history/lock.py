@@ -27,7 +27,7 @@ _TEXTS = {
 }
 _ALL_TEXTS = {f"{table}.{name}" for table, names in _TEXTS.items() for name in names}
 _ROWS = {"chat": ("id",), "turn": ("id", "chat_id", "parent_id", "role")}
-"""What a text is encrypted for, besides its column: it is refused in any other row."""
+"""Names of a row that its texts are encrypted for: they are refused in any other row."""
 _FORMAT = "gptoss 1"
 _SEALED = "\0"  # the first character of an encrypted text, which no other has: see `storable`
 _NONCE_BYTES = 12
@@ -127,7 +127,7 @@ class Lock:
             raise HistoryError(message, hint=RESTORE) from error
 
     def _rewrite(self, old: str | None, new: str | None) -> None:
-        """Write all texts anew, so that no byte of them, or of the old key, stays in the file.
+        """Write all texts again, so that no byte of them, or of the old key, stays in the file.
 
         Without `old` they are in plain, without `new` they will be.
         """

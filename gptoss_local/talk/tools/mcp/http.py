@@ -42,7 +42,7 @@ async def reach(
 
 
 class _Client(httpx2.AsyncClient):
-    """Bounds and mends answers, and logs those with an error status."""
+    """Bounds and repairs answers, and logs those with an error status."""
 
     def __init__(self, launch: Launch, log: ServerLog, inbox: Inbox, *, is_sse: bool) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Reads what a server sends: within limits, and mended where the SDK would lose it.
+"""Reads what a server sends: within limits, and repaired where the SDK would lose it.
 
 A whole list of tools would be refused for one wrong tool, and a call whose answer cannot be read
 would wait until its time is over.
@@ -34,7 +34,7 @@ class Inbox:
     """Takes all that a server sends.
 
     Args:
-        log: Gets what is no message.
+        log: Gets all else.
         on_fault: Gets the reason why the connection is over.
     """
 
@@ -109,7 +109,7 @@ class Inbox:
         return {"error": {"code": NOT_MCP, "message": f"{NO_MCP}: {quoted(data)}"}}
 
     def _usable(self, tools: list[Any]) -> list[dict[str, Any]]:
-        """Leave out what is no tool; the SDK would refuse all of the list."""
+        """Leave out all but tools; the SDK would refuse all of the list."""
         named = [each for each in tools if isinstance(each, dict)]
         named = [each for each in named if isinstance(each.get("name"), str)]
         if n_others := len(tools) - len(named):

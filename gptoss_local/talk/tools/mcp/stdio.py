@@ -84,7 +84,7 @@ async def run(
 
 
 async def _texts(stdout: asyncio.StreamReader, inbox: Inbox) -> AsyncIterator[bytes]:
-    """Yield each line, and those that are no message together: an answer may have several."""
+    """Yield each line, or several that only together are a message."""
     unreadable, is_over = b"", False
     while not (is_over or inbox.is_over):
         line = b""
