@@ -91,7 +91,10 @@ class _Folder:
     """
 
     def __init__(self, folder: Path, name: str, pattern: str) -> None:
-        self._folder = folder.resolve()
+        try:
+            self._folder = folder.resolve()
+        except OSError as error:  # the current folder was removed
+            raise UsageError(f"{name} cannot be read: {error.strerror}") from error
         self._name = name
         self._pattern = pattern
         self._n_left_out: Counter[str] = Counter()  # by the reason

@@ -346,8 +346,7 @@ def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
 
 def _salt_of(caller: Caller) -> bytes:
     """Tell apart whose prefixes are cached: the owner's (page and phones, too), each key's."""
-    names = {"owner": "owner", "page": "owner", "phone": "owner", "anonymous": "none"}
-    name = names.get(caller.kind, f"key {caller.name}")
+    name = "owner" if caller.kind in _MAY_USE["chat"] else caller.account
     return blake2b(name.encode(), digest_size=16).digest()
 
 

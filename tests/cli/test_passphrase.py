@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -189,9 +190,14 @@ def test_a_change_leaves_no_old_key(place: Path, server: RunningServer) -> None:
                 (old,) = database.execute("SELECT key_id, salt, wrapped FROM passphrase")
                 old += (database.execute("SELECT title FROM chat").fetchone()[0].encode(),)
             assert found()
-            done = run_cli(server.environment, "passphrase", action, stdin=words)
-            assert done.returncode == 0, done.stderr
-            assert found() == []
+            with page.listening(chat_id) as heard:
+                done = run_cli(server.environment, "passphrase", action, stdin=words)
+                ended_s = time.monotonic()
+                assert done.returncode == 0, done.stderr
+                assert found() == []
+                if action == "change":  # a listener needs the new one
+                    heard.until(lambda h: h.is_over)
+                    assert time.monotonic() - ended_s < 1
             page.call("GET", "chats", status=423 if action == "change" else 200)
             if action == "change":
                 page.call("POST", "chats/unlock", {"passphrase": PASSPHRASE}, status=423)

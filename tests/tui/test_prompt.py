@@ -125,7 +125,7 @@ async def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(folder)
     folder.rmdir()
     async with hosted() as (host, pilot):
-        for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name"):
+        for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name", "@what? x"):
             host.prompt.fill(typed)
             await pilot.press("tab")
             await attached(host, pilot)
