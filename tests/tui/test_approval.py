@@ -58,7 +58,7 @@ async def test_what_stands_after_many_line_ends_is_seen(
     cmd = "echo hello" + "\n" * 80 + "; touch PWNED"
     async with run_chat(Caller(cmd), tmp_path / "c", size=size, tools=SHELL) as chat:
         await asked(chat)
-        assert "hello\\n\\n" in chat.screen()
+        await chat.shows("hello\\n\\n")
         seen = chat.screen()
         while "not seen" in chat.screen():
             await chat.press("pagedown")
@@ -156,7 +156,7 @@ async def test_a_draft_keeps_the_keyboard(tmp_path: Path, monkeypatch: pytest.Mo
         await chat.press("shift+tab", "down", "a")  # a letter goes on with the message
         assert chat.app.chat.prompt.text == f"{text}a"
         await chat.press("enter")
-        assert "» a message" in chat.screen()
+        await chat.shows("» a message")
         assert chat.app.chat.question.display
         with monkeypatch.context() as patched:
             patched.setattr("tui.widgets.question._HASTE_S", 60.0)
@@ -205,7 +205,7 @@ async def test_arguments_show_what_cannot_be_seen(
 ) -> None:
     async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
         await asked(chat)
-        assert f"sh -c {command}" in chat.screen()
-        assert f'"cmd": "{argument}"' in chat.screen()
+        await chat.shows(f"sh -c {command}")
+        await chat.shows(f'"cmd": "{argument}"')
         await chat.answer("No")
         await chat.answered()

@@ -73,7 +73,7 @@ async def test_a_folder(project: Path, tmp_path: Path) -> None:
         await chat.press("tab")
         assert chat.app.chat.prompt.text == "Explain @lib/"
         assert re.search("⇥ @lib/ +the whole folder", chat.screen())
-        assert "@lib/a.py" in chat.screen()
+        await chat.shows("@lib/a.py")
         await chat.press("tab")
         await attached(chat)
         assert re.search(r"Explain \[folder #1: lib, 4 files, ~\d+ tokens\]", chat.screen())
@@ -206,7 +206,7 @@ async def test_a_pdf_is_given_up_with_its_process(
     async with run_chat(seen(), tmp_path / "c") as chat:
         await chat.enter("/attach slow.pdf")
         await chat.until(readers)
-        assert "[reading slow.pdf …]" in chat.screen()
+        await chat.shows("[reading slow.pdf …]")
         await chat.press("enter")
         await chat.tells("A file is still being read.")
         assert chat.turns() == []
@@ -225,7 +225,7 @@ async def test_a_file_that_is_dropped(tmp_path: Path) -> None:
         dropped = f"'{tmp_path}/my notes.md' file://{tmp_path}/b.md "
         await paste(chat, dropped)
         assert chat.app.chat.prompt.text == f"read {dropped}"
-        assert "⇥ attach my notes.md, b.md" in chat.screen()
+        await chat.shows("⇥ attach my notes.md, b.md")
         await chat.press("tab")
         await attached(chat)
         assert re.fullmatch(

@@ -26,7 +26,7 @@ async def begin_counting(chat: Chat) -> None:
 
 async def test_ask(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
-        assert "Nothing you type leaves it" in chat.screen()
+        await chat.shows("Nothing you type leaves it")
         assert await chat.ask(FRANCE) == PARIS
         await chat.shows("/32,768", PARIS, f"❯ {FRANCE}")
         assert re.search(r"▸ reasoned \d+ tokens · \d+\.\d s", chat.screen())
@@ -58,7 +58,7 @@ async def test_escape_stops_at_once_and_keeps_the_part(
         assert "5, 6, 7" in part
         assert not part.endswith("900.")
         assert chat.turns()[-1].state == "stopped"
-        assert "■ stopped" in chat.screen()
+        await chat.shows("■ stopped")
         await chat.until(lambda: n_running() == 0)
         assert await chat.ask(FRANCE) == PARIS
 
@@ -124,7 +124,7 @@ async def test_an_edit_makes_a_branch(open_chat: OpenChat) -> None:
         await chat.press("alt+left")
         await chat.until(lambda: len(chat.turns()) == 2)
         await chat.press("alt+left")  # there is none before
-        assert "‹ 1/2 ›" in chat.screen()
+        await chat.shows("‹ 1/2 ›")
         assert "Peter" in await chat.ask("What is my name?")  # the model sees this branch alone
         await chat.press("alt+right")
         await chat.shows("Mary")
@@ -157,7 +157,7 @@ async def test_retry_keeps_the_old_answer(open_chat: OpenChat) -> None:
         chat.views()[-1].focus()
         await chat.press("left")
         await chat.until(lambda: chat.turns()[-1].id == first_id)
-        assert "‹ 1/2 ›" in chat.screen()
+        await chat.shows("‹ 1/2 ›")
 
 
 async def test_a_message_that_no_context_holds_stays_in_the_input(open_chat: OpenChat) -> None:
@@ -243,7 +243,7 @@ async def test_models_effort_and_a_system_message(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         for effort in ("high", "low", "medium"):
             await chat.press("f4")
-            assert f"nano │ {effort}" in chat.screen()
+            await chat.shows(f"nano │ {effort}")
         await chat.enter("/effort off")
         await chat.tells("gpt-oss always reasons")
         await chat.press("f3")
@@ -300,8 +300,8 @@ async def test_an_answer_cannot_drive_the_terminal(history_path: Path) -> None:
     async with run_chat(ScriptedServer("", written, 1000), history_path) as chat:
         assert await chat.ask("go") == written  # a character at a time, and all of it stored
         assert "\x1b" not in chat.screen()
-        assert "\\u001b]52;c;aGk=\\u0007 bold \\u001b[2J" in chat.screen()
-        assert "from\\u202e" in chat.screen()
+        await chat.shows("\\u001b]52;c;aGk=\\u0007 bold \\u001b[2J")
+        await chat.shows("from\\u202e")
         assert "\\u000d" not in chat.screen()
         assert chat.app.chat.conversation.request()["messages"][-1]["content"] == written
         await chat.enter("/copy")

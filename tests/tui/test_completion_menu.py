@@ -19,7 +19,7 @@ async def test_a_slash_leads_to_every_command(open_chat: OpenChat) -> None:
         await chat.press("/")
         seen = []
         for _ in REGISTRY.commands:
-            assert f"{marked(chat)} " in chat.screen()
+            await chat.shows(f"{marked(chat)} ")
             seen.append(marked(chat).removeprefix("/"))
             await chat.press("down")
         assert seen == [command.name for command in REGISTRY.commands]
@@ -34,7 +34,7 @@ async def test_enter_takes_the_marked_one(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.press(*"/effo", "enter")  # it has arguments, which come next
         assert chat.app.chat.typed.strip() == "/effort"
-        assert "nano │ medium" in chat.screen()
+        await chat.shows("nano │ medium")
         await chat.press("down", "down", "down", "enter")
         await chat.shows("nano │ high")
         assert chat.app.chat.typed == ""

@@ -95,7 +95,7 @@ async def test_piece_by_piece_it_is_the_whole(
         await chat.ask(QUESTION)
         n_parts = 1
         assert chat.turns()[-1].content == ""
-        assert "✂ reached its length limit  /continue resumes it" in chat.screen()
+        await chat.shows("✂ reached its length limit  /continue resumes it")
         while chat.turns()[-1].stats["done_reason"] == "length":
             if n_parts == 4:
                 await chat.enter("/set num_predict 90")
@@ -188,7 +188,7 @@ async def test_figures_of_the_part_before(own_server: RunningServer, tmp_path: P
         await chat.enter("/set num_predict 20")
         await chat.ask("Count from 1 to 900.")
         before = chat.turns()[-1].stats
-        assert "/continue resumes it" in chat.screen()
+        await chat.shows("/continue resumes it")
         await chat.enter("/set num_predict 2000")
         await chat.enter("/continue")
         await chat.shows("20, 21")

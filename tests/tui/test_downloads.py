@@ -50,10 +50,10 @@ async def choose(chat: Chat) -> None:
     """Choose the 20b in the list, until only a yes is missing."""
     await chat.enter("/model")
     await chat.shows("fits in VRAM")
-    assert "to download" in chat.screen()
+    await chat.shows("to download")
     await chat.press("down", "enter")
-    assert "Download gpt-oss:20b (" in chat.screen()
-    assert "fits in VRAM" in chat.screen()
+    await chat.shows("Download gpt-oss:20b (")
+    await chat.shows("fits in VRAM")
 
 
 async def begin(chat: Chat) -> None:
@@ -66,13 +66,13 @@ async def test_it_is_watched_to_its_end(tmp_path: Path) -> None:
     store = Store()
     async with run_chat(store, tmp_path / "c", notifications=True) as chat:
         await begin(chat)
-        assert "asking the hub" in chat.screen()
+        await chat.shows("asking the hub")
         store.say(1)
         await asyncio.sleep(0.4)
         store.say(1.5)
         await chat.shows("1.5 GB of 14.0 GB")
-        assert "/s · " in chat.screen()
-        assert " left" in chat.screen()
+        await chat.shows("/s · ")
+        await chat.shows(" left")
         store.names.append("gpt-oss:20b")
         store.frames.put_nowait(JobStatus("success"))
         await chat.until(lambda: not isinstance(chat.app.screen, DownloadDialog))

@@ -41,11 +41,11 @@ async def test_a_paste_is_one_line_until_a_key_unfolds_it(tmp_path: Path) -> Non
         await chat.press("space")
         chat.app.chat.transcript.scroll_home(animate=False)
         await chat.pilot.pause()
-        assert "▾ pasted: 400 lines" in chat.screen()
-        assert "    line 5 of the log" in chat.screen()
+        await chat.shows("▾ pasted: 400 lines")
+        await chat.shows("    line 5 of the log")
         await chat.press("space")
         await chat.until(lambda: "line 5" not in chat.screen())
-        assert "▸ pasted: 400 lines" in chat.screen()
+        await chat.shows("▸ pasted: 400 lines")
 
 
 async def test_it_comes_back_folded(tmp_path: Path) -> None:
@@ -59,17 +59,17 @@ async def test_it_comes_back_folded(tmp_path: Path) -> None:
         await chat.press("up")
         assert chat.app.chat.prompt.text == chip
     async with run_chat(server, tmp_path / "c", 1) as chat:
-        assert "▸ pasted: 400 lines" in chat.screen()
+        await chat.shows("▸ pasted: 400 lines")
         await chat.press("up")
         assert chat.app.chat.prompt.text == chip
         chat.app.chat.prompt.fill("")
         await chat.enter("/edit")
         assert chat.app.chat.prompt.text == chip
-        assert "[pasted #1: 400 lines" in chat.screen()
+        await chat.shows("[pasted #1: 400 lines")
         await chat.ask(" again")
         assert server.asked[-1] == f"see {LONG} again"
         await chat.shows("‹ 2/2 ›")
-        assert "▸ pasted: 400 lines" in chat.screen()
+        await chat.shows("▸ pasted: 400 lines")
 
 
 async def test_it_waits_and_is_taken_back_folded(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ async def test_a_long_message_without_folds(tmp_path: Path) -> None:
     history.add(chat_id, None, "user", LONG)
     history.close()
     async with run_chat(seen(), tmp_path / "c", chat_id) as chat:
-        assert "line 9 of the log" in chat.screen()
+        await chat.shows("line 9 of the log")
         assert "line 10 of the log" not in chat.screen()
-        assert "▸ more: 390 lines, ~2,318 tokens" in chat.screen()
+        await chat.shows("▸ more: 390 lines, ~2,318 tokens")
         chat.views()[0].focus()
         await chat.press("space")
         await chat.shows("line 399 of the log")

@@ -14,9 +14,9 @@ async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
     keys = {"chat.effort": "f9", "turn.copy": "y"}
     async with open_chat(keys=keys, theme="ansi-light") as chat:
         await chat.press("f4")
-        assert "nano │ medium" in chat.screen()
+        await chat.shows("nano │ medium")
         await chat.press("f9")
-        assert "nano │ high" in chat.screen()
+        await chat.shows("nano │ high")
         assert await chat.ask(FRANCE) == PARIS
         chat.views()[-1].focus()
         await chat.press("y")

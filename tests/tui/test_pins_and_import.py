@@ -37,7 +37,7 @@ async def test_a_pinned_chat_is_on_top(tmp_path: Path) -> None:
     async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         assert titles(chat) == ["Third", "Second", "First"]
-        assert "F6 pin" in chat.screen()
+        await chat.shows("F6 pin")
         await chat.press("down", "down", "f6")
         assert titles(chat) == ["★ First", "Third", "Second"]
         await chat.press("escape")
@@ -50,7 +50,7 @@ async def test_a_pinned_chat_is_on_top(tmp_path: Path) -> None:
         await chat.press("f6")  # the one that was pinned is marked, and it moves
         assert titles(chat) == ["Fourth", "Third", "Second", "First"]
         await chat.press("f6", "enter")
-        assert "❯ First" in chat.screen()
+        await chat.shows("❯ First")
 
 
 def a_chat(path: Path) -> int:

@@ -36,10 +36,10 @@ async def test_one_is_picked(tmp_path: Path) -> None:
         assert "reviewer" in shown
         assert "high · temperature 0.3, seed 7" in shown
         await chat.press("down", "enter")
-        assert "nano │ high │ reviewer" in chat.screen()
-        assert "Preset reviewer: You review code. Be terse." in chat.screen()
+        await chat.shows("nano │ high │ reviewer")
+        await chat.shows("Preset reviewer: You review code. Be terse.")
         await chat.ask("first")
-        assert "[system] You review code." in chat.screen()
+        await chat.shows("[system] You review code.")
         assert server.bodies[-1]["messages"] == [
             {"role": "system", "content": "You review code.\nBe terse."},
             {"role": "user", "content": "first"},
@@ -54,36 +54,36 @@ async def test_one_is_picked(tmp_path: Path) -> None:
         await chat.enter("/new")
         assert "reviewer" not in chat.screen()
     async with run_chat(server, tmp_path / "c", 2) as chat:
-        assert "nano │ high │ reviewer" in chat.screen()
+        await chat.shows("nano │ high │ reviewer")
         await chat.enter("/preset PLAIN")
-        assert "nano │ high │ plain" in chat.screen()
+        await chat.shows("nano │ high │ plain")
         assert chat.turns() == []
 
 
 async def test_one_is_made_of_the_chat(tmp_path: Path) -> None:
     async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
-        assert "There are no presets yet." in chat.screen()
+        await chat.shows("There are no presets yet.")
         await chat.press("enter", "e", "f8", "escape")
         await chat.enter("/system Speak like a pirate.")
         await chat.enter("/set temperature 1.5")
         await chat.ask("Ahoy")
         await listed(chat)
         await chat.press("n")
-        assert "Speak like a pirate." in chat.screen()
-        assert "temperature 1.5" in chat.screen()
+        await chat.shows("Speak like a pirate.")
+        await chat.shows("temperature 1.5")
         await chat.press(*"pirate", "enter")
         await chat.press(*["backspace"] * 6, *"huge")
         await chat.press("ctrl+s")
-        assert "there is no effort 'huge'" in chat.screen()
+        await chat.shows("there is no effort 'huge'")
         await chat.press(*["backspace"] * 4, "enter", "end", *",wrong")
         await chat.press("ctrl+s")
-        assert "there is no option 'wrong'" in chat.screen()
+        await chat.shows("there is no option 'wrong'")
         await chat.press(*["backspace"] * 6, "tab", "enter", *"Arr")
         assert isinstance(chat.app.screen, PresetForm)
         await chat.press("ctrl+s")
         assert isinstance(chat.app.screen, PresetsDialog)
-        assert "pirate" in chat.screen()
+        await chat.shows("pirate")
         made = Preset(system="Speak like a pirate.\nArr", options={"temperature": 1.5})
         assert read_presets() == {"pirate": made}
         assert 'system = """Speak like a pirate.\nArr"""' in presets_path().read_text()
@@ -95,19 +95,19 @@ async def test_one_is_changed_and_removed(tmp_path: Path) -> None:
     async with run_chat(seen(), tmp_path / "c") as chat:
         await listed(chat)
         await chat.press("down", "e")
-        assert "Preset b" in chat.screen()
+        await chat.shows("Preset b")
         await chat.press("!", "escape")
         assert isinstance(chat.app.screen, ConfirmDialog)
-        assert "Leave without saving what you wrote?" in chat.screen()
+        await chat.shows("Leave without saving what you wrote?")
         await chat.press("n")
         await chat.press("ctrl+s")
         assert read_presets()["b"] == Preset(system="two!")
         await chat.press("e", "escape")  # nothing was changed, so nothing is asked
         assert isinstance(chat.app.screen, PresetsDialog)
         await chat.press("f8")
-        assert "Delete the preset “b” for good?" in chat.screen()
+        await chat.shows("Delete the preset “b” for good?")
         await chat.press("n", "f8", "y")
         assert list(read_presets()) == ["a"]
         assert "two!" not in chat.screen()
         await chat.press("enter")
-        assert "nano │ medium │ a" in chat.screen()
+        await chat.shows("nano │ medium │ a")
