@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import pytest
 
-from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.simulated_engine import Arrival, SimulatedEngine, replay
 from gptoss_local.engine.llama import Model
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
@@ -17,6 +15,7 @@ from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import IdleCosts
 from tests.engine.prefix_run import make_context, on_disk, text
+from tests.engine.simulated_engine import Arrival, Profile, SimulatedEngine, replay
 
 N_FIRST, N_ANSWER, N_ACTIVE, N_ROUNDS = 6000, 150, 5, 18
 H100 = Profile(
@@ -25,9 +24,7 @@ H100 = Profile(
     n_seq=16,
     decode=((1, 3.4e-3), (16, 17.3e-3)),
     prefill=((1, 3.4e-3), (2048, 0.1)),
-    row_cell_s=9.3e-9,
-    token_cell_s=2.1e-10,
-    has_gpu=True,
+    cell_s=9.3e-9,
 )
 
 
@@ -50,7 +47,7 @@ def day(n_idle: int) -> tuple[Speed, SimulatedEngine]:
         )
         for i, (number, n) in enumerate(turns)
     ]
-    last = replay(arrivals, [engine])[-2 * N_ACTIVE :]
+    last = replay(arrivals, engine)[-2 * N_ACTIVE :]
     first_token_s = statistics.median(served.first_token_s for served in last)
     return Speed(first_token_s, statistics.median(served.tok_s for served in last)), engine
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.simulated_engine import Arrival, SimulatedEngine, replay
+from tests.engine.simulated_engine import Arrival, Profile, SimulatedEngine, replay
 
 STEP_S = 0.01
 N_CLIENTS, N_EACH, N_REQUESTS = 12, 2, 12
@@ -48,7 +47,7 @@ def most_waited_for(
             )
             clients.append((number, each))
             follows = len(arrivals) - 1
-    served = replay(arrivals, [SimulatedEngine(PROFILE)])
+    served = replay(arrivals, SimulatedEngine(PROFILE))
     begun_s = {each.number: each.times_s[0] - 1.01 * STEP_S for each in served}
     most = dict.fromkeys(map(who, clients), 0)
     for each in served:

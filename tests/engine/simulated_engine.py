@@ -1,23 +1,15 @@
-"""Simulate engines: the scheduler of the real one decides, and no token is computed.
-
-`replay` takes requests through one or more of them, event by event.
-"""
+"""Simulate an engine: the real scheduler and cache decide, and no token is computed."""
 
 import heapq
 from array import array
 from collections import defaultdict
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-import msgspec
-
-from gptoss_local.cluster.capacity.profile import Profile
 from gptoss_local.engine.protocol import Generate, PrefixOptions
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
+from gptoss_local.engine.worker.cache.slots import Slots
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.scheduler import Scheduler, Work
@@ -26,6 +18,39 @@ from gptoss_local.types import SamplingParams, StepTimes
 
 _SAMPLING = SamplingParams()
 _ARRIVAL, _END, _BEGIN = range(3)  # events at the same time come in this order
+
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Profile(NamedTuple):
+    """The sizes of an engine, and the seconds that its steps take.
+
+    Attributes:
+        decode: Seconds of a step by its streams, in an empty cache.
+        prefill: Seconds of a step by its tokens of prompts, in an empty cache.
+        cell_s: Added by each cell that is in use.
+    """
+
+    n_ctx: int
+    n_batch: int
+    n_seq: int
+    decode: Points
+    prefill: Points
+    cell_s: float = 0.0
+
+    def step_s(self, n_streams: int, n_prefilled: int, n_cells: int) -> float:
+        """Return the seconds of a step; in a step of both, the weights are read once."""
+        seconds = _at(self.prefill, n_prefilled) if n_prefilled else 0.0
+        if n_streams:
+            seconds += _at(self.decode, n_streams) + self.cell_s * n_cells
+            seconds -= _at(self.decode, 1) if n_prefilled else 0.0
+        return seconds
+
+
+def _at(points: Points, x: int) -> float:
+    (left, low), (right, high) = points
+    return low + (high - low) * (x - left) / (right - left)
 
 
 class _NoSampler:
@@ -98,7 +123,6 @@ class SimulatedEngine:
         speculation = Speculation(profile.n_ctx, 0, costs)
         self._scheduler = Scheduler(self._slots, self._cache, None, speculation, profile.n_batch)
         self._served: dict[Sequence, Served] = {}
-        self._n_unread: dict[Sequence, int] = {}
         self._n_arrived = 0
         self._plan: list[Work] = []
         self._step_s, self._n_prefilled, self._is_alone = 0.0, 0, True
@@ -110,17 +134,6 @@ class SimulatedEngine:
     @property
     def n_outstanding(self) -> int:
         return len(self._served)
-
-    @property
-    def n_tokens_unread(self) -> int:
-        """Uncached tokens of the prompts without a first token."""
-        return sum(self._n_unread.values())
-
-    def n_tokens_held(self, prompt: "array[int]") -> int:
-        """Tokens of all prompts that run or wait, and this one; shared ones count once."""
-        prompts = sorted([prompt, *(s.tokens[: s.n_prompt] for s in self._served)])
-        n_shared = sum(common_prefix(*pair) for pair in pairwise(prompts))
-        return sum(map(len, prompts)) - n_shared
 
     def n_cached(self, prompt: "array[int]") -> int:
         return self._cache.match(prompt, len(prompt) - 1).n_tokens
@@ -144,7 +157,6 @@ class SimulatedEngine:
         sequence = Sequence(request, self._n_arrived, cast(Any, _NoSampler()))
         self._n_arrived += 1
         self._served[sequence] = served
-        self._n_unread[sequence] = len(prompt) - self.n_cached(prompt)
         self._scheduler.add(sequence)
 
     def begin_step(self) -> float | None:
@@ -156,10 +168,11 @@ class SimulatedEngine:
         self._plan = self._scheduler.plan()
         if not self._plan:
             return None
-        depths = [w.sequence.n_past for w in self._plan if w.n_tokens == 1]
-        chunks = [(w.sequence.n_past, w.n_tokens) for w in self._plan if w.n_tokens > 1]
-        self._step_s = self._profile.step_s(depths, chunks, self._slots.n_cells_held)
-        self._n_prefilled, self._is_alone = sum(n for _, n in chunks), not depths
+        n_streams = sum(w.n_tokens == 1 for w in self._plan)
+        self._n_prefilled = sum(w.n_tokens for w in self._plan if w.n_tokens > 1)
+        self._is_alone = not n_streams
+        n_cells = self._slots.n_cells_held
+        self._step_s = self._profile.step_s(n_streams, self._n_prefilled, n_cells)
         return self._step_s
 
     def end_step(self, now_s: float) -> list[Served]:
@@ -173,7 +186,6 @@ class SimulatedEngine:
             if is_due:
                 served = self._served[sequence]
                 served.times_s.append(now_s)
-                self._n_unread.pop(sequence, None)
                 # the answer's tokens are like those that a request which follows has in its prompt
                 _, reason = sequence.append([sequence.tokens[-1]], self._profile.n_ctx)
                 if reason:
@@ -188,10 +200,7 @@ class SimulatedEngine:
         return complete
 
 
-Route = Callable[[Seq[SimulatedEngine], "array[int]"], SimulatedEngine]
-
-
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(NamedTuple):
     """A prompt that arrives, and how long the answer to it is.
 
     Attributes:
@@ -215,30 +224,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         return tokens
 
 
-def least_outstanding(engines: Seq[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
-    return min(engines, key=lambda engine: engine.n_outstanding)
-
-
-def prefix_aware(engines: Seq[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
-    """Return the engine with the least to prefill and to hold, this prompt included.
-
-    Source: the default cost of Dynamo's KV router 1.6: prompts that have no first token, but for
-    what was cached of them, plus the active blocks of prompts, shared ones once.
-    """
-
-    def cost(engine: SimulatedEngine) -> int:
-        n_new = len(prompt) - engine.n_cached(prompt)
-        return engine.n_tokens_unread + n_new + engine.n_tokens_held(prompt)
-
-    return min(engines, key=cost)
-
-
-def replay(
-    requests: Seq[Arrival],
-    engines: Seq[SimulatedEngine],
-    route: Route = least_outstanding,
-) -> list[Served]:
-    """Return the outcome of each request; `route` chooses its engine when it arrives."""
+def replay(requests: Seq[Arrival], engine: SimulatedEngine) -> list[Served]:
+    """Return the outcome of each request."""
     served = [Served(number, 0.0) for number in range(len(requests))]
     followers: defaultdict[int, list[int]] = defaultdict(list)
     # (when, kind, number): an arrival at the end of a step is in the next one
@@ -249,21 +236,19 @@ def replay(
         else:
             followers[request.follows].append(number)
     heapq.heapify(events)
-    numbers = {engine: number for number, engine in enumerate(engines)}
     while events:
         now_s, event, number = heapq.heappop(events)
         if event == _ARRIVAL:
-            request, tokens = requests[number], requests[number].tokens
-            engine = route(engines, tokens)
+            request = requests[number]
             served[number].arrived_s = now_s
-            engine.add(served[number], tokens, request.n_answer, request.caller)
+            engine.add(served[number], request.tokens, request.n_answer, request.caller)
             if not engine.is_busy:
-                heapq.heappush(events, (now_s, _BEGIN, numbers[engine]))
+                heapq.heappush(events, (now_s, _BEGIN, 0))
         elif event == _END:
-            for done in engines[number].end_step(now_s):
+            for done in engine.end_step(now_s):
                 for follower in followers[done.number]:
                     heapq.heappush(events, (now_s + requests[follower].at_s, _ARRIVAL, follower))
-            heapq.heappush(events, (now_s, _BEGIN, number))
-        elif not engines[number].is_busy and (step_s := engines[number].begin_step()) is not None:
-            heapq.heappush(events, (now_s + step_s, _END, number))
+            heapq.heappush(events, (now_s, _BEGIN, 0))
+        elif not engine.is_busy and (step_s := engine.begin_step()) is not None:
+            heapq.heappush(events, (now_s + step_s, _END, 0))
     return served

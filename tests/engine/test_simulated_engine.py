@@ -1,20 +1,19 @@
 """The simulated engine decides as the real one does."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.simulated_engine import Arrival, Served, SimulatedEngine, replay
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.scheduler import Work
 from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.types import SamplingParams
+from tests.engine.simulated_engine import Arrival, Profile, Served, SimulatedEngine
 
 N_CTX, N_BATCH, N_SEQ = 1024, 128, 3
 Decisions = list[list[tuple[int, int]]]
@@ -30,8 +29,8 @@ class Steps:
     def __init__(self, seconds: Iterator[float]) -> None:
         self._seconds = seconds
 
-    def step_s(self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n: int) -> float:
-        return next(self._seconds) if chunks else 0.001
+    def step_s(self, n_streams: int, n_prefilled: int, n_cells: int) -> float:
+        return next(self._seconds) if n_prefilled else 0.001
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +117,3 @@ def run_simulated(arrivals: list[tuple[int, int, int]], seconds: Iterator[float]
 
 def as_decision(plan: list[Work]) -> list[tuple[int, int]]:
     return [(work.sequence.request.seq_id, work.n_tokens) for work in plan]
-
-
-def test_a_prompt_shares_what_another_has_read() -> None:
-    profile = Profile(
-        n_ctx=8192, n_batch=512, n_seq=4, decode=((1, 0.01),), prefill=((1, 0.01), (512, 0.5))
-    )
-    requests = [
-        Arrival(at_s=0.0, prompt=((1, 500), (2, 20)), n_answer=5),
-        Arrival(at_s=9.0, prompt=((1, 500), (3, 20)), n_answer=5),
-        Arrival(at_s=1.0, prompt=((1, 500), (3, 25)), n_answer=5, follows=1),
-    ]
-    first, shared, follows = replay(requests, [SimulatedEngine(profile)])
-    assert (first.n_cached, shared.n_cached) == (0, 500)
-    assert follows.n_cached == 524  # a prompt and its answer, but for the last token
-    assert shared.first_token_s < first.first_token_s / 5
-    assert follows.arrived_s == pytest.approx(shared.times_s[-1] + 1)
