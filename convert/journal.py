@@ -11,13 +11,12 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from convert.header import SourceTensor
-from gptoss_local.errors import ConvertError, newer_file
-
-FORMAT = 1  # counts up when older journals can no longer be continued
+from gptoss_local.errors import ConvertError
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -34,14 +33,10 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class _PlanLine(msgspec.Struct, frozen=True, tag="plan"):
-    format: int
+    format: Literal[1]
     source: str
     fingerprint: str
     partials: list[str]
-
-
-class _Format(msgspec.Struct, frozen=True):
-    format: int = 0
 
 
 class _ShardLine(msgspec.Struct, frozen=True, tag="shard"):
@@ -135,19 +130,9 @@ def _parse(data: bytes) -> JournalState:
             break
         if not line.endswith(b"\n") or isinstance(fields, _PlanLine) == bool(state.fingerprint):
             break
-        if isinstance(fields, _PlanLine) and fields.format != FORMAT:
-            break
         state.apply(fields)
         state.n_bytes += len(line)
     return state
-
-
-def _format_of(data: bytes) -> int:
-    """Return the format that the first line names, also an unknown one."""
-    try:
-        return msgspec.json.decode(data.partition(b"\n")[0], type=_Format).format
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return 0
 
 
 def _shard(line: _ShardLine, source: Path) -> Shard:
@@ -163,8 +148,7 @@ class Journal:
     """The journal of one target, open and locked until `close`.
 
     Raises:
-        ConvertError: Another process or thread is converting to this target, or a later version
-            of gptoss has begun to.
+        ConvertError: Another process or thread is converting to this target.
 
     Thread:
         Lines may be added from several threads.
@@ -174,16 +158,12 @@ class Journal:
         self.path = journal_path(target)
         self._fd = _open_locked(self.path, target)
         self._lock = threading.Lock()
-        data = self.path.read_bytes()
-        if (found := _format_of(data)) > FORMAT:
-            os.close(self._fd)
-            raise newer_file(ConvertError, self.path, found, FORMAT)
-        self.state = _parse(data)
+        self.state = _parse(self.path.read_bytes())
 
     def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
         """Forget everything and start over."""
         self.state = JournalState()
-        line = _PlanLine(FORMAT, str(source.resolve()), fingerprint, list(partials))
+        line = _PlanLine(1, str(source.resolve()), fingerprint, list(partials))
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:

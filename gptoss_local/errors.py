@@ -31,7 +31,6 @@
     ├── ToolError                    1        502   where tools come from does not answer
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
-        │   └── NewerModelError     10        500   a later version of gptoss says where it is
         ├── ComputeError            10        500   the device fails, or its results are wrong
         ├── UpstreamError           10        502   an engine elsewhere fails
         └── EngineCrashedError      10        500   the engine process died
@@ -40,9 +39,7 @@ Foreign exceptions are translated once, where the foreign library is called, wit
 """
 
 import errno
-from typing import ClassVar, TypeVar
-
-_Error = TypeVar("_Error", bound="GptOssError")
+from typing import ClassVar
 
 
 class GptOssError(Exception):
@@ -218,10 +215,6 @@ class ModelLoadError(EngineError):
     pass
 
 
-class NewerModelError(ModelLoadError):
-    """A later version of gptoss wrote the model's manifest."""
-
-
 class ComputeError(EngineError):
     """The device failed, or computed something impossible: it cannot be trusted any more."""
 
@@ -258,15 +251,6 @@ def in_use(error: OSError) -> str:
     """Return a hint if Windows may have refused to change a file because a program has it open."""
     is_in_use = getattr(error, "winerror", None) in (5, 32, 1224)  # also access denied: it says so
     return "Close what uses the file; `gptoss stop` unloads models. " if is_in_use else ""
-
-
-def newer_file(kind: type[_Error], path: object, version: int, known: int) -> _Error:
-    """The error for a file of a later gptoss, which must stay; `known` is our latest version."""
-    return kind(
-        f"{path} was written by a newer gptoss (version {version} of the file, this one knows "
-        f"{known})",
-        hint="Update gptoss to use it; until then it stays as it is.",
-    )
 
 
 def error_by_name(name: str, message: str, *, hint: str = "") -> GptOssError:

@@ -21,7 +21,7 @@ def _begin() -> None:
     pynvml.nvmlDeviceGetPowerUsage = lambda _: GPU_W * 1000
     energy.read_usable_gpus = lambda: (_CARD,)
     energy._gpus_of = lambda _: ("CUDA0",)
-    energy._SHORTEST_S = 0.0
+    energy._EVERY_S = 0.01
 
 
 if __name__ == "__main__":

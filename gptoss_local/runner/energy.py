@@ -1,22 +1,16 @@
-"""Shares the energy that GPUs use among the answers under way.
+"""Share the energy that GPUs use among the answers under way.
 
-Counters are read where an answer begins or ends, in a thread of their own, and never in between.
-The energy between two readings is shared by the tokens generated meanwhile; where there were
-none, as in a prompt, all answers get the same. Thread: one event loop.
+While answers run, a task reads NVML's counters ten times a second, so no frame waits for a driver.
 """
 
 import asyncio
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from gptoss_local.api.models import ModelEnergy
-from gptoss_local.harmony import Done, Started
 from gptoss_local.machine.hardware import read_usable_gpus
 from gptoss_local.machine.nvidia import Meters
 from gptoss_local.runner.elsewhere import RemoteModel
@@ -24,8 +18,8 @@ from gptoss_local.runner.loading import LoadedModel
 
 T = TypeVar("T")
 
-_SHORTEST_S = 0.2  # GPUs bring their counters up to date every 20 to 100 ms
-_PATIENCE_S = 0.5  # a last frame waits no longer for a driver
+_EVERY_S = 0.1  # GPUs bring their counters up to date every 20 to 100 ms
+_PATIENCE_S = 0.5  # `ps` waits no longer for a driver
 
 
 def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:
@@ -33,47 +27,27 @@ def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:
 
 
 class AnswerEnergy:
-    """An answer's part of the energy; Energy makes it.
+    """An answer's part of the energy, by GPU; several at the same time have equal parts."""
 
-    Attributes:
-        joules: By GPU.
-        n_new: Tokens since the last reading.
-    """
-
-    def __init__(self, energy: "Energy", model: str) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self.devices: frozenset[str] = frozenset()
-        self.joules: dict[str, float] = defaultdict(float)
-        self.n_new = 0
-        self._energy = energy
-        self._begun_s = 0.0
-        self._beginning: asyncio.Task[None] | None = None
+        self.gpus: Sequence[str] = ()
+        self.n_tokens = 0
+        self._joules: dict[str, float] = defaultdict(float)
 
-    def add(self, n_tokens: int) -> None:
-        self.n_new += n_tokens
+    def add_tokens(self, n: int) -> None:
+        self.n_tokens += n
 
-    async def note(self, event: Started | Done, model: LoadedModel | RemoteModel) -> Started | Done:
-        """Read the counters at the beginning, without waiting, and at the end of an answer."""
-        if isinstance(event, Started):
-            if names := _gpus_of(model):
-                self._begun_s = time.monotonic()
-                self._beginning = self._energy.spawn(self._energy.begin(self, names))
-            return event
-        ending = self.end()
-        if ending is None or time.monotonic() - self._begun_s < _SHORTEST_S:
-            return event
-        await asyncio.shield(ending)
-        joules = {device: round(joules, 3) for device, joules in self.joules.items()}
-        return msgspec.structs.replace(event, joules=joules)
+    def add_joules(self, device: str, joules: float) -> None:
+        self._joules[device] += joules
 
-    def end(self) -> asyncio.Task[None] | None:
-        """Stop once the counters are read; None if it never began."""
-        beginning, self._beginning = self._beginning, None
-        return self._energy.spawn(self._energy.end(self, beginning)) if beginning else None
+    @property
+    def joules(self) -> dict[str, float]:
+        return {device: round(joules, 3) for device, joules in self._joules.items()}
 
 
 class Energy:
-    """The energy of all answers since the server's start.
+    """The energy of all answers since the server's start. Thread: one event loop.
 
     Attributes:
         answers: Joules by model and GPU.
@@ -85,29 +59,28 @@ class Energy:
         self._open_meters = open_meters or (lambda: Meters(read_usable_gpus()))
         self._meters: Meters | None = None
         self._thread = ThreadPoolExecutor(1, "energy")
-        self._reading: asyncio.Future[dict[str, float]] | None = None
-        self._last: dict[str, float] = {}
         self._active: set[AnswerEnergy] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._reading: asyncio.Task[None] | None = None
 
     @contextmanager
     def answering(self, model: str) -> Iterator[AnswerEnergy]:
-        part = AnswerEnergy(self, model)
+        part = AnswerEnergy(model)
         try:
             yield part
         finally:
-            part.end()
+            self.end(part)
 
-    async def begin(self, part: AnswerEnergy, names: Sequence[str]) -> None:
-        meters = await self._in_thread(self._opened)
-        await self._settle()
-        part.devices, part.n_new = meters.of(names), 0
-        self._active.add(part)
+    def begin(self, part: AnswerEnergy, model: LoadedModel | RemoteModel) -> None:
+        part.gpus = _gpus_of(model)
+        if part.gpus:
+            self._active.add(part)
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.get_running_loop().create_task(self._read())
 
-    async def end(self, part: AnswerEnergy, beginning: asyncio.Task[None]) -> None:
-        await beginning
-        await self._settle()
-        self._active.discard(part)
+    def end(self, part: AnswerEnergy) -> None:
+        if part in self._active:
+            self._active.remove(part)
+            self._n_tokens[part.model] += part.n_tokens
 
     async def of(self, model: LoadedModel) -> ModelEnergy | None:
         found = ModelEnergy()
@@ -124,53 +97,29 @@ class Energy:
 
     async def rest(self) -> None:
         """Close the driver, as no model is in memory."""
+        if self._reading is not None:
+            self._reading.cancel()
         if self._meters is not None:
-            await self._in_thread(self._close_meters)
+            await self._in_thread(self._meters.close)
+            self._meters = None
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _settle(self) -> None:
-        """Read the counters and share the energy; a second caller waits for the same reading."""
-        if self._reading is None:
-            self._reading = self._in_thread(self._joules)
-            self._reading.add_done_callback(self._share_out)
-        await asyncio.wait((self._reading,), timeout=_PATIENCE_S)
-
-    def _share_out(self, reading: "asyncio.Future[dict[str, float]]") -> None:
-        self._reading = None
-        if reading.cancelled():
-            return
-        for device, joules in reading.result().items():
-            # A counter begins again when the driver is loaded again.
-            spent = max(0.0, joules - self._last.get(device, joules))
-            self._last[device] = joules
-            parts = [part for part in self._active if device in part.devices]
-            n_new = sum(part.n_new for part in parts)
-            for part in parts:
-                own = spent * (part.n_new / n_new if n_new else 1 / len(parts))
-                part.joules[device] += own
-                self.answers[part.model, device] += own
-        for part in self._active:
-            self._n_tokens[part.model] += part.n_new
-            part.n_new = 0
+    async def _read(self) -> None:
+        last: dict[str, float] = {}
+        while self._active:
+            for device, joules in (await self._in_thread(lambda: self._opened().joules())).items():
+                # a counter begins again when the driver is loaded again
+                spent = max(0.0, joules - last.get(device, joules))
+                last[device] = joules
+                parts = [part for part in self._active if device in self._opened().of(part.gpus)]
+                for part in parts:
+                    part.add_joules(device, spent / len(parts))
+                    self.answers[part.model, device] += spent / len(parts)
+            await asyncio.sleep(_EVERY_S)
 
     def _in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _opened(self) -> Meters:
-        """Call it in the thread."""
         if self._meters is None:
             self._meters = self._open_meters()
         return self._meters
-
-    def _joules(self) -> dict[str, float]:
-        return self._meters.joules() if self._meters else {}
-
-    def _close_meters(self) -> None:
-        if self._meters is not None:
-            self._meters.close()
-            self._meters = None

@@ -183,14 +183,13 @@ class ModelManager:
                             model.vocabulary,
                             request,
                             n_room=growth.n_room(model),
-                            on_tokens=energy.add,
+                            on_tokens=energy.add_tokens,
                         )
                     ) as events,
                 ):
                     async for event in events:
-                        if isinstance(event, Started | Done):
-                            event = await energy.note(event, model)
                         if isinstance(event, Started):
+                            self.energy.begin(energy, model)
                             ready_ns = time.monotonic_ns()
                             if tries.has_lost:
                                 continue
@@ -198,8 +197,9 @@ class ModelManager:
                             total_ns = time.monotonic_ns() - begun_ns
                             load_ns = ready_ns - begun_ns
                             event = msgspec.structs.replace(
-                                event, load_ns=load_ns, total_ns=total_ns
+                                event, load_ns=load_ns, total_ns=total_ns, joules=energy.joules
                             )
+                            self.energy.end(energy)
                         self.counters.add(record, event)
                         tries.has_sent |= not isinstance(event, Started | Prefilling)
                         yield event

@@ -27,17 +27,16 @@ from gptoss_local.cli.eval.scores import (
     read_runs,
 )
 from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
-from gptoss_local.printable import on_one_line
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
 
-_SuiteName = Literal["smoke", "gpqa", "aime25", "ifeval", "bfcl", "api"]
+_SuiteName = Literal["smoke", "gpqa", "aime25", "ifeval", "bfcl"]
 
 
 def eval_(
     suite: Annotated[
         _SuiteName,
-        typer.Argument(metavar="smoke|gpqa|aime25|ifeval|bfcl|api", help="The questions to ask."),
+        typer.Argument(metavar="smoke|gpqa|aime25|ifeval|bfcl", help="The questions to ask."),
     ],
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="Its name on the server.")
@@ -67,9 +66,9 @@ def eval_(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """`smoke` needs no download, `api` checks the shape of answers, and the others are published.
+    """`smoke` needs no download, and the others are published.
 
-    Exit code 1 says that a score is lower than the saved one, or that a check of `api` failed.
+    Exit code 1 says that a score is lower than the saved one.
     """
     settings = load_settings()
     # A proxy set for the internet must not get requests for this machine.
@@ -78,12 +77,6 @@ def eval_(
         raise UsageError(f"--url and --{'against' if against else 'save'} exclude each other")
     if (key_env and not (url or against)) or (against_model and not against):
         raise UsageError("--key-env and --against-model need --against, the address of a server")
-    if suite == "api":
-        if against or save or limit:
-            raise UsageError("api takes no --against, no --save and no --limit")
-        server = _other(url, model or "", key_env) if url else _own(model, settings)[0]
-        _check_api(server, json=json, quiet=quiet)
-        return
     if importlib.util.find_spec("inspect_ai") is None:
         raise UsageError(
             "scores need the library inspect-ai, which is not installed",
@@ -111,25 +104,6 @@ def eval_(
     else:
         _print(runs, alike[-1] if alike else None, saved)
     _compare(runs[0], saved)
-
-
-def _check_api(server: Server, *, json: bool, quiet: bool) -> None:
-    from gptoss_local.cli.eval.api import check
-
-    reasons: dict[str, str] = {}
-    for name, reason in check(server):
-        reasons[name] = on_one_line(reason)
-        if not json and (reason or not quiet):
-            print(f"{'FAILED' if reason else 'passed'}  {name}", end="")
-            print(f": {reasons[name]}" if reason else "", flush=True)
-    n_failed = sum(map(bool, reasons.values()))
-    if json:
-        checks = [{"name": n, "passed": not r, "reason": r} for n, r in reasons.items()]
-        print_json(url=server.url, model=server.model, checks=checks)
-    else:
-        say(f"{len(reasons) - n_failed} of {len(reasons)} passed")
-    if n_failed:
-        raise typer.Exit(1)
 
 
 def _agree(download: str) -> None:

@@ -24,8 +24,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import JSONSchema
 
-from gptoss_local.cli.eval.api import TAG
-
+_TAG = re.compile(r"<\|\w+\|>|\bassistant(?:analysis|commentary|final)\b|^analysis\b(?!\s+of\b)")
 _CITIES = (
     "Lisbon",
     "Oslo",
@@ -291,7 +290,7 @@ def _judge() -> Scorer:
 
 def _leak(answers: list[ChatMessageAssistant]) -> str:
     for answer in answers:
-        if found := TAG.search(answer.text.strip()):
+        if found := _TAG.search(answer.text.strip()):
             return f"{found[0]!r} of the harmony format is in the answer"
         parts = answer.content if isinstance(answer.content, list) else []
         for part in parts:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, NewerModelError, UsageError
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.models.names import name_for
@@ -66,11 +66,10 @@ def add_model(
     Raises:
         UsageError: the name is invalid, or llama.cpp cannot load a file, or a model of the
             catalogue was to get defaults or an adapter.
-        NewerModelError: a later version of gptoss wrote the model that would be replaced.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     error = unreadable_manifests(settings).get(manifest)
-    if isinstance(error, NewerModelError) or (error and manifest.is_dir()):
+    if error and manifest.is_dir():
         raise error
     check_new(source)
     if adapter:
@@ -98,7 +97,7 @@ def add_model(
                 made = msgspec.structs.replace(made, file="", weights=weights)
             if adapter:
                 held = stack.enter_context(placed_weights([adapter], settings))
-                made = msgspec.structs.replace(made, version=2, adapter=held)
+                made = msgspec.structs.replace(made, adapter=held)
         data = msgspec.json.encode(made)
         part = stack.enter_context(_made(manifest, lambda part: _write_synced(part, data)))
         stack.enter_context(changing(settings))

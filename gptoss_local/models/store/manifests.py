@@ -16,18 +16,17 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, NewerModelError, UsageError, newer_file
+from gptoss_local.errors import ModelLoadError, UsageError
 from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
 from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.settings import Settings
 from gptoss_local.validation import in_words
 
-_VERSION = 2
 _WEIGHTS = "weights"
 
 
@@ -66,13 +65,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place of the weights, and the defaults of the name.
 
     Attributes:
-        version: Counts up when earlier versions of gptoss would misread the file.
         weights: Name of a file in the weights folder, the first one of several.
         file: Absolute path of a file elsewhere, which is not ours; then `weights` is empty.
-        adapter: Name of a LoRA in the weights folder, which needs version 2.
+        adapter: Name of a LoRA in the weights folder.
     """
 
-    version: int = 1
+    version: Literal[1] = 1
     weights: str = ""
     file: str = ""
     adapter: str = ""
@@ -91,18 +89,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [*weights, *([adapter] if adapter else [])]
 
 
-class _Version(msgspec.Struct, frozen=True):
-    """The field of every version of a manifest; a file without it is of the first."""
-
-    version: int = 1
-
-
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest.
 
     Raises:
         OSError: there is none.
-        NewerModelError: a later version of gptoss wrote it.
         ModelLoadError: it is not a manifest.
     """
     found = path.stat()
@@ -115,10 +106,7 @@ def read_manifest(path: Path) -> Manifest:
 def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     """PERF: every request lists the models; parsing is most of the work."""
     try:
-        data = path.read_bytes()
-        if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
-            raise newer_file(NewerModelError, path, version, _VERSION)
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except PermissionError as error:
         raise _unclear(path, f"cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError, newer_file
+from gptoss_local.errors import UsageError
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.history.turn import ChatSummary, Turn
 from gptoss_local.validation import in_words
 
-_VERSION = 1
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28
 _HINT = "`gptoss chats CHAT --json` and /export NAME.json write one."
@@ -25,14 +24,9 @@ class _Export(msgspec.Struct, kw_only=True):
     """The JSON of a chat, with the ids of the file it came from."""
 
     format: Literal["gptoss-chat"] = "gptoss-chat"
-    version: int = _VERSION
+    version: Literal[1] = 1
     chat: ChatSummary
     turns: list[Turn]
-
-
-class _Version(msgspec.Struct):
-    format: Literal["gptoss-chat"]
-    version: int = _VERSION
 
 
 class _Function(msgspec.Struct):
@@ -109,8 +103,6 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
         The chat, and its turns, every parent before its children, none of them streaming.
     """
     try:
-        if (version := msgspec.json.decode(text, type=_Version).version) > _VERSION:
-            raise newer_file(UsageError, "This chat", version, _VERSION)
         found = msgspec.json.decode(text, type=_Export)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error

@@ -5,24 +5,19 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError, newer_file
+from gptoss_local.errors import UsageError
 from gptoss_local.talk.tools.tool import RunnableTool
 from gptoss_local.whole_file import write_whole
-
-_VERSION = 1
-
-
-class _Version(msgspec.Struct):
-    version: int = _VERSION
 
 
 class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
     """The file: by source and tool a digest of the allowed tool."""
 
-    version: int = _VERSION
+    version: Literal[1] = 1
     allowed: dict[str, dict[str, str]] = {}
 
 
@@ -61,10 +56,7 @@ class Consents:
         if self._path is None:
             return self._in_memory
         try:
-            data = self._path.read_bytes()
-            if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
-                raise newer_file(UsageError, self._path, version, _VERSION)
-            return msgspec.json.decode(data, type=_Allowed).allowed
+            return msgspec.json.decode(self._path.read_bytes(), type=_Allowed).allowed
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
