@@ -1,4 +1,4 @@
-"""Finds faults of gptoss's own files, of the command and its service, with the repairs.
+"""Finds faults of gptoss's own files, of the command and its service, with repairs of the files.
 
 No repair deletes a model, a chat or a file of the user. A repair is only described until it is
 called; `gptoss_local.cli.doctor` asks before that.
@@ -16,7 +16,6 @@ from pathlib import Path
 from shlex import quote
 
 from gptoss_local.api_keys import read_keys
-from gptoss_local.cli.completion import script_of
 from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.errors import GptOssError, HistoryError, UsageError
 from gptoss_local.models.catalog import check_models_file
@@ -27,7 +26,6 @@ from gptoss_local.talk.presets import presets_path, read_presets
 from gptoss_local.talk.tools.mcp.config import check_file, mcp_path
 
 _GROUP_AND_OTHERS = 0o077
-_UNIT = "gptoss.service"
 _SYSTEMCTL_S = 20
 
 
@@ -37,7 +35,6 @@ def find_faults(settings: Settings) -> Iterator[Verdict]:
     yield from folder_faults(settings)
     yield from _store(settings)
     yield from _command()
-    yield from _completion()
     yield from _service()
 
 
@@ -216,31 +213,15 @@ def _size(found: list[Leftover]) -> str:
 def _command() -> Iterator[Verdict]:
     name = "gptoss.exe" if sys.platform == "win32" else "gptoss"
     program = Path(sysconfig.get_path("scripts")) / name
-    found = shutil.which("gptoss")
     if not program.is_file():
         return  # run from source, where there is no command to find
-    if found is not None:
-        if not _is_same(Path(found), program):
-            text = f"`gptoss` is {found}, and not the one that is running, {program}."
-            yield Verdict("command", "note", text, "Remove the one that you do not want.")
-        return
-    link = Path.home() / ".local" / "bin" / "gptoss"
-    if link.is_file() and _is_same(link, program):
-        program = link  # the installer's, which stays where an upgrade replaces the program
-    text = f"`gptoss` is not on PATH; it is {program}."
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    if os.name == "posix" and str(link.parent) in folders and not os.path.lexists(link):
-        yield Verdict(
-            "command",
-            "note",
-            text,
-            f"ln -s {quote(str(program))} {quote(str(link))}",
-            f"Link it into {link.parent}?",
-            partial(_link, link, program),
-        )
-        return
-    fix = f"Add {program.parent} to PATH in your shell's start-up file, which is yours to edit."
-    yield Verdict("command", "note", text, fix)
+    if (found := shutil.which("gptoss")) is None:
+        text = f"`gptoss` is not on PATH; it is {program}."
+        fix = f"Run the installer again, or add {program.parent} to PATH."
+        yield Verdict("command", "note", text, fix)
+    elif not _is_same(Path(found), program):
+        text = f"`gptoss` is {found}, and not the one that is running, {program}."
+        yield Verdict("command", "note", text, "Remove the one that you do not want.")
 
 
 def _is_same(found: Path, program: Path) -> bool:
@@ -253,86 +234,23 @@ def _is_same(found: Path, program: Path) -> bool:
         return False
 
 
-def _link(link: Path, program: Path) -> str:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(program)
-    return f"{link} leads to it now."
-
-
-def _completion() -> Iterator[Verdict]:
-    shell = Path(os.environ.get("SHELL", "")).name
-    home = Path.home()
-    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    zshrc = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
-    places = {  # of the script, and the start-up file
-        "bash": (data / "bash-completion/completions/gptoss", home / ".bashrc"),
-        "fish": (config / "fish/completions/gptoss.fish", config / "fish/config.fish"),
-        "zsh": (data / "gptoss/app/completion.zsh", zshrc),
-    }
-    if shell not in places:
-        return
-    target, startup = places[shell]
-    if target.is_file() or _mentions(startup, b"gptoss completion"):
-        return
-    text = f"{shell} does not complete commands and models of gptoss at Tab."
-    if shell == "zsh":  # it looks into no folder of the user by itself
-        fix = "Add to your .zshrc, which is yours to edit: source <(gptoss completion zsh)"
-        yield Verdict("completion", "note", text, fix)
-        return
-    yield Verdict(
-        "completion",
-        "note",
-        text,
-        f"gptoss completion {shell} > {quote(str(target))}",
-        f"Write {target}?",
-        partial(_write_completion, target, shell),
-    )
-
-
-def _mentions(file: Path, text: bytes) -> bool:
-    try:
-        return text in file.read_bytes()
-    except OSError:
-        return False
-
-
-def _write_completion(target: Path, shell: str) -> str:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(script_of(shell), encoding="utf-8")
-    return "It works in every new terminal."
-
-
 def _service() -> Iterator[Verdict]:
     if sys.platform != "linux" or _systemctl("is-enabled") != "enabled":
         return
-    state = _systemctl("is-active")
-    if state in ("inactive", "failed"):
+    if (state := _systemctl("is-active")) in ("inactive", "failed"):
         yield Verdict(
             "service",
             "problem" if state == "failed" else "note",
             f"The service gptoss starts at login, but does not run now ({state}).",
-            "systemctl --user status gptoss says why.",
-            "Start it?",
-            _start_service,
+            "systemctl --user status gptoss says why; systemctl --user restart gptoss starts it.",
         )
-
-
-def _start_service() -> str:
-    _systemctl("reset-failed")  # after several failures systemd starts it no more
-    _systemctl("start")
-    if (state := _systemctl("is-active")) not in ("active", "activating"):
-        raise GptOssError(
-            f"the service is {state}", hint="systemctl --user status gptoss says why."
-        )
-    return "It runs now."
 
 
 def _systemctl(command: str) -> str:
     """Return systemd's answer about our unit; empty without one."""
     try:
         done = subprocess.run(
-            ["systemctl", "--user", command, _UNIT],
+            ["systemctl", "--user", command, "gptoss.service"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
