@@ -42,12 +42,6 @@ class CallRefused(msgspec.Struct, frozen=True):
     result: ToolResult
 
 
-class CallHeld(msgspec.Struct, frozen=True):
-    """A call waits for a later request that allows it, and the exchange ends."""
-
-    call: ToolCall
-
-
 class LimitReached(msgspec.Struct, frozen=True):
     """The model called again when it was told to answer without; the exchange ends."""
 
@@ -58,7 +52,7 @@ class Continued(msgspec.Struct, frozen=True):
     """All calls have results, and the model answers again."""
 
 
-LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | CallHeld | LimitReached | Continued
+LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | LimitReached | Continued
 Ask = Callable[[RunnableTool, Arguments], Awaitable[ToolResult | None]]
 """Asks the user; returns the result of a call that may not run."""
 
@@ -78,7 +72,7 @@ class Loop:
     """One exchange.
 
     Args:
-        ask: Whether a call may run; None: such a call is held.
+        ask: Whether a call may run; None: all may.
         must_ask: Says of which tools; by default, as the user has allowed them.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.
         n_calls_max: Most calls that are run, besides the limits of the toolbox.
@@ -142,9 +136,6 @@ class Loop:
                 made = self._toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
-                elif self._ask is None and made.tool is not None and self._must_ask(made.tool):
-                    yield CallHeld(call)
-                    is_over = True
                 else:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)

@@ -45,8 +45,6 @@ async def responses(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
     asked, owner = await _asked(request, model, body), owner_of(request)
-    for item_id in asked.history.answered:
-        _memory(request).settle(owner, item_id)
     listed = await translate(request, lambda: [i.to_wire() for i in asked.items if body.store])
 
     def keep(made: dict[str, Any]) -> None:
@@ -129,7 +127,6 @@ class _Asked(NamedTuple):
     items: list[InputItem]
     toolbox: ClientTools
     hosted: HostedTools | None
-    history: HostedHistory
 
 
 async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _Asked:
@@ -137,9 +134,7 @@ async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _A
     items = body.items(_remembered(request), owner)
     raw = [i.raw or {"type": i.kind, "role": i.role, "content": i.content} for i in items]
     hosted, toolbox = await _hosted(request, model, body, raw), ClientTools()
-    history = HostedHistory(raw, partial(_memory(request).runs.get, owner), hosted)
-    if hosted:
-        hosted.question, hosted.approved = history.question, history.approved
+    history = HostedHistory(partial(_memory(request).runs.get, owner), hosted)
 
     def make() -> ChatRequest:
         nonlocal toolbox
@@ -147,7 +142,7 @@ async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _A
         return body.to_request(items, toolbox, history)
 
     asked = await model.asked(make)
-    return _Asked(asked, items, toolbox, hosted, history)
+    return _Asked(asked, items, toolbox, hosted)
 
 
 async def _hosted(

@@ -18,11 +18,7 @@ _NO_TOKENS = Usage(0, 0, 0, 0)
 
 
 class HostedExchange:
-    """The answers of the request, and the calls between them.
-
-    Calls that the client has approved are the loop's first answer, which takes no tokens; the
-    request has empty results for them.
-    """
+    """The answers of the request, and the calls between them."""
 
     def __init__(
         self,
@@ -35,15 +31,12 @@ class HostedExchange:
         self._answers = answers
         self._request = request
         self._hosted = hosted
-        self._approved = list(hosted.approved.values())  # that were not run yet
-        self._runs_approved = False
-        self._results: dict[str, Message] = {}  # of the answer's calls
+        self._results: list[Message] = []  # of the answer's calls
         self._total = Done("stop", _NO_TOKENS, [])
         self._loop = TracedLoop(
             self,
             hosted.state.toolbox,
             ask=None,
-            must_ask=lambda tool: not self._runs_approved and hosted.tools[tool.name].asks,
             is_ours=hosted.tools.__contains__,
             n_calls_max=n_calls_max,
         )
@@ -75,9 +68,10 @@ class HostedExchange:
                 return name not in self._hosted.tools
             case CallEnded(call, result) | CallRefused(call, result):
                 self._hosted.state.pages |= {page.cursor: page for page in result.pages}
-                self._results[call.id] = Message(
+                result_message = Message(
                     role="tool", content=result.text, tool_name=call.name, tool_call_id=call.id
                 )
+                self._results.append(result_message)
             case Continued():
                 self._continue()
         return True
@@ -85,13 +79,6 @@ class HostedExchange:
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events of the next answer, which has the tokens that are left."""
         self.answer, request, n_spent = Answer(), self._request, self._total.usage.n_generated
-        approved, self._approved = self._approved, []
-        self._runs_approved = bool(approved)
-        if approved:
-            for call in approved:
-                yield call
-            yield Done("stop", _NO_TOKENS, [])
-            return
         if request.max_tokens is not None and n_spent:
             n_left = request.max_tokens - n_spent
             if n_left <= 0:
@@ -103,22 +90,17 @@ class HostedExchange:
                 yield event
 
     def _continue(self) -> None:
-        """Continue with results; approved calls have a place for theirs already."""
-        messages, answer, results = self._request.messages, self.answer, self._results
-        if self._runs_approved:
-            messages = tuple(results.get(m.tool_call_id, m) for m in messages)
-        else:
-            calls = tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls)
-            said = Message(
-                role="assistant",
-                reasoning=answer.reasoning,
-                content=answer.content,
-                is_preamble=bool(answer.content),
-                tool_calls=calls,
-            )
-            messages = (*messages, said, *results.values())
+        answer = self.answer
+        said = Message(
+            role="assistant",
+            reasoning=answer.reasoning,
+            content=answer.content,
+            is_preamble=bool(answer.content),
+            tool_calls=tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls),
+        )
+        messages = (*self._request.messages, said, *self._results)
         self._request = msgspec.structs.replace(self._request, messages=messages, must_call=())
-        self._results = {}
+        self._results = []
 
 
 def _sum(total: Done, done: Done) -> Done:

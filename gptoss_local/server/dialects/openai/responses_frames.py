@@ -23,7 +23,6 @@ from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, To
 from gptoss_local.server.dialects.openai.responses_hosted_frames import (
     HostedItem,
     Told,
-    approval_request,
     tool_list,
 )
 from gptoss_local.server.dialects.openai.responses_output import (
@@ -38,7 +37,7 @@ from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import SEARCH, ClientTools, echo
 from gptoss_local.server.dialects.sent_tools import OWN_ITEMS
 from gptoss_local.server.streaming import SSE, SseEvent
-from gptoss_local.talk.loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
+from gptoss_local.talk.loop import CallBegun, CallEnded, LimitReached, LoopEvent
 
 
 class ResponsesWriter:
@@ -81,7 +80,7 @@ class ResponsesWriter:
                 return [*self._begin(), *self._call(event)]
             case ToolListing():
                 return [*self._begin(), *self._list(event)]
-            case CallBegun() | CallEnded() | CallHeld():
+            case CallBegun() | CallEnded():
                 return [*self._begin(), *self._close(), *self._host(event)]
             case LimitReached():
                 self._incomplete = "max_messages"
@@ -186,14 +185,9 @@ class ResponsesWriter:
         yield from self._tell(item["id"], [Told(f"mcp_list_tools.{outcome}")])
         yield self._item_done(item)
 
-    def _host(self, event: CallBegun | CallEnded | CallHeld) -> Iterable[SseEvent]:
+    def _host(self, event: CallBegun | CallEnded) -> Iterable[SseEvent]:
         assert self._hosted is not None
         match event:
-            case CallHeld(call):
-                request = approval_request(call, self._hosted)
-                self._hosted.remember(request["id"], call)
-                yield self._item_added(request)
-                yield self._item_done(request)
             case CallBegun():
                 item = self._running = HostedItem(event.call, self._hosted, self._include)
                 yield self._item_added(item.item("in_progress"))

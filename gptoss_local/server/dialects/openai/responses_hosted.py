@@ -4,7 +4,7 @@ Source: OpenAI's API reference (web search, code interpreter, and MCP servers as
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,18 +32,13 @@ class _Filter(msgspec.Struct):
     read_only: bool | None = None
 
 
-class _Approval(msgspec.Struct):
-    always: _Filter | None = None
-    never: _Filter | None = None
-
-
 class _Server(msgspec.Struct):
     """A tool of type `mcp`."""
 
     server_label: str = ""
     server_url: str = ""
     allowed_tools: list[str] | _Filter | None = None
-    require_approval: str | _Approval = "always"
+    require_approval: Any = "always"
     connector_id: Any = None
     tunnel_id: Any = None
     authorization: Any = None
@@ -54,15 +49,6 @@ class _Server(msgspec.Struct):
         """Return the tools that the request names; None: it allows all of them."""
         allowed = self.allowed_tools
         return allowed.tool_names if isinstance(allowed, _Filter) else allowed
-
-    def asks(self, name: str) -> bool:
-        """Return whether the client approves each call of a tool, as it does in doubt."""
-        if isinstance(self.require_approval, str):
-            return self.require_approval != "never"
-        always = self.require_approval.always or _Filter()
-        never = self.require_approval.never or _Filter()
-        is_never = never.read_only is None and name in (never.tool_names or ())
-        return not is_never or name in (always.tool_names or ())
 
 
 class Permission:
@@ -82,8 +68,8 @@ class Permission:
         """Return whether an entry allows a type of tools, a server, or one of its tools."""
         return any(_covers(entry, path) for entry in self._entries)
 
-    def may_waive(self, *path: str) -> bool:
-        """Return whether calls of a tool may be run without approval: by the owner, or if named."""
+    def names(self, *path: str) -> bool:
+        """Return whether the caller is the owner, or an entry names the server of a tool."""
         is_owners = self._caller.kind in ("owner", "page")
         return is_owners or any(len(e) > 1 and _covers(e, path) for e in self._entries)
 
@@ -117,34 +103,26 @@ class HostedTools:
         state: The tools of the conversation.
         tools: The offered ones, by the model's names.
         listings: Of the MCP servers.
-        question: A hash of the user's last message, by which an approval knows its conversation.
-        approved: Calls of earlier answers to run first, by the ids of the items that asked.
     """
 
     memory: ToolMemory
     state: ToolState
     tools: dict[str, HostedTool]
     listings: list[ToolListing]
-    question: int = 0
-    approved: dict[str, ToolCall] = field(default_factory=dict)
 
     def are_allowed(self, permission: Permission) -> bool:
         return all(permission.has(t.kind, t.server, t.name) for t in self.tools.values())
 
-    def remember(self, item_id: str, call: ToolCall, result: ToolResult | None = None) -> None:
-        """Keep the call of an item; one without a result waits for approval."""
+    def remember(self, item_id: str, call: ToolCall, result: ToolResult) -> None:
+        """Keep the call of an item, and its result."""
         request = ToolRequest(call.name, call.arguments, call.id)
-        text, pages = (result.text, result.pages) if result else (None, ())
-        tool, container = self.tools[call.name], self.state.container_id
-        run = RememberedCall(request, tool, text, pages, container, self.question)
+        run = RememberedCall(request, result.text, result.pages, self.state.container_id)
         self.memory.runs.put(self.state.owner, item_id, run)
 
-    def name_of(self, server: str, name: str, identity: str | None = None) -> str:
+    def name_of(self, server: str, name: str) -> str:
         """Return the model's name for a tool of an MCP server; empty if it is not offered."""
-        for known, each in self.tools.items():
-            if (each.server, each.name) == (server, name):
-                return known if identity in (None, each.tool.identity) else ""
-        return ""
+        known = (n for n, each in self.tools.items() if (each.server, each.name) == (server, name))
+        return next(known, "")
 
     def named(self, choice: Mapping[str, Any]) -> list[str]:
         """Return the tools that an entry of `tool_choice` names by their type."""
@@ -232,7 +210,7 @@ async def prepare(
     """Start the wanted tools of a request in a conversation's state.
 
     Raises:
-        ForbiddenError: the caller may not use a tool that is named, or not without approval.
+        ForbiddenError: the caller may not use a tool.
         UsageError: an entry names an unknown server, or has a field that is not supported.
         ToolError: `python` or `browser` does not answer.
     """
@@ -288,9 +266,11 @@ def _check_server(server: _Server, known: set[str], permission: Permission) -> N
         raise UsageError(
             "read_only of allowed_tools is not supported", hint="List tool_names instead."
         )
-    approval = server.require_approval
-    if isinstance(approval, str) and approval not in ("always", "never"):
-        raise UsageError("require_approval must be always, never, or an object with never")
+    if server.require_approval != "never":
+        raise UsageError(
+            f"calls of the MCP server '{label}' run without approval",
+            hint='Send "require_approval": "never"; allowed_tools limits what may be called.',
+        )
     for name in server.allowed_names or ():
         if not permission.has(MCP, label, name):
             raise permission.refusal(MCP, label, name)
@@ -312,14 +292,13 @@ def _listing(
         name = tool.own_name or tool.name
         if not permission.has(MCP, label, name) or not (names is None or name in names):
             continue
-        asks = server.asks(name)
-        if not (asks or permission.may_waive(MCP, label, name)):
+        if not permission.names(MCP, label, name):
             raise ForbiddenError(
-                f"calls of mcp:{label}:{name} need approval, so require_approval cannot waive it",
+                f"calls of mcp:{label}:{name} run without approval, which needs its name",
                 hint=f"The server's owner may: by its key, or with mcp:{label}:{name} in "
                 "GPTOSS_API_TOOLS.",
             )
-        offered.append(HostedTool(MCP, label, name, tool, asks))
+        offered.append(HostedTool(MCP, label, name, tool))
     return ToolListing(label, tuple(offered), problem)
 
 

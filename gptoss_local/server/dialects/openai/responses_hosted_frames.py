@@ -40,7 +40,6 @@ class HostedItem:
 
     def __init__(self, call: ToolCall, hosted: HostedTools, include: Collection[str]) -> None:
         self._call, self._tool, self._state = call, hosted.tools[call.name], hosted.state
-        self._approval_id = next((i for i, each in hosted.approved.items() if each is call), None)
         self._include = include
         self._type, prefix = _TYPES[self._tool.kind]
         self.id = new_id(prefix)
@@ -64,7 +63,7 @@ class HostedItem:
             case _:
                 is_failed = result is not None and result.is_error
                 fields = {
-                    "approval_request_id": self._approval_id,
+                    "approval_request_id": None,
                     "server_label": self._tool.server,
                     "name": self._tool.name,
                     "arguments": self._text() if result else "",
@@ -135,18 +134,6 @@ class HostedItem:
 def _execution_error(result: ToolResult) -> Fields:
     text = result.text.removeprefix("Error: ")
     return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
-
-
-def approval_request(call: ToolCall, hosted: HostedTools) -> Fields:
-    """Return the item that asks for approval of a call."""
-    tool = hosted.tools[call.name]
-    return {
-        "id": new_id("mcpr_"),
-        "type": "mcp_approval_request",
-        "server_label": tool.server,
-        "name": tool.name,
-        "arguments": call.arguments_json(),
-    }
 
 
 def tool_list(listing: ToolListing) -> Fields:

@@ -146,6 +146,10 @@ def to_messages(
                 raise UsageError(
                     "compaction is not supported, which an item of type compaction_trigger asks for"
                 )
+            case "mcp_approval_response":
+                raise UsageError(
+                    "calls run without approval, so mcp_approval_response answers none"
+                )
             case kind:
                 steps = hosted.steps(item.raw) if kind in KINDS else None
                 if steps is None:

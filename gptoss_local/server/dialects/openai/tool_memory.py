@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gptoss_local.errors import UsageError
 from gptoss_local.fair_store import FairStore
 from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
@@ -51,32 +50,27 @@ class HostedTool(NamedTuple):
         kind: The type of tool of the request.
         server: The `server_label`; empty if it is built in.
         name: As the client knows it.
-        asks: The client approves each call.
     """
 
     kind: str
     server: str
     name: str
     tool: RunnableTool
-    asks: bool = False
 
 
 class RememberedCall(NamedTuple):
     """A call, as the model made it, that an item of an answer stands for.
 
     Attributes:
-        text: The result; None: it waits for approval; empty, too, once that was answered.
+        text: The result.
         pages: Found by it, for citations.
         container_id: Of the state that it was run in.
-        question: See `HostedTools`.
     """
 
     request: ToolRequest
-    tool: HostedTool
-    text: str | None
+    text: str
     pages: tuple[Page, ...]
     container_id: str
-    question: int
 
 
 class ToolMemory:
@@ -145,13 +139,6 @@ class ToolMemory:
             if not state.n_users:
                 self._rest(state)
 
-    def settle(self, owner: str, item_id: str) -> None:
-        """Take note that a request for approval is answered. Raise UsageError: it was before."""
-        run = self.runs.get(owner, item_id)
-        if run is None or run.text is not None:
-            raise UsageError(f"the approval '{item_id}' was answered before")
-        self.runs.put(owner, item_id, run._replace(text=""))
-
     async def close(self) -> None:
         """End all tools."""
         for state in list(self._states.values()):
@@ -179,4 +166,4 @@ class ToolMemory:
 
 
 def _n_bytes(run: RememberedCall) -> int:
-    return len(repr(run.request)) + len(run.text or "") + 200 * (1 + len(run.pages))
+    return len(repr(run.request)) + len(run.text) + 200 * (1 + len(run.pages))
