@@ -1,9 +1,6 @@
-"""Items of a conversation about calls that the server has run, as the model wrote and read them.
+"""Reads items about calls that the server has run. Source: OpenAI's API reference (input items).
 
-Clients send items back. Results that have no place in an item are remembered for a while. After an
-approval the remembered call runs, never a client's copy.
-
-Source: OpenAI's API reference (Responses, input items).
+Results without a place in an item are remembered; an approval runs the remembered call.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,16 +34,9 @@ _Content = str | list[ContentPart]
 
 
 class HostedHistory:
-    """The calls and results that the items of one conversation stand for.
+    """The calls and results in one conversation's items; UsageError for an unknown approval.
 
-    Attributes:
-        answered: The answers to requests for approval that the model has not seen, by the ids of
-            the items that asked.
-        approved: Calls that are to be run before the model continues, by the same ids; their
-            results are empty.
-
-    Raises:
-        UsageError: an answer is not to a request that the server made here.
+    By the ids of asking items: `answered` has answers new to the model, `approved` calls to run.
     """
 
     def __init__(
@@ -74,7 +64,7 @@ class HostedHistory:
 
     @property
     def question(self) -> int:
-        """A hash of the user's last message, by which an approval knows its conversation."""
+        """Return a hash of the user's last message, by which an approval knows its conversation."""
         return hash(join_parts(self._question))
 
     def _look_at(self, item: RawItem) -> None:
@@ -126,7 +116,7 @@ class HostedHistory:
         return self._hosted.name_of(server, name, identity) if self._hosted else ""
 
     def steps(self, item: RawItem) -> list[Step] | None:
-        """Return the calls and results of an item; None if nothing of it can be read."""
+        """Return the calls and results of an item; None if it is unreadable."""
         run = self._run_of(text_in(item, "id"))
         match item["type"]:
             case "mcp_list_tools" | "mcp_approval_response":
@@ -172,7 +162,6 @@ class HostedHistory:
 
 
 def text_in(item: RawItem, name: str) -> str:
-    """Return a field that may be missing, or of another type."""
     value = item.get(name)
     return value if isinstance(value, str) else ""
 
