@@ -1,7 +1,4 @@
-"""Read answers of other servers up to a limit.
-
-Compression is refused: a client unpacks a piece at once, and a kilobyte may be a gigabyte.
-"""
+"""Reads other servers' answers up to a limit, uncompressed: a kilobyte may hold a gigabyte."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -46,11 +46,7 @@ _Error = TypeVar("_Error", bound="GptOssError")
 
 
 class GptOssError(Exception):
-    """Base of the tree.
-
-    `message` is a full sentence without advice; `hint` is the next thing to do, ideally a command,
-    or empty.
-    """
+    """Base of the tree: a `message` without advice, and a `hint`, ideally a command, or empty."""
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500

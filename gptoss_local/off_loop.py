@@ -27,10 +27,7 @@ class NotWantedError(Exception):
 
 
 async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
-    """Run work in a thread and return its result; cancelling the wait ends the work, too.
-
-    `work` gets a function to call between its steps; `n_bytes` of text decide where it waits.
-    """
+    """Run `work(check)` in a thread, in a line by its `n_bytes`; cancelling ends the work, too."""
     is_wanted = True
 
     def check() -> None:

@@ -1,8 +1,4 @@
-"""Makes text from a file, a server or a model safe to print: nothing in it drives a terminal.
-
-`CleanStream` cleans the output of commands, and the chat cleans the rows of its screen, so no other
-code needs to.
-"""
+"""Makes text from a file, a server or a model safe to print: nothing in it drives a terminal."""
 
 import io
 import re
@@ -35,10 +31,7 @@ def is_segment(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Drop control characters, but not line ends and tabs. Works on any piece of a stream.
-
-    Without its ESC or C1 byte, the rest of a control sequence is harmless text.
-    """
+    """Drop control characters, but not line ends and tabs. Works on any piece of a stream."""
     return _UNSAFE.sub("", text)
 
 
@@ -53,10 +46,7 @@ def on_one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Write invisible characters, and marks that draw over others, as `\n`, `\u200b`, `\u0338`.
-
-    Up to two marks per letter stay, as words need them.
-    """
+    r"""Write invisible characters, and marks that draw over others, as `\n`, `\u200b`, `\u0338`."""
     written = []
     n_free = 0  # marks that may follow
     for char in text:
@@ -72,10 +62,7 @@ def visible(text: str) -> str:
 
 
 def in_order(text: str) -> str:
-    """Isolate right-to-left words by invisible marks, so that they do not swap places.
-
-    Source: Unicode Technical Standard 55.
-    """
+    """Keep right-to-left words from swapping places. Source: Unicode Technical Standard 55."""
     return _RIGHT_TO_LEFT.sub("\u200e\\g<0>\u200e", text)
 
 

@@ -34,10 +34,7 @@ _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
 def parse_size(text: str, source: str) -> int:
-    """Read a size as Hugging Face's tools do: `4GB` is 4 * 10^9 bytes, `4GiB` 4 * 2^30.
-
-    Raises UsageError, which names `source`.
-    """
+    """Read a size as Hugging Face's tools do: `4GB` is 4 * 10^9 bytes, `4GiB` 4 * 2^30."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[3] and not match[2]):
         raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")

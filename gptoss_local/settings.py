@@ -36,10 +36,7 @@ _NAMES_SECRET = re.compile(r"""key_env["']?\s*=\s*["'](\w+)""")
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that the model may ask for, started without a shell; see docs/tools.md.
-
-    `parameters` is a JSON schema of an object.
-    """
+    """A program that the model may ask for, with a JSON schema of an object: see docs/tools.md."""
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     description: str = ""

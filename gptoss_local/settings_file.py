@@ -322,7 +322,6 @@ def make_undo(change: Change) -> None:
 
 
 def _backups(path: Path) -> list[Path]:
-    """Return the backups of a file, oldest first."""
     pattern = r"\.(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?(\.none)?\.bak"
     files = path.parent.iterdir() if path.parent.is_dir() else ()
     found = [

@@ -79,7 +79,6 @@ class WordWrap:
         return is_code and bool(_INDENT.match(self._line))
 
     def _make_room(self, n_cells: int, width: int) -> str:
-        """Begin a row where the word has no room; cut a word that is longer than a row."""
         if self._column + self._n_cells + n_cells <= width:
             return ""
         if self._is_cut or not self._column:

@@ -12,7 +12,7 @@ from gptoss_local.cli.eval.scores import Server
 from gptoss_local.errors import ServerUnavailableError
 
 TAG = re.compile(r"<\|\w+\|>|\bassistant(?:analysis|commentary|final)\b|^analysis\b(?!\s+of\b)")
-"""Text of the harmony format, which belongs into no answer."""
+"""Text of the harmony format, which belongs in no answer."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -27,7 +27,7 @@ _TIMEOUT_S = 600
 
 
 class WrongShapeError(Exception):
-    """An answer is not as OpenAI's API has it."""
+    pass
 
 
 class Reply(NamedTuple):
@@ -40,8 +40,6 @@ class Reply(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A request that wants a call of one function."""
-
     name: str
     about: str
     properties: dict[str, Any]
@@ -96,11 +94,7 @@ def must(condition: object, reason: str) -> None:
 
 
 def check(server: Server) -> Iterator[tuple[str, str]]:
-    """Yield each case, and the reason why it failed, or nothing.
-
-    Raises:
-        ServerUnavailableError: the server does not answer.
-    """
+    """Yield each case, and the reason why it failed, or nothing."""
     for name, run in _cases(server):
         reason = ""
         try:
@@ -305,7 +299,6 @@ def _response_reply(response: dict[str, Any]) -> Reply:
 
 
 def check_response(response: dict[str, Any]) -> dict[str, Any]:
-    """Check an answer of /v1/responses, and return it."""
     must(response["object"] == "response", f"the object is {response['object']!r}")
     must(response["id"] and response["created_at"], "id or created_at is empty")
     status = response["status"]
@@ -358,7 +351,6 @@ def _checked(answer: httpx.Response) -> httpx.Response:
 
 
 def _events(answer: httpx.Response) -> list[tuple[str, Any]]:
-    """Return the names and data of all events of a stream."""
     kind = _checked(answer).headers.get("content-type", "")
     must(kind.startswith("text/event-stream"), f"the content type is {kind!r}")
     events = []
