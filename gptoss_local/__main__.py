@@ -1,4 +1,4 @@
-"""`gptoss`, also as `python -m gptoss_local`: a quick way for completion, and the rest."""
+"""`gptoss`, also as `python -m gptoss_local`, with a quick way for completion."""
 
 import sys
 

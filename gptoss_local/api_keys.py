@@ -1,6 +1,6 @@
-"""The file of API keys: names, hashes and limits. The keys themselves are in no file of ours.
+"""The file of API keys: names, hashes and limits.
 
-People may edit it: their text and comments stay when a key is added or removed.
+People may edit it, and their comments stay. The keys themselves are stored nowhere.
 """
 
 import secrets
@@ -27,17 +27,13 @@ _Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's key, and its limits.
+    """A user's key, its limits (None: unlimited) and rights.
 
     Attributes:
-        name: Its user; metrics name it.
         sha256: Of the key, in hexadecimal.
-        requests_per_minute: For answers; None: any number.
-        tokens_per_minute: Of prompts and answers together; None: any number.
         priority: The highest is answered first.
         chats: Whether it opens the owner's chats in the page, as a phone's key does.
-        tools: Run by the server for its requests: `web_search`, `code_interpreter`,
-            `mcp:SERVER:TOOL`, and `mcp:SERVER:*` for all tools of a server.
+        tools: `web_search`, `code_interpreter`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
@@ -58,11 +54,7 @@ def hash_key(key: bytes) -> str:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """Return the keys of a file, in its order.
-
-    Raises:
-        UsageError: it cannot be read, or something in it is wrong.
-    """
+    """Return the keys of a file, in order."""
     text = read_text(path, hint="`gptoss keys add NAME` makes it.")
     try:
         keys = msgspec.convert(tomllib.loads(text), _KeysFile).keys
@@ -87,16 +79,7 @@ def add_phone(path: Path) -> str:
 
 
 def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
-    """Make a key, and write its hash; the file is made if it is not there.
-
-    `fields` are its limits and tools, by their names in `ApiKey`.
-
-    Returns:
-        The key, which cannot be had again.
-
-    Raises:
-        UsageError: there is a key of that name, or the file is wrong or cannot be written.
-    """
+    """Make a key with fields of `ApiKey`, and return it; only its hash is written."""
     if path.exists() and name in (key.name for key in read_keys(path)):
         raise UsageError(f"there is a key '{name}' already", hint=f"gptoss keys rm {name}")
     key = f"gptoss-{secrets.token_urlsafe(32)}"
@@ -116,11 +99,6 @@ def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Remove a key; the server refuses it from then on.
-
-    Raises:
-        UsageError: there is no key of that name, or the file is wrong or cannot be written.
-    """
     names = [key.name for key in read_keys(path)]
     if name not in names:
         hint = f"Keys: {', '.join(names)}." if names else ""

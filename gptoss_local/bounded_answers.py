@@ -1,7 +1,4 @@
-"""Answers of other servers, read up to a limit: for clients of httpx2, also in libraries.
-
-None may be compressed, as a client unpacks a piece at once: a kilobyte may be a gigabyte.
-"""
+"""Reads other servers' answers up to a limit, uncompressed: a kilobyte may hold a gigabyte."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -9,11 +6,10 @@ from typing import Any
 import httpx2
 
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""The header of requests with bounded answers."""
 
 
 def bound(response: httpx2.Response, n_most: float) -> None:
-    """Have a hook limit the bytes of an answer, and refuse compression, by DecodingError."""
+    """Raise DecodingError while an answer is read if it is compressed or longer than `n_most`."""
     response.stream = _Bounded(response, n_most)
 
 

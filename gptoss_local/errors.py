@@ -43,11 +43,7 @@ from typing import ClassVar
 
 
 class GptOssError(Exception):
-    """Base of the tree: a message, and a hint.
-
-    `message` describes the error in a full sentence without trailing advice. `hint` is the next
-    thing to do, ideally a command; empty when there is nothing to add.
-    """
+    """Base of the tree: a `message` without advice, and a `hint`, ideally a command, or empty."""
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
@@ -162,8 +158,8 @@ class RateLimitError(ServerUnavailableError):
 class ContextOverflowError(GptOssError):
     """A prompt, or a prompt and its answer, are longer than the context.
 
-    `n_prompt` are the tokens of a prompt that nothing has been done with yet (None: something has),
-    `n_ctx` the tokens of the context, which is too small. The model can read `n_ctx_max`.
+    `n_prompt`: its tokens, None if work on it has begun. `n_ctx`: tokens loaded. `n_ctx_max`: the
+    model's limit.
     """
 
     exit_code = 8
@@ -202,7 +198,7 @@ class ChatNotFoundError(HistoryError):
 
 
 class BrokenCallError(GptOssError):
-    """A call of which a part was streamed cannot be completed."""
+    """A call breaks off after a part of it was streamed."""
 
     http_status = 502
 
@@ -216,7 +212,7 @@ class ModelLoadError(EngineError):
 
 
 class ComputeError(EngineError):
-    """The device failed, or computed something impossible: it cannot be trusted any more."""
+    """The device failed or computed nonsense, and cannot be trusted any more."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         hint = hint or (
@@ -227,13 +223,13 @@ class ComputeError(EngineError):
 
 
 class UpstreamError(EngineError):
-    """An engine elsewhere does not answer, or not as its kind does."""
+    """An engine elsewhere does not answer, or answers nonsense."""
 
     http_status = 502
 
 
 class EngineCrashedError(EngineError):
-    """The engine process died; `was_killed`: by the system, which does so when RAM runs out."""
+    """The engine process died; `was_killed`: by the system, mostly for lack of RAM."""
 
     def __init__(self, message: str, *, hint: str = "", was_killed: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -241,14 +237,14 @@ class EngineCrashedError(EngineError):
 
 
 def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
-    """A full disk has a class of its own, and a file in use on Windows a hint of its own."""
+    """Make the error: a class of its own for a full disk, a hint for a file in use on Windows."""
     hint = f"{in_use(error)}{hint}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return (DiskFullError if is_full else DiskError)(message, hint=hint)
 
 
 def in_use(error: OSError) -> str:
-    """Return a hint if Windows may have refused to change a file because a program has it open."""
+    """Return a hint if a program on Windows may have the file open; empty otherwise."""
     is_in_use = getattr(error, "winerror", None) in (5, 32, 1224)  # also access denied: it says so
     return "Close what uses the file; `gptoss stop` unloads models. " if is_in_use else ""
 

@@ -1,4 +1,4 @@
-"""Defines the events of an answer, in the order they happen. Every front end consumes these."""
+"""The events of an answer, in the order they happen; every front end consumes these."""
 
 from typing import Any, Literal
 
@@ -7,24 +7,18 @@ import msgspec
 from gptoss_local.types import FinishReason, Usage
 
 GAP = "\n\n"
-"""Between two messages of an answer that a client reads as one text."""
+"""Separates messages of an answer that a client reads as one text."""
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The prompt is rendered, fits, and goes to the engine; only Growing may come before it.
-
-    `n_left_out` messages of the conversation are not in it, as the request allowed.
-    """
+    """The prompt is rendered and goes to the engine, without the `n_left_out` oldest messages."""
 
     n_prompt: int
     n_left_out: int = 0
 
 
 class Growing(msgspec.Struct, frozen=True):
-    """The model is loaded again, with more context, as the prompt needs it.
-
-    Comes before Started, and only for requests that ask for Prefilling.
-    """
+    """The model is loaded again with more context, before Started; for requests for Prefilling."""
 
     n_prompt: int
     n_ctx: int
@@ -32,24 +26,21 @@ class Growing(msgspec.Struct, frozen=True):
 
 
 class Prefilling(msgspec.Struct, frozen=True):
-    """So many of the prompt's tokens are read; only for requests that ask for it."""
+    """Progress through the prompt, in tokens; only for requests that ask for it."""
 
     n_done: int
     n_cached: int
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """A piece of the analysis channel; never empty.
-
-    `is_next` says that another message begins: the text has a gap before what the model wrote.
-    """
+    """A piece of reasoning, never empty; if `is_next`, it begins another message, after a gap."""
 
     text: str
     is_next: bool = False
 
     @property
     def own_text(self) -> str:
-        """Return what the model wrote."""
+        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
@@ -57,9 +48,9 @@ class TokenLogprob(msgspec.Struct, frozen=True):
     """A token of the content, and how likely it was.
 
     Attributes:
-        data: Its bytes, maybe a part of a character only.
-        logprob: Natural logarithm of its probability, before any sampling setting.
-        top: The likeliest tokens in its place, bytes and logarithm, likeliest first.
+        data: Bytes, maybe only a part of a character.
+        logprob: Natural logarithm, before any sampling setting.
+        top: The likeliest tokens in its place, likeliest first.
         offset: Characters of content before it.
     """
 
@@ -70,10 +61,10 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class ContentDelta(msgspec.Struct, frozen=True):
-    """A piece of the answer, or of a preamble on the way to it; never empty.
+    """A piece of the answer or of a preamble, never empty.
 
-    `logprobs` are those of the tokens that begin in it, if they were asked for; `is_next` is that
-    of ReasoningDelta.
+    `logprobs` are of the tokens that begin in it. If `is_next`, it begins another message, after a
+    gap.
     """
 
     text: str
@@ -83,16 +74,15 @@ class ContentDelta(msgspec.Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """Return what the model wrote."""
+        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
 class CallDelta(msgspec.Struct, frozen=True):
     """A piece of a call's arguments, for requests that ask for calls as they are written.
 
-    The pieces of a call join to the beginning of what `ToolCall.arguments_json` returns; that event
-    follows with the same `index` and `id`, unless the answer ends within the call for want of
-    tokens.
+    The pieces join to the beginning of `ToolCall.arguments_json()`; that event follows with the
+    same `index` and `id`, unless the answer runs out of tokens within the call.
     """
 
     index: int
@@ -102,10 +92,7 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A complete call of a function; `arguments` is a parsed JSON object.
-
-    `index` counts the calls of one answer from 0.
-    """
+    """A complete call, its `arguments` parsed; `index` counts those of an answer from 0."""
 
     index: int
     id: str
@@ -113,17 +100,14 @@ class ToolCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
     def arguments_json(self) -> str:
-        """Return the arguments as the text of a JSON object."""
         return msgspec.json.encode(self.arguments).decode()
 
 
 class Done(msgspec.Struct, frozen=True):
     """Last event of every answer.
 
-    `tokens` are prompt and answer, as the engine saw them; `n_reasoning` of them are words of
-    analysis. `stop_string` is the one that ended the answer, if one did. `joules` are what it took,
-    by device, where that is known. `load_ns` passed until the model was ready, `total_ns` until the
-    end.
+    `tokens` are prompt and answer as the engine saw them, `n_reasoning` of them analysis without
+    tags. `joules` are by device, where known. `load_ns` passed until the model was ready.
     """
 
     reason: FinishReason
@@ -137,7 +121,7 @@ class Done(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> Literal["stop", "length", "repetition"]:
-        """Return the reason as clients are told it; a caller that cancels knows it."""
+        """Return the reason for clients; one that cancels needs none."""
         return "stop" if self.reason == "cancelled" else self.reason
 
 
@@ -146,7 +130,7 @@ ChatEvent = Growing | Started | Prefilling | Delta | Done
 
 
 class WholeAnswer:
-    """The events of one answer put together, for those who do not stream."""
+    """The events of one answer put together."""
 
     def __init__(self) -> None:
         self._reasoning: list[str] = []
@@ -183,7 +167,7 @@ class WholeAnswer:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join pieces once, however often the text is read while it grows."""
+    """Join pieces in place, so that reading a growing text stays cheap."""
     if len(pieces) != 1:
         pieces[:] = ["".join(pieces)]
     return pieces[0]

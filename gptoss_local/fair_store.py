@@ -1,4 +1,4 @@
-"""Keep values of several owners within one bound, without favour for the busiest."""
+"""Keep values of several owners within one bound, without favouring the busiest."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -9,10 +9,10 @@ V = TypeVar("V")
 
 
 class FairStore(Generic[V]):
-    """Values by owner and id. Threads may share it.
+    """Values by owner and id; safe for threads.
 
-    Over the bound, the owner that has the most loses its least recently used value. So no owner can
-    push out all values of another one.
+    Over the bound, the owner with the most bytes loses its least recently used value, so that no
+    owner can push out all values of another.
     """
 
     def __init__(self, max_bytes: int, n_bytes_of: Callable[[V], int]) -> None:
@@ -23,7 +23,6 @@ class FairStore(Generic[V]):
         self._lock = threading.RLock()
 
     def get(self, owner: str, key: str) -> V | None:
-        """Return a value of an owner, and count that as a use."""
         with self._lock:
             values = self._values.get(owner)
             if values is None or key not in values:
@@ -32,7 +31,7 @@ class FairStore(Generic[V]):
             return values[key]
 
     def put(self, owner: str, key: str, value: V) -> list[V]:
-        """Keep a value; return those that had to make room for it, maybe itself."""
+        """Keep a value; return the values dropped for it, maybe itself."""
         with self._lock:
             self.pop(owner, key)
             self._values.setdefault(owner, OrderedDict())[key] = value

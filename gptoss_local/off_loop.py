@@ -1,7 +1,7 @@
 """Runs work that grows with a request outside the event loop, so that other requests never wait.
 
-Large work waits in a line of its own, one piece of work at a time. Text is encoded without Python's
-lock, but all other work holds it, so two at a time would slow everyone else down.
+Large work runs one piece at a time: all but encoding holds Python's lock, so two would slow
+everyone.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Check = Callable[[], None]
-"""Work calls it between its steps; it raises when the result is no longer wanted."""
+"""Called by work between its steps; raises when the result is no longer wanted."""
 
 SMALL_BYTES = 32 * 1024
 _MEDIUM_BYTES = 1024 * 1024  # a prompt of 131,072 tokens is rarely longer
@@ -27,11 +27,7 @@ class NotWantedError(Exception):
 
 
 async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
-    """Run work in a thread and return its result; a cancelled wait ends the work, too.
-
-    `work` gets a function to call between its steps. The `n_bytes` of text that it goes through
-    decide where it waits.
-    """
+    """Run `work(check)` in a thread, in a line by its `n_bytes`; cancelling ends the work, too."""
     is_wanted = True
 
     def check() -> None:
@@ -50,7 +46,6 @@ async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
 
 
 def _pool(n_bytes: int) -> Executor | None:
-    """The thread for work of a size; None stands for asyncio's own threads."""
     if n_bytes <= SMALL_BYTES:
         return None
     return _medium if n_bytes <= _MEDIUM_BYTES else _large

@@ -1,8 +1,4 @@
-"""Makes text from a file, a server or a model safe to print: nothing in it drives a terminal.
-
-The streams of the command line clean all that goes through them (`CleanStream`), and the chat
-cleans the rows of its screen, so that no command and no widget has to think of it.
-"""
+"""Makes text from a file, a server or a model safe to print: nothing in it drives a terminal."""
 
 import io
 import re
@@ -29,16 +25,13 @@ _BREAKS = str.maketrans(_SHORT)
 
 
 def is_segment(text: str) -> bool:
-    """Return whether all readers of a path see one and the same segment in a text."""
+    """Return whether every reader of a path sees the text as one and the same segment."""
     is_shown = not any(c in "/\\" or unicodedata.category(c) in _UNSHOWN for c in text)
     return is_shown and text not in ("", ".", "..")
 
 
 def printable(text: str) -> str:
-    """Drop control characters; line ends and tabs stay. Works on any piece of a stream.
-
-    Without its ESC or C1 byte, the rest of a control sequence is harmless text.
-    """
+    """Drop control characters, but not line ends and tabs. Works on any piece of a stream."""
     return _UNSAFE.sub("", text)
 
 
@@ -48,15 +41,12 @@ def shown(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    r"""Write line ends and tabs as `\n` and `\t`, too: no name makes a second row of a table."""
+    r"""Write line ends and tabs as `\n` and `\t`, too, so that a name fits in a table's row."""
     return shown(text).translate(_BREAKS)
 
 
 def visible(text: str) -> str:
-    r"""Write invisible characters, and marks that draw over others, as `\n`, `\u200b`, `\u0338`.
-
-    Two marks above or below a letter stay, with which words are written.
-    """
+    r"""Write invisible characters, and marks that draw over others, as `\n`, `\u200b`, `\u0338`."""
     written = []
     n_free = 0  # marks that may follow
     for char in text:
@@ -72,11 +62,7 @@ def visible(text: str) -> str:
 
 
 def in_order(text: str) -> str:
-    """Keep each right-to-left word where it stands, with invisible marks of ours around it.
-
-    Otherwise such words swap places with each other, and with the text between them. Source:
-    Unicode Technical Standard 55.
-    """
+    """Keep right-to-left words from swapping places. Source: Unicode Technical Standard 55."""
     return _RIGHT_TO_LEFT.sub("\u200e\\g<0>\u200e", text)
 
 
@@ -95,7 +81,7 @@ class CleanStream(io.TextIOWrapper):
 
     @classmethod
     def over(cls, stream: io.TextIOWrapper) -> "CleanStream":
-        """Return a clean stream to where another one writes, which stays usable."""
+        """Return a clean stream over another one, which stays usable."""
         stream.flush()
         clean = cls(
             stream.buffer,
@@ -116,10 +102,7 @@ class CleanStream(io.TextIOWrapper):
 
 
 def clean_streams() -> None:
-    """Clean all output to a terminal, and stderr, which may be a log.
-
-    Data on stdout stays as it is in a pipe or a file.
-    """
+    """Clean output to a terminal, and stderr, which may be a log; piped stdout stays as it is."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and (name == "stderr" or stream.isatty()):

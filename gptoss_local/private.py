@@ -1,4 +1,4 @@
-"""Says whether chats have a passphrase; while they do, their text is written nowhere else."""
+"""Says whether chats have a passphrase; if so, their text is written nowhere else."""
 
 import contextlib
 import ctypes
@@ -23,10 +23,7 @@ def is_private(history_path: Path) -> bool:
 
 
 def keep_memory_private() -> None:
-    """Keep the memory of this process out of core dumps; on Linux also from debuggers.
-
-    Children inherit the limit of dumps alone.
-    """
+    """Prevent core dumps of this process and its children; on Linux also hide it from debuggers."""
     if sys.platform != "win32":
         import resource
 

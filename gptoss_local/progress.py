@@ -22,10 +22,7 @@ def each_step(say: Callable[[str], None]) -> Progress:
 
 
 def each_tenth(say: Callable[[str], None]) -> Progress:
-    """Make a Progress that says a line of bytes, rate and time left per 10 % of each step.
-
-    Several tenths passed in one call are one line; the first call's bytes count for no rate.
-    """
+    """Make a Progress that says bytes, rate and time left once per 10 % of each step."""
     steps: dict[str, _Tenths] = {}
 
     def report(what: str, done: int, total: int) -> None:
@@ -41,7 +38,6 @@ class _Tenths:
         self._n_before, self._start_s, self._last = n_before, time.monotonic(), 0
 
     def line(self, done: int, total: int) -> str:
-        """Nothing before the next tenth."""
         tenth = 10 * done // max(total, 1)
         if tenth <= self._last:
             return ""

@@ -34,11 +34,7 @@ _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
 def parse_size(text: str, source: str) -> int:
-    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30.
-
-    Raises:
-        UsageError: it is not a size; `source` says where it stands.
-    """
+    """Read a size as Hugging Face's tools do: `4GB` is 4 * 10^9 bytes, `4GiB` 4 * 2^30."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[3] and not match[2]):
         raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")
@@ -54,11 +50,7 @@ def per_token(joules: float) -> str:
 
 
 def parse_memory(text: str, source: str) -> int:
-    """Read the size of a memory. None is as small as a forgotten `GiB` makes it, but for 0.
-
-    Raises:
-        UsageError: as `parse_size`, or it is such a one.
-    """
+    """Read the size of a memory; refuse one below 1 MB, which lacks a unit, but allow 0."""
     size, is_none = parse_size(text, source), not re.search("[1-9]", text)
     if size < 1_000_000 and not is_none:
         raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {text.strip()}GiB.")
@@ -73,11 +65,8 @@ def as_written(value: object) -> str:
 def parse_keep_alive(value: float | str | bool) -> float:
     """Return the seconds that a model stays loaded; negative means forever.
 
-    A number counts seconds, a string is a Go duration (`5m`, `1h30m`) or a number.
-    Source: Ollama's api/types.go (Duration) and envconfig/config.go (KeepAlive).
-
-    Raises:
-        UsageError: it is none of these.
+    A string is a Go duration (`5m`, `1h30m`) or a number. Source: Ollama's api/types.go (Duration)
+    and envconfig/config.go (KeepAlive).
     """
     if isinstance(value, bool):
         raise UsageError("keep_alive must be a number of seconds or a duration such as 5m")
@@ -97,11 +86,7 @@ def _duration_s(text: str) -> float:
 
 
 def parse_option(name: str, text: str, source: str = "") -> OptionValue:
-    """Return the value of an option as people write it.
-
-    Raises:
-        UsageError: the option is unknown, or the value is not possible; the message names `source`.
-    """
+    """Return an option's value from its text; UsageError names `source`."""
     if name in _ON_OR_OFF:
         if text.lower() not in _SWITCHES:
             raise UsageError(f"{name} is on or off")
@@ -115,11 +100,7 @@ def parse_option(name: str, text: str, source: str = "") -> OptionValue:
 def parse_number(
     text: str, source: str, low: float, high: float = math.inf, *, is_whole: bool = False
 ) -> float:
-    """Read a finite number.
-
-    Raises:
-        UsageError: it is not one between the limits; `source` says where it stands.
-    """
+    """Read a finite number between limits; UsageError names `source`."""
     try:
         value = int(text) if is_whole else float(text)
     except ValueError:

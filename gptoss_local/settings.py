@@ -22,9 +22,8 @@ from gptoss_local.validation import in_words
 _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
 HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
-"""Names of tools that the server may run for requests, as the owner states them."""
+"""Pattern of tools that the server may run for requests."""
 PASSPHRASE = "GPTOSS_PASSPHRASE"
-"""The variable with the passphrase of the chats."""
 SEARCH_KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 SECRETS = (
@@ -32,17 +31,12 @@ SECRETS = (
     *(*SEARCH_KEYS.values(), *HUB_TOKENS, PASSPHRASE),
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
-"""Variables with secrets of gptoss, which no child gets; models.toml may name more."""
+"""Variables that no child process gets; models.toml may name more."""
 _NAMES_SECRET = re.compile(r"""key_env["']?\s*=\s*["'](\w+)""")
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that the model may ask for; docs/tools.md says how it is run.
-
-    Attributes:
-        command: The program and its arguments, started without a shell.
-        parameters: A JSON schema of an object.
-    """
+    """A program that the model may ask for, with a JSON schema of an object: see docs/tools.md."""
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     description: str = ""
@@ -52,106 +46,93 @@ class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
-    """Address the server binds to and the command line talks to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
     preset: Preset = "balanced"
     """Purpose of plans: `latency`, `throughput` or `quiet`; other settings win."""
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Tokens of context a model is loaded with, at most the model's own; 0: as many as fit."""
+    """Tokens of context, at most the model's own; 0: as many as fit."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    """CPU threads of the engine; 0 takes one per physical core."""
+    """CPU threads of the engine; 0: one per physical core."""
     gpu_layers: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Layers kept in VRAM, the last ones; -1: all; their experts may be in RAM."""
+    """Layers in VRAM, counted from the last; -1: all. Their experts may be in RAM."""
     cpu_moe: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Layers, from the first, with their experts in RAM; -1: as few as possible."""
     vram: str = ""
-    """Most of each GPU's memory to use, `12GiB`; empty: all free memory."""
+    """Limit of each GPU's memory, `12GiB`; empty: all free memory."""
     kv_type: KvType = "f16"
-    """Type of the cached keys and values; `q8_0` takes half the memory of `f16`."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
-    """Requests that a model answers at the same time; they share its context; if not set, 4, or
-    as the preset has it."""
+    """Requests answered at the same time, sharing the context; None: 4, or the preset's number."""
     max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
     """Requests that may wait besides those; more get 503."""
     max_loaded_models: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Models kept in memory at the same time, as far as they fit."""
+    """Models kept in memory at the same time, if they fit."""
     api_key: str = ""
-    """Key that clients must send as `Authorization: Bearer` or `x-api-key`; empty: none needed."""
     api_keys_file: Path | None = None
-    """A file with keys of other users, and limits of each; docs/observe.md describes it."""
+    """Keys of other users and their limits: docs/observe.md."""
     insecure: bool = False
-    """Let the server listen to other machines without an API key."""
+    """Listen to other machines without an API key."""
     lan: Literal["off", "https", "http"] = "off"
     """Let callers with a key in from the local network, with TLS or without: docs/web.md."""
     allowed_hosts: str = ""
-    """Names under which the server may be asked, besides this machine's: `nas.lan,gpu`."""
+    """Additional Host names: `nas.lan,gpu`."""
     origins: str = ""
     """Web pages that may call the server, besides this machine's: `https://a.example,*`."""
     speculation: bool = True
-    """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
     checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Host memory for continuing from earlier points of conversations; 0: none; if not set,
-    512 MiB, or less where RAM is short."""
+    """Host memory for returning to earlier points of conversations; 0: none; None: 512 MiB, less
+    where RAM is short."""
     shared_prefixes: bool = False
-    """Let all callers use the same prefixes; their counts and times tell what others have asked."""
+    """Share prefixes between callers; counts and times then tell what others have asked."""
     prefix_disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 2**30
-    """Disk for prefixes of conversations that outlive the server, all models together; 0: off."""
+    """Disk for prefixes that outlive the server, all models together; 0: off."""
     prefix_save_s: float = 10.0
-    """Seconds a model must have been idle before prefixes are written."""
+    """Idle time of a model before its prefixes are written."""
     prefix_keep_s: float = 120.0
-    """Most seconds a written prefix stays in VRAM after its last use, if others are asked."""
+    """Time a written prefix stays in VRAM after its last use, if others are asked for."""
     keep_alive_s: float = 300.0
-    """Seconds a model stays loaded after its last request; negative means forever."""
+    """Negative: forever."""
     grace_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
-    """Seconds that answers have to finish once the server is told to end."""
+    """Time that answers have to finish once the server is told to end."""
     log_format: Literal["text", "json"] = "text"
-    """Form of `gptoss serve`'s log: `text` on stderr, or `json` on stdout, an object a line."""
+    """`text` goes to stderr, `json` to stdout, an object a line."""
     theme: str = "textual-dark"
-    """Colours of the chat; `/theme` lists their names."""
     chat_titles: bool = True
-    """Let the model title a chat of the page after its first answer."""
     keys: dict[str, str] = {}
-    """Keys of the chat by their action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    """By action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}
-    """Commands that the model may use in the chat, `[tools.NAME]`; docs/tools.md has an example."""
+    """By name: docs/tools.md has an example."""
     enabled_tools: str = ""
-    """Built-in tools that new chats have: `python,browser,read_file`."""
+    """Built-in tools of new chats: `python,browser,read_file`."""
     read_folder: Path | None = None
-    """The folder with the text files of `read_file`; if not set, where a chat in the terminal was
-    started, unless that is the home folder."""
+    """Folder of `read_file`; None: where a chat in the terminal started, unless that is the home
+    folder."""
     api_tools: str = ""
-    """Tools that the server may run for requests without a user's key:
-    `web_search,code_interpreter,mcp`, or `mcp:SERVER:TOOL`."""
+    """For requests without a user's key: `web_search,code_interpreter,mcp` or `mcp:SERVER:TOOL`."""
     mcp_config: Path | None = None
-    """A file with MCP servers, besides mcp.json in the folder of config.toml."""
+    """Read besides mcp.json in the folder of config.toml."""
     python_tool: str = "sandbox"
-    """The place where `python` runs: `sandbox` or `jupyter:KERNEL`."""
+    """`sandbox` or `jupyter:KERNEL`."""
     python_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
-    """Seconds after which a call of `python` is stopped."""
     python_memory: str = "256MiB"
-    """Memory of the sandbox."""
     search: str = ""
-    """The search of `browser`: `searxng`, `exa`, `tavily`, `ddgs`; empty: it opens pages only."""
+    """`searxng`, `exa`, `tavily` or `ddgs`; empty: `browser` only opens pages."""
     searxng_url: str = ""
-    """The user's own SearXNG, `http://localhost:8888`."""
     search_key: str = ""
-    """Key of Exa or Tavily."""
     embeddings_url: str = ""
-    """The server that computes embeddings for clients, such as another Ollama or a llama-server."""
+    """Computes embeddings for clients; another Ollama, or a llama-server."""
     embeddings_key: str = ""
-    """Its key."""
     browser_private: bool = False
     """Let `browser` open addresses of this machine and of private networks."""
     tool_rounds: Annotated[int, msgspec.Meta(ge=0)] = 30
-    """Answers with calls of tools, one after the other, before the model is stopped."""
+    """Answers with calls in a row before the model is stopped."""
     tool_loop_s: Annotated[float, msgspec.Meta(gt=0)] = 900.0
-    """Seconds of such a loop, the time in which the user is asked not counted."""
+    """Time of such a loop, without the time in which the user is asked."""
     home: Path | None = None
-    """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
+    """`GPTOSS_HOME`: root of models, chats, caches and logs; None: the platform's folders."""
 
     @property
     def vram_bytes(self) -> int | None:
-        """`vram` in bytes; None where there is no limit."""
+        """Return `vram` in bytes; None: unlimited."""
         return parse_memory(self.vram, "vram") if self.vram else None
 
     @property
@@ -160,38 +141,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def cache_dir(self) -> Path:
-        """Files that can be made again: the nano GGUF, the vocabulary."""
+        """Return the folder of files that can be made again."""
         return self._folder("cache", platformdirs.user_cache_path(_APP))
 
     @property
     def prefix_dir(self) -> Path:
-        """Saved prefixes, which are conversations in effect; may be removed at any time."""
+        """Return the folder of saved prefixes, in effect conversations; it may be removed."""
         return self.cache_dir / "prefixes"
 
     @property
     def history_path(self) -> Path:
-        """The SQLite file of `gptoss chat`, with `-wal` and `-shm` files while in use."""
         return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
 
     @property
     def evals_dir(self) -> Path:
-        """The scores and logs of `gptoss eval`."""
         return self._folder("evals", platformdirs.user_data_path(_APP) / "evals")
 
     @property
     def keys_path(self) -> Path:
-        """The file of keys; without the setting it has keys of phones alone, or is missing."""
+        """Return the file of keys; by default it has only keys of phones, or is missing."""
         platform_path = platformdirs.user_data_path(_APP) / "keys.toml"
         return self.api_keys_file or self._folder("keys.toml", platform_path)
 
     @property
     def input_history(self) -> Path:
-        """Lines typed at `gptoss run`, for its Up key."""
+        """Return the file of lines typed at `gptoss run`."""
         return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
 
     @property
     def certificate_path(self) -> Path:
-        """The certificate and its key for the local network, made when it is needed."""
+        """Return the file of the local network's certificate and key; it may not exist yet."""
         return self._folder("lan.pem", platformdirs.user_data_path(_APP) / "lan.pem")
 
     @property
@@ -200,18 +179,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def server_log(self) -> Path:
-        """The log of servers that commands start; `gptoss serve` logs to its terminal."""
+        """Return the log of servers that commands start; `gptoss serve` logs to its terminal."""
         return self.log_dir / "server.log"
 
     @property
     def owner_secret_path(self) -> Path:
-        """The proof to a running server that a program is of this account."""
+        """Return the file that proves to a running server that a program is of this account."""
         name = re.sub(r"[^\w.-]+", "-", self.url.removeprefix("http://"))
         return self._folder("run", platformdirs.user_data_path(_APP) / "run") / f"{name}.secret"
 
     @property
     def url(self) -> str:
-        """The address of the server for a client on this machine."""
+        """Return the server's address for a client on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -220,34 +199,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Merge all sources; flags that are None count as not given.
-
-    Raises:
-        UsageError: a value has the wrong type, or config.toml does not parse.
-    """
+    """Merge all sources; flags that are None count as not given. Raises UsageError."""
     return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
 
 
 def take_passphrase() -> str:
-    """Return GPTOSS_PASSPHRASE, which no child of this process gets from now on; or nothing."""
+    """Take GPTOSS_PASSPHRASE out of the environment, so that no child gets it; empty if not set."""
     return os.environ.pop(PASSPHRASE, "")
 
 
 def secrets() -> frozenset[str]:
-    """Return the names of all variables that only gptoss may read."""
     file = user_models_file()
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     return frozenset((*SECRETS, *_NAMES_SECRET.findall(text)))
 
 
 def environment_without_secrets(*kept: str) -> dict[str, str]:
-    """Return the environment of a child, with those secrets alone that it needs."""
+    """Return a child's environment without secrets, but for the `kept` ones."""
     hidden = secrets().difference(kept)
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
 def user_models_file() -> Path:
-    """Return the user's own catalogue, there or not; see `gptoss_local.models.catalog`."""
+    """Return the path of the user's catalogue; see `gptoss_local.models.catalog`."""
     return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
 
 
@@ -258,11 +232,7 @@ def _models_file(_config_home: str) -> Path:
 
 
 def explain_settings() -> tuple[Settings, dict[str, str]]:
-    """Return the settings without flags, and by name the file or variable that set each.
-
-    Raises:
-        UsageError: as `load_settings`.
-    """
+    """Return the settings without flags, and the file or variable that set each."""
     sources = list(_sources())
     return _merge(sources), {name: source for source, values in sources for name in values}
 
@@ -272,22 +242,18 @@ def config_path() -> Path:
 
 
 def unknown_variables() -> list[str]:
-    """Variables that look like settings, of ours or of Ollama, and are not read."""
+    """Return variables that look like settings of ours or of Ollama, and are not read."""
     known = {*_OLLAMA, *map(_variable, Settings.__struct_fields__), *_NO_SETTINGS}
     return sorted(v for v in os.environ if v.startswith(("GPTOSS_", "OLLAMA_")) and v not in known)
 
 
 def settings_without_file() -> Settings:
-    """Return the settings of variables and defaults, as config.toml cannot be used.
-
-    Raises:
-        UsageError: a variable has the wrong type.
-    """
+    """Return the settings of variables and defaults, for when config.toml is broken."""
     return _merge(list(_variables()))
 
 
 def check_config() -> None:
-    """Raise UsageError if config.toml is there and cannot be used."""
+    """Raise UsageError if config.toml exists and cannot be used."""
     if (path := config_path()).is_file():
         _convert(_read_config(path), str(path))
 
@@ -301,7 +267,7 @@ def _merge(sources: list[tuple[str, dict[str, Any]]]) -> Settings:
 
 
 def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sources besides the command line, the weakest first."""
+    """Yield the sources below the command line, weakest first."""
     if (path := config_path()).is_file():
         yield str(path), _read_config(path)
     yield from _variables()
@@ -342,7 +308,7 @@ def _parse_host(text: str, source: str) -> dict[str, Any]:
 
 
 def _unless_zero(name: str) -> "_Parser":
-    """Ollama's zero leaves the choice to the program, as our default does."""
+    """Ignore Ollama's zero, which like our default leaves the choice to the program."""
     return lambda text, source: {name: text} if text != "0" else {}
 
 
@@ -398,5 +364,4 @@ def _hint(error: msgspec.ValidationError) -> str:
 
 
 def _to_path(_wanted: type, value: Any) -> Path:
-    """Decode the one type msgspec does not know."""
     return Path(os.path.expanduser(value))  # pathlib's raises where there is no such user

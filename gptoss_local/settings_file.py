@@ -22,17 +22,13 @@ Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there
 _GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 GONE = object()
-"""In place of a value: its name is taken out."""
+"""In place of a value: remove its name."""
 _WORDS = ("null", "true", "false", "Infinity", "NaN")
 
 
 @dataclass(frozen=True)
 class ListEntry:
-    """An entry of a list. One that has the same value of `key` is changed, or else it is added.
-
-    Attributes:
-        is_first: Added before the others instead of after them.
-    """
+    """An entry of a list, which replaces the one with the same value of `key`, or is added."""
 
     key: str
     value: Mapping[str, Any]
@@ -50,10 +46,8 @@ def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
     """Return the text with the wanted values in it; the same text if it has them.
 
     An empty text stands for no file. `wanted` nests mappings down to plain values, `ListEntry`,
-    `Default` or `GONE`; a `ListEntry` without a name is one of a file that is a list.
-
-    Raises:
-        UsageError: the text cannot be read, or has another kind of value where one must go.
+    `Default` or `GONE`; a `ListEntry` without a name is one of a file that is a list. Raises
+    UsageError if the text cannot be read, or has another kind of value in the place.
     """
     return _merge_json(text, wanted) if form == "json" else _merge_yaml(text, wanted)
 
@@ -155,8 +149,6 @@ def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
 
 
 class _Edits:
-    """Changes of a JSON text, each a range and its new text."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._edits: list[tuple[int, int, str]] = []
@@ -170,7 +162,7 @@ class _Edits:
         return text
 
     def change(self, node: Any, value: Any, depth: int) -> None:
-        """Make a node of json5's model that value, by as small an edit as possible."""
+        """Change a node of json5's model by as small an edit as possible."""
         kind = type(node).__name__
         if kind == "JSONObject" and isinstance(value, dict):
             keys = [_plain(self._text_of(key)) for key in node.keys]
@@ -212,7 +204,7 @@ class _Edits:
         self._edits.append((at, close, new))
 
     def _remove(self, node: Any, n: int) -> None:
-        """Take out a member, its comma, and lines that it leaves empty."""
+        """Remove a member, its comma, and lines left empty."""
         start, end = _span(node.keys[n])[0], _span(node.values[n])[1]
         comma = self._comma(end)
         if comma is None and n > 0:
@@ -251,7 +243,7 @@ def _plain(text: str) -> Any:
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A file and its required contents, as `merge` takes them."""
+    """A file and the settings to merge into it."""
 
     path: Path
     wanted: Mapping[str, Any]
@@ -263,7 +255,7 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Change:
-    """The text of a file before and after; `before` is None if there is no file."""
+    """A file's text before and after; `before` is None if there is no file."""
 
     path: Path
     before: str | None
@@ -280,7 +272,6 @@ class Change:
 
 
 def read_change(file: SettingsFile) -> Change:
-    """Read a file and merge the wanted settings into its text."""
     try:
         before = file.path.read_bytes().decode() if file.path.exists() else None
         text = before or ""
@@ -297,10 +288,9 @@ def read_change(file: SettingsFile) -> Change:
 
 
 def make_change(change: Change) -> Path:
-    """Write a file whole or not at all; returns its backup, which is empty if there was no file.
+    """Write a file whole or not at all; return its backup, empty if there was no file.
 
-    A link stays a link: its target is changed. The file keeps its mode; a new one can be
-    read by its owner only.
+    A link stays a link, and the file keeps its mode; only its owner can read a new one.
     """
     path = Path(os.path.realpath(change.path))
     now = path.read_bytes() if path.exists() else None
@@ -312,11 +302,7 @@ def make_change(change: Change) -> Path:
 
 
 def read_undo(path: Path) -> Change:
-    """Return the change back to a file before its first change here; `make_undo` makes it.
-
-    Raises:
-        UsageError: it was never changed here.
-    """
+    """Return the change back to a file before its first change here. UsageError: there was none."""
     real = Path(os.path.realpath(path))
     if not (backups := _backups(real)):
         raise UsageError(f"there is no backup of {path}: nothing here has changed it")
@@ -336,7 +322,6 @@ def make_undo(change: Change) -> None:
 
 
 def _backups(path: Path) -> list[Path]:
-    """Return the backups of a file, the oldest first."""
     pattern = r"\.(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?(\.none)?\.bak"
     files = path.parent.iterdir() if path.parent.is_dir() else ()
     found = [
@@ -348,7 +333,7 @@ def _backups(path: Path) -> list[Path]:
 
 
 def _back_up(path: Path) -> Path:
-    """Copy a file to a dated name, or note that there is none; no backup is overwritten."""
+    """Copy a file to a new dated name, or note that there is none."""
     is_there = path.exists()
     end = ".bak" if is_there else _NO_FILE
     base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"

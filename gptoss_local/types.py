@@ -1,4 +1,4 @@
-"""Frozen values that more than one layer speaks of. They hold data and no behaviour."""
+"""Frozen values shared by several layers. They hold data and no behaviour."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -6,23 +6,20 @@ from typing import Literal
 import msgspec
 
 Effort = Literal["low", "medium", "high"]
-"""The amount of reasoning; written into harmony's system message."""
 
 FinishReason = Literal["stop", "length", "cancelled", "repetition"]
-"""Why an answer ended: a stop token, the token limit or a full context, the caller, or because it
-went in circles."""
+"""A stop token, the token limit or a full context, the caller, or text that goes in circles."""
 
 CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
-"""The type of the numbers in cached keys and values."""
 
 KvType = Literal["f16", "q8_0", "q4_0"]
-"""Those that a user may ask for: bf16 is as large as f16, and slower on GPUs."""
+"""bf16 is left out: it is as large as f16, and slower on GPUs."""
 
 Preset = Literal["balanced", "latency", "throughput", "quiet"]
-"""The purpose that a model is loaded for; see `gptoss_local.machine.plan.options`."""
+"""Purpose that a model is loaded for; see `gptoss_local.machine.plan.options`."""
 
 LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
-"""The way to read a model's file; see `ModelParams`."""
+"""Ways to read a model's file; see `ModelParams`."""
 
 Progress = Callable[[str, int, int], None]
 """Called as `progress(what, done, total)` during long work; `what` names the current step."""
@@ -33,17 +30,15 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
-        devices: None takes all there are.
+        devices: None takes all.
         tensor_overrides: Pairs of a regular expression, searched in tensor names, and the device
             whose memory takes those tensors; the first match counts.
-        load_mode: `none` reads the file into buffers, which for weights on the host are pinned ones
-            where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps it and
-            locks what stays with the CPU; where that cannot be, it is `none`.
+        load_mode: `none` reads the file into buffers, pinned ones on a host with a GPU; `mmap` maps
+            it; `pinned` maps and locks the CPU's part, or is `none`; `auto`: llama.cpp's choice.
         tensor_split: Layers of each device, in order; None leaves it to llama.cpp.
-        repack: Copy the CPU's experts into an order that it computes faster with; otherwise they
-            stay where the load mode puts them, maybe in the page cache.
-        no_alloc: Allocate nothing, so that contexts over the model report what they would take, and
-            can do nothing else. Needs the load mode `none`.
+        repack: Copy the CPU's experts into a faster order; otherwise the load mode places them.
+        no_alloc: Allocate nothing, so that contexts can only report what they would take. Needs
+            the load mode `none`.
     """
 
     n_gpu_layers: int = -1
@@ -56,7 +51,7 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """GPUs use experts on the host; with several GPUs, an override may be the head."""
+        """Return whether GPUs use experts on the host; an override alone may be the head."""
         on_host = any(device == "CPU" for _, device in self.tensor_overrides)
         return on_host and self.n_gpu_layers != 0
 
@@ -65,14 +60,11 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
     Attributes:
-        n_batch: Most tokens of a step, which the device computes together: llama.cpp's `n_ubatch`,
-            too; see `llama.Context.n_batch`.
+        n_batch: Most tokens of a step; llama.cpp's `n_ubatch`, too: see `llama.Context.n_batch`.
         n_outputs_max: Most rows of logits of a step; each costs 0.8 MB (n_vocab floats) on the
-            device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the
-            process.
+            device and on the host. Below `n_seq_max`, llama.cpp would abort the process.
         n_outputs_max_per_seq: Most rows of a sequence that is sampled on the device.
-        op_offload: A GPU computes large batches with weights of the host, which are copied to it
-            each time.
+        op_offload: A GPU computes large batches with the host's weights, copied to it each time.
     """
 
     n_ctx: int
@@ -89,9 +81,8 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
 class Penalties(msgspec.Struct, frozen=True, kw_only=True):
     """Penalties that make tokens of the answer less likely again; special tokens do not count.
 
-    Of the last `last_n` tokens of the answer (None: of all of it): a logit above 0 is divided by
-    `repeat`, one below is multiplied by it, and then `presence`, and `frequency` times the number
-    of occurrences, are subtracted.
+    Over the last `last_n` tokens of the answer (None: all), a logit above 0 is divided by `repeat`,
+    one below is multiplied by it; then `presence`, and `frequency` per occurrence, are subtracted.
 
     Source: `llama_sampler_penalties_apply` in llama-sampler.cpp.
     """
@@ -103,11 +94,11 @@ class Penalties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingParams(msgspec.Struct, frozen=True):
-    """The way to draw the next token. The defaults are those that OpenAI recommends for gpt-oss.
+    """The way to draw the next token; the defaults are OpenAI's for gpt-oss.
 
-    `temperature` 0 means greedy; `top_k` 0, `top_p` 1 and `min_p` 0 switch that filter off.
-    The same `seed` on the same build gives the same tokens; None draws a fresh one. Before all
-    filters, `logit_bias` is added to the logits of the tokens that it names.
+    `temperature` 0 is greedy; `top_k` 0, `top_p` 1 and `min_p` 0 switch that filter off. A `seed`
+    gives the same tokens on the same build; None draws a fresh one. `logit_bias` is added before
+    all filters.
     """
 
     temperature: float = 1.0
@@ -120,16 +111,15 @@ class SamplingParams(msgspec.Struct, frozen=True):
 
     @property
     def has_filters(self) -> bool:
-        """Some tokens cannot be drawn however likely the others are."""
+        """Return whether filters exclude some tokens, however likely the others are."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The cost of one sequence. Times are wall clock of the engine, one after the other.
+    """The cost of one sequence, in the engine's wall time, one after the other.
 
-    `queue_ns` lasts until the sequence is admitted, `prefill_ns` until its first token, `decode_ns`
-    until its last, with the time it waited if it was preempted. `n_cached` of the prompt's tokens
-    needed no prefill. Of `n_drafted` tokens that were guessed, `n_accepted` were right.
+    `queue_ns` lasts until it is admitted, `prefill_ns` until its first token, `decode_ns` until its
+    last, pauses for preemption included. `n_cached` tokens of the prompt needed no prefill.
     """
 
     n_prompt: int
@@ -143,8 +133,8 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 OffloadTimes = tuple[tuple[int, float | None, float], ...]
-"""Seconds of a batch by its tokens: experts computed on the host (None: it was not tried, as fewer
-tokens took far longer there), and brought to the GPU."""
+"""Tokens of a batch, and its seconds with experts computed on the host (None: not tried, as fewer
+tokens took far longer) and brought to the GPU."""
 
 
 class StepTimes(msgspec.Struct, frozen=True):
@@ -152,7 +142,7 @@ class StepTimes(msgspec.Struct, frozen=True):
 
     Attributes:
         seconds: With all rows of one sequence, as a draft has them.
-        switch_s: Cost of a change of that number and back.
+        switch_s: Cost of changing that number and back.
         streams: With one row of each of several sequences; empty: not measured.
         turn_s: Cost of a step after one with other sequences.
     """

@@ -1,4 +1,4 @@
-"""Turns a validator's message into plain English: the wanted value, its place, the present one."""
+"""Turns a validator's message into plain English."""
 
 import re
 from typing import Any
@@ -29,10 +29,7 @@ _MAX_SHOWN = 40  # characters of a value
 
 
 def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:
-    """Describe the mistake, e.g. `port must be a whole number, not 'abc'`.
-
-    With `values`, which were converted, the wrong one is quoted.
-    """
+    """Describe the mistake, quoting `values`: `port must be a whole number, not 'abc'`."""
     said, at, place = str(error).rpartition(" - at `")
     if not at:
         said, place = place, ""
@@ -79,10 +76,9 @@ def _quoted(values: Any, place: str) -> str:
 
 
 def lenient(data: bytes) -> bytes:
-    """Return JSON in which half a character and bytes of another encoding are U+FFFD, as in Go.
+    """Return JSON with lone surrogates and bytes of other encodings as U+FFFD, as Go reads it.
 
-    JavaScript programs that cut a text in the middle of an emoji send one half of its surrogate
-    pair. PowerShell 5.1 sends Latin-1.
+    JavaScript that cuts an emoji sends half of a surrogate pair; PowerShell 5.1 sends Latin-1.
     """
     utf8 = data.decode(errors="replace").encode()
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match[0], utf8)

@@ -1,4 +1,4 @@
-"""Read and change files that people may edit: all of a change is written, or nothing."""
+"""Read and change files that people may edit; a change is written whole or not at all."""
 
 import os
 import shutil
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 PRIVATE = partial(os.open, mode=0o600)
-"""Opens new files that only their user may read."""
 _BUSY_S = 2.0
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename a file to the name of another one.
+    """Rename a file over another one.
 
-    Windows refuses while a program has that one open, and a virus scanner or another of our
-    processes has it for a moment.
+    Windows refuses while a program, such as a virus scanner, has that one open, so try for a while.
     """
     until_s = time.monotonic() + _BUSY_S
     while True:
@@ -38,11 +36,9 @@ def replace(source: Path, target: Path) -> None:
 
 
 def read_text(path: Path, *, hint: str = "") -> str:
-    """Return the text of a file, with its line ends, but without a byte order mark.
+    """Return a file's text with its line ends, without a byte order mark.
 
-    Raises:
-        PathNotFoundError: there is no such file; `hint` goes with it.
-        UsageError: it cannot be read, or is not text.
+    Raises PathNotFoundError with `hint`, or UsageError if it cannot be read or is not text.
     """
     try:
         return path.read_bytes().decode("utf-8-sig")
@@ -69,13 +65,10 @@ def write_whole(
     *,
     check: Callable[[Path], object] = lambda _: None,
 ) -> None:
-    """Replace the text of a file, which keeps its mode, and stays a link if it is one.
+    """Replace the text of a file, which keeps its mode and stays a link if it is one.
 
-    Its folder is made if it is not there. Only its user may read a new one. `check` is called with
-    the new file before it replaces the old one.
-
-    Raises:
-        UsageError: it cannot be written, or `check` refuses it.
+    Its folder is made if missing; only its user may read a new file. `check` sees the new file
+    before it replaces the old one, and may raise.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,13 +96,10 @@ def change_toml(
     *,
     header: str = "",
 ) -> None:
-    """Change a TOML file, and leave comments and order as they are.
+    """Change a TOML file, keeping comments and order.
 
     `check` raises UsageError if the file is wrong, before or after the change. A new file begins
     with `header` as a comment.
-
-    Raises:
-        UsageError: it is wrong, or cannot be written.
     """
     import tomlkit  # PERF: 60 ms; to read takes none
 

@@ -15,9 +15,9 @@ _INDENT = re.compile(r"[ >]*?(?: {4}|\t)")
 
 
 class WordWrap:
-    """Breaks lines of Markdown that comes in pieces.
+    """Wraps Markdown that comes in pieces, but not code and tables.
 
-    A word near the edge is held back until it is known to fit. Code and tables stay as they are.
+    A word near the edge is held back until it is known to fit.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class WordWrap:
         return broken
 
     def _cells_of(self, char: str) -> int:
-        """Return how much wider the line gets: a sign may have several characters."""
+        """Return how much wider the line gets: several characters may make one sign."""
         if char == "\t":
             self._cluster = ""
             return _TAB - (self._column + self._n_cells) % _TAB
@@ -79,7 +79,6 @@ class WordWrap:
         return is_code and bool(_INDENT.match(self._line))
 
     def _make_room(self, n_cells: int, width: int) -> str:
-        """Begin a row where the word has no room; one that is longer than a row is cut there."""
         if self._column + self._n_cells + n_cells <= width:
             return ""
         if self._is_cut or not self._column:

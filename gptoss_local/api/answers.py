@@ -11,9 +11,8 @@ import msgspec
 class AnswerMetrics(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The figures of a last frame, durations in ns; zeros are omitted.
 
-    `prompt_cached_count` is ours: how many tokens of the prompt were not prefilled. As Ollama's,
-    `prompt_eval_count` counts them, and `prompt_eval_duration` does not. So is `joules`: the energy
-    that the answer took, by device.
+    Ours are `prompt_cached_count`, tokens that needed no prefill, and `joules` by device. As in
+    Ollama, `prompt_eval_count` includes cached tokens, and `prompt_eval_duration` does not.
     """
 
     done_reason: str = ""

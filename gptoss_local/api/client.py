@@ -1,6 +1,6 @@
 """Small clients of our own server: `Client` for the command line, `AsyncClient` for the chat.
 
-Foreign errors are translated here, once: no answer, another server on the port, an error body.
+They translate foreign errors: no answer, another server on the port, an error body.
 """
 
 import contextlib
@@ -43,8 +43,6 @@ _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 
 
 class Client:
-    """HTTP calls to the server that `settings` names."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._http = httpx.Client(
@@ -56,11 +54,7 @@ class Client:
         )
 
     def is_running(self) -> bool:
-        """Return whether our server answers.
-
-        Raises:
-            ServerUnavailableError: another program has the address.
-        """
+        """Return whether our server answers; ServerUnavailableError: another program does."""
         try:
             with self._http.stream("GET", "/api/version", timeout=_PROBE_TIMEOUT_S) as response:
                 server = response.headers.get("server", "")  # another one may send anything
@@ -80,8 +74,7 @@ class Client:
     def ensure_running(self) -> None:
         """Start a server that outlives this process, unless one answers.
 
-        Raises:
-            ServerUnavailableError: it did not come up.
+        Raises ServerUnavailableError if it did not come up.
         """
         if self.is_running():
             return
@@ -127,7 +120,7 @@ class Client:
             _checked(self._http.post(path, json=body))
 
     def upload(self, path: Path) -> str:
-        """Give the server a file, and return its digest."""
+        """Upload a file and return its digest."""
         with path.open("rb") as file, self._asking():
             digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
             file.seek(0)
@@ -147,8 +140,7 @@ class Client:
     ) -> Generator[T, None, None]:
         """Yield the lines of a POST; closing the iterator ends the server's work on it.
 
-        Raises:
-            GptOssError: the server refused it, or a line says that it failed.
+        Raises the server's error, also if it comes as a line.
         """
         with self._asking(), self._http.stream("POST", path, json=body) as response:
             if response.is_error:
@@ -159,7 +151,7 @@ class Client:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Translate errors; a server with other models than this user's is named as the reason."""
+        """Translate errors; name a server with other models than this user's as the reason."""
         try:
             with _translated(self._settings):
                 yield
@@ -174,8 +166,6 @@ class Client:
 
 
 class AsyncClient:
-    """Client of the chat, for use in an event loop."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._http = httpx.AsyncClient(
@@ -225,7 +215,7 @@ class AsyncClient:
 
 
 def owner_key(settings: Settings) -> str:
-    """Return the key with which this account asks: the setting, or its server's secret."""
+    """Return this account's key: the setting, or its server's secret."""
     if settings.api_key:
         return settings.api_key
     with contextlib.suppress(OSError):
@@ -234,7 +224,7 @@ def owner_key(settings: Settings) -> str:
 
 
 class _OwnerAuth(httpx.Auth):
-    """Sends the key as it is now: a server that has been started meanwhile has another secret."""
+    """Sends the current key: a server that was restarted meanwhile has another secret."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -246,7 +236,6 @@ class _OwnerAuth(httpx.Auth):
 
 
 def _frame(line: str, line_type: type[T]) -> T:
-    """Return one line of a stream; an error in it is raised."""
     frame: dict[str, Any] = msgspec.json.decode(line)
     if "error" in frame:
         raise _error(msgspec.convert(frame, ErrorFrame))
@@ -254,7 +243,7 @@ def _frame(line: str, line_type: type[T]) -> T:
 
 
 def _open_log(path: Path) -> BinaryIO:
-    """Open the log to append; one that has grown large first becomes `server.log.1`."""
+    """Open the log to append; a large one first becomes `server.log.1`."""
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
             path.replace(path.with_name(f"{path.name}.1"))
@@ -312,7 +301,6 @@ def _decoded(response: httpx.Response, answer_type: type[T]) -> T:
 
 
 def _checked(response: httpx.Response) -> bytes:
-    """Return the body of an answer; an error is raised."""
     if response.is_success:
         return response.content
     try:

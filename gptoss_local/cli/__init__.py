@@ -1,4 +1,4 @@
 """The command line: a file per command. Commands never catch errors; `main` prints them.
 
-Nothing heavy is imported before a command runs, so that `gptoss --help` stays quick.
+PERF: commands import heavy modules when they run, so that `gptoss --help` stays quick.
 """

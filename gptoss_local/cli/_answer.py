@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Chat:
-    """The messages of one conversation, and the settings of its next question.
+    """A conversation with the settings of its next question, as in `POST /api/chat`.
 
-    Attributes:
-        think: As `think` of `POST /api/chat`.
-        system: Instead of the model's own; empty for that.
-        options: As `options` there.
-        format: As `format` there; None for text.
-        keep_alive: As `keep_alive` there; None leaves it to the server.
-        is_temporary: Nothing of it is written to disk.
-        tools: Those that the model may call, if any.
-        answer: The newest one.
+    An empty `system` stands for the model's own. If it `is_temporary`, nothing goes to disk.
     """
 
     client: "Client"
@@ -47,15 +39,12 @@ class Chat:
     _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def load_request(self) -> dict[str, Any]:
-        """Return a request that loads the model for the next question."""
         keep_alive = {} if self.keep_alive is None else {"keep_alive": self.keep_alive}
         return {"model": self.model, "options": self.options, **keep_alive}
 
     def ask(self, text: str) -> bool:
-        """Print the answer as it comes, and run its calls; False when Ctrl-C stopped it.
-
-        Raises:
-            GptOssError: there is no whole answer; the question is taken back.
+        """Print the answer, and run its calls; False after Ctrl-C. Errors take back
+        the question.
         """
         self._exchange = [{"role": "user", "content": text}]
         is_whole = True
@@ -79,7 +68,6 @@ class Chat:
         return is_whole
 
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
-        """Yield the events of the next answer; nothing else is done until each is there."""
         assert self.tools is not None
         with closing(self._events(await self.tools.declared())) as events:
             for event in events:
@@ -119,11 +107,7 @@ class Chat:
         }
 
     def ask_again(self) -> bool:
-        """Ask the last question once more, in place of its answer.
-
-        Raises:
-            GptOssError: as for `ask`; the former answer is kept.
-        """
+        """Ask the last question once more, in place of its answer, which stays after an error."""
         kept = self.messages
         asked = max(n for n, message in enumerate(kept) if message["role"] == "user")
         self.messages = kept[:asked]

@@ -1,4 +1,4 @@
-"""Rich's console for bars and colours, through which nothing but our own styles gets."""
+"""Rich's console for bars and colours, which lets only our own styles through."""
 
 import sys
 from collections.abc import Iterable
@@ -26,8 +26,6 @@ class CleanConsole(Console):
 
 
 class _Raw:
-    """A clean stream for Rich, which cleans its own output."""
-
     def __init__(self, stream: CleanStream) -> None:
         self._stream = stream
 

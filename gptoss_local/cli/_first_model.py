@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def chosen_model(settings: Settings) -> str:
-    """Return the newest model that can be read; with the embedded one only, offer downloads.
-
-    One that is computed elsewhere is chosen if there is no file.
-
-    Raises:
-        UsageError: there is none, and no terminal to ask on.
-    """
+    """Return the newest readable model, or a remote one; with nano alone, offer downloads."""
     from gptoss_local.models.store import check_usable, list_models
 
     for entry in list_models(settings):
@@ -59,11 +53,7 @@ def offer_download(name: str, settings: Settings) -> bool:
 
 
 def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
-    """List the models for this machine, and download the chosen one.
-
-    Raises:
-        KeyboardInterrupt: the user leaves.
-    """
+    """List the models for this machine, and download the chosen one."""
     from gptoss_local.machine.hardware import read_machine
     from gptoss_local.runner.fits import advice, fit_to_download, suggestion
 
@@ -146,7 +136,7 @@ def fetch(
 ) -> None:
     """Pull a model; Ctrl-C or SIGTERM ends it immediately and loses nothing.
 
-    A process does the work: it can be killed where a thread would wait for a network that is gone.
+    A process does the work: a thread could not be killed while the network hangs.
     """
     from gptoss_local.models.pulling.process import STEP, Note, read_line, start
 
@@ -171,10 +161,7 @@ def fetch(
 
 
 def take_from_disk(model: CatalogModel, settings: Settings) -> bool:
-    """Offer a file of the model that another program has; True if it is the model from now on.
-
-    Without a terminal it is only mentioned.
-    """
+    """Offer another program's file of the model, or mention it; return whether it was taken."""
     from gptoss_local.models.store import adopt_file
     from gptoss_local.models.store.external import find_elsewhere
 

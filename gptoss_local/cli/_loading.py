@@ -22,18 +22,14 @@ def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "
 
 
 def continues(model: str) -> str:
-    """Say that the load outlives the command, as other clients may wait for it."""
     return f"The load continues; `gptoss stop {model}` ends it."
 
 
 def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> int:
-    """Load a model and report the bytes of its weights; returns how many tries it took.
+    """Load a model and report the bytes of its weights; return how many tries it took.
 
-    `body` has the `model`, and `options` and `keep_alive` as for an answer.
-
-    Raises:
-        GptOssError: it cannot be loaded.
-        KeyboardInterrupt: the load continues, as other clients may wait for it.
+    `body` has the `model`, and `options` and `keep_alive` as for an answer. After Ctrl-C the load
+    continues, as other clients may wait for it.
     """
     frames = client.stream("/api/gptoss/load", body, LoadStatus)
     n_tries = 0
@@ -53,7 +49,6 @@ def loaded_model(client: "Client", model: str) -> RunningModel | None:
 
 
 def warn_if_smaller(loaded: RunningModel | None, n_ctx: int | None) -> None:
-    """Warn if a model was loaded with less context than requested: it cannot read more."""
     if n_ctx is not None and loaded is not None and loaded.context_length < n_ctx:
         print(
             f"{loaded.name} reads {loaded.context_length:,} tokens at most, not {n_ctx:,}.",
@@ -62,7 +57,6 @@ def warn_if_smaller(loaded: RunningModel | None, n_ctx: int | None) -> None:
 
 
 def load_text(load: LoadStatus) -> str:
-    """Say how far a load is, e.g. `loading 35 %, 12 s left`."""
     if not load.total:
         return load.status
     text = f"{load.status} {100 * load.completed // load.total} %"

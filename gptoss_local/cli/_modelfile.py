@@ -1,13 +1,4 @@
-'''Modelfiles: Ollama's recipes for models.
-
-    FROM nano
-    PARAMETER temperature 0.2
-    SYSTEM """You are
-    terse."""
-
-Source: Ollama's parser/parser.go and docs/modelfile.mdx. Lines of a kind that is unknown are an
-error here, with their number.
-'''
+"""Modelfiles: Ollama's recipes for models. Source: its parser/parser.go, docs/modelfile.mdx."""
 
 import json
 import math
@@ -22,10 +13,7 @@ _QUOTES = '"""'
 
 
 def parse_modelfile(text: str) -> dict[str, Any]:
-    """Return the body of `POST /api/create` that a Modelfile stands for, without the name.
-
-    An adapter is still a path, where the body has a digest.
-    """
+    """Return the body of `POST /api/create`, without the name; an adapter is still a path."""
     body: dict[str, Any] = {}
     for n, command, value in _instructions(text):
         if command == "FROM" and "from" in body:

@@ -67,7 +67,6 @@ def number(flag: str, low: float, help: str, *, is_whole: bool = False) -> Any:
 
 
 def request_option(flag: str, name: str, help: str) -> Any:
-    """Return an option with the limits of an option of requests."""
     read = partial(parse_option, name, source=flag)
     return typer.Option(flag, parser=read, metavar="NUMBER", help=help)
 
@@ -98,11 +97,7 @@ def is_path(text: str) -> bool:
 def named(model: str, settings: Settings) -> str:
     """Return the name of a model; a file that is named by its path becomes one where it is.
 
-    The server takes names alone, so that no request reaches a file that its user did not name.
-
-    Raises:
-        ModelNotFoundError: it is a path, and there is no such file.
-        UsageError: the file cannot be used.
+    The server takes names alone: no request may reach a file that its user did not name.
     """
     from gptoss_local.models.store import adopt_file, find_model
 
@@ -122,12 +117,7 @@ def named(model: str, settings: Settings) -> str:
 
 
 def entry_to_read(model: str, settings: Settings) -> "ModelEntry":
-    """Return the model of a name, or the file at a path, which does not become a model by that.
-
-    Raises:
-        ModelNotFoundError: there is neither.
-        UsageError: the file cannot be used.
-    """
+    """Return the model of a name, or the file at a path, without registering it."""
     from gptoss_local.models.store import find_model, look_at_file
 
     path = Path(model).expanduser()
@@ -143,7 +133,6 @@ def keep_alive_of(text: str) -> str | int:
 
 
 def say_unreadable(settings: Settings) -> list[dict[str, str]]:
-    """Report unreadable manifests; return them for JSON, too."""
     from gptoss_local.models.store import unreadable_manifests
 
     found = unreadable_manifests(settings)

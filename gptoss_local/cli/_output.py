@@ -1,4 +1,4 @@
-"""Prints for all commands: data on stdout, talk and progress on stderr."""
+"""Prints for all commands: data on stdout, messages and progress on stderr."""
 
 import datetime
 import math
@@ -23,7 +23,7 @@ RESUMABLE = "Interrupted. Run the same command again to resume."
 _HOUR_S, _DAY_S = 3600, 86_400
 _MAX_CELLS = 48  # of a title or of another text in a table
 Cell = str | tuple[str, ...]
-"""The content of a table's cell; of several pieces every second one is bold on a terminal."""
+"""Content of a table's cell; of several pieces every second one is bold on a terminal."""
 
 BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -40,17 +40,16 @@ _ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 
 def is_read_aloud() -> bool:
-    """A screen reader sets the variable `ACCESSIBLE`."""
     return os.environ.get("ACCESSIBLE", "") not in ("", "0")
 
 
 def is_linear() -> bool:
-    """Text can only be added, as on a terminal that cannot be drawn on."""
+    """Return whether text can only be added: the terminal cannot be drawn on, or is read aloud."""
     return os.environ.get("TERM") == "dumb" or is_read_aloud()
 
 
 def is_plain() -> bool:
-    """The terminal gets no control sequences, though it is one."""
+    """Return whether the terminal gets no control sequences."""
     return bool(os.environ.get("NO_COLOR")) or is_linear()
 
 
@@ -64,7 +63,6 @@ def report(text: str, *, as_json: bool, **data: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print columns as Ollama does; a Chinese character is as wide as two letters."""
     from rich.cells import cell_len
 
     table = [[_pieces(cell) for cell in row] for row in (header, *rows)]
@@ -96,7 +94,6 @@ def _print_pieces(pieces: Sequence[str], end: str) -> None:
 
 
 def shortened(text: str) -> str:
-    """Fit a text on one line of a table; a Chinese character is two cells wide."""
     from rich.cells import cell_len, set_cell_size
 
     line = " ".join(text.split())
@@ -120,12 +117,10 @@ def print_facts(facts: Mapping[str, str], file: TextIO | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Print on stderr; stdout is for data."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_rows(title: str, rows: Sequence[tuple[str, str]], before: str = "") -> None:
-    """Say a title, and a row per name with its description; `before` stands before each name."""
     width = max(len(before + name) for name, _ in rows) + 2
     say(title)
     for name, text in rows:
@@ -138,10 +133,8 @@ def progress_bar(
 ) -> Iterator[Progress]:
     """Show a bar per step on stderr, with bytes, rate and time left; a total may grow.
 
-    Nothing else may be printed at the same time.
-
-    With `tenths`, a stderr that is not a terminal gets a line per 10 % instead of one per step.
-    `if_interrupted` is said after Ctrl-C, which then ends the command.
+    Print nothing else meanwhile. With `tenths`, a stderr that is not a terminal gets a line per 10
+    % instead of one per step. `if_interrupted` is said after Ctrl-C, which ends the command.
     """
     try:
         with _shown_progress(tenths=tenths, quiet=quiet) as report:
@@ -213,7 +206,6 @@ def seconds_until(timestamp: str) -> float:
 
 
 def print_error(error: GptOssError) -> None:
-    """Print the message, and the hint below it; further lines of either are indented."""
     print(f"gptoss: {_set_in(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {_set_in(error.hint)}", file=sys.stderr)

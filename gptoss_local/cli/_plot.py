@@ -32,7 +32,6 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
-    """Write the picture; `measured_on` is the line at the bottom."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
@@ -96,7 +95,6 @@ def _expect(axis: "Axes", expected: float) -> None:
 
 
 def _scale(axis: "Axes", counts: Sequence[int], rates: Sequence[float]) -> None:
-    """Label every count. The rates begin at 0, unless they differ too much for that."""
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
     axis.set_xscale("log", base=2)

@@ -23,8 +23,7 @@ _N_LINES = 12  # of a result; all of it is the model's
 class Printer:
     """Plain output: reasoning dimmed on stderr, the answer on stdout.
 
-    With `stats`, it says how fast each answer was; with `wraps`, lines break between words on a
-    terminal. If it `runs_tools`, calls are shown with their results, and are not the answer.
+    `stats` adds its speed; if it `runs_tools`, calls and results are shown, but are no answer.
     """
 
     runs_tools = False
@@ -53,18 +52,15 @@ class Printer:
             print(_figures(done), file=sys.stderr)
 
     def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
-        """Print a call that runs without a question."""
         self._note(f"{name}: " + "\n".join(part.text for part in parts))
 
     def show_result(self, name: str, result: "ToolResult") -> None:
-        """Print the beginning of a result."""
         lines = result.text.rstrip().split("\n")
         n_more = len(lines) - _N_LINES
         more = [f"({n_more:,} more lines)"] if n_more > 0 else []
         self._note(f"{name} → " + "\n".join([*lines[:_N_LINES], *more]))
 
     def grow(self, client: "Client", model: str, growth: Growing) -> None:
-        """Say that a long prompt needs more context, and show the load."""
         print(
             f"The prompt has {growth.n_prompt:,} tokens: the context of {model} grows from "
             f"{growth.n_ctx_before:,} to {growth.n_ctx:,}.",
@@ -83,7 +79,6 @@ class Printer:
         self.end()
 
     def _note(self, text: str) -> None:
-        """Print whole lines, dimmed, on stderr."""
         self.end()
         write_style(sys.stderr, self._dim)
         sys.stderr.write(text)
@@ -119,7 +114,7 @@ class JsonPrinter(Printer):
         print_json(event="done", model=model, **figures_of(done))
 
     def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
-        """It is printed as it comes."""
+        """Print nothing, as the call was printed when it came."""
 
     def show_result(self, name: str, result: "ToolResult") -> None:
         print_json(

@@ -1,7 +1,4 @@
-"""Ask the user on the terminal. Esc, Ctrl-C and Ctrl-D leave a question, and with it the command.
-
-Questions go to stderr. Where no control sequence is wanted the terminal edits the line itself.
-"""
+"""Ask the user on the terminal; Esc, Ctrl-C and Ctrl-D leave a question and the command."""
 
 import os
 import sys
@@ -19,11 +16,6 @@ def has_terminal() -> bool:
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask whether to do something.
-
-    Raises:
-        KeyboardInterrupt: the user leaves.
-    """
     asked = f"{on_one_line(question)} [{'Y/n' if default else 'y/N'}]: "
     while True:
         answer = _read(asked).lower()
@@ -35,11 +27,7 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def choose(question: str, n_choices: int, *, default: int) -> int:
-    """Ask for one of the numbers from 1 to `n_choices`.
-
-    Raises:
-        KeyboardInterrupt: the user leaves.
-    """
+    """Ask for one of the numbers from 1 to `n_choices`."""
     while True:
         answer = _read(f"{question} [{default}]: ")
         if not answer:
@@ -67,7 +55,6 @@ def _read_plain(question: str) -> str:
 
 
 def _read_key_by_key(question: str) -> str:
-    """Read a line; Esc is noticed without Enter."""
     from prompt_toolkit import PromptSession  # PERF: 0.15 s
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import create_output

@@ -1,7 +1,4 @@
-"""A conversation line by line, for any terminal, pipe or screen reader: text is only added.
-
-Prompts and messages of commands go to stderr, answers to stdout.
-"""
+"""A conversation line by line, for any terminal, pipe or screen reader: text is only added."""
 
 import io
 import re
@@ -26,14 +23,6 @@ _OPENING = re.compile(rf"(/set\s+system\s+|/system\s+)?{_QUOTES}")
 
 
 class Repl:
-    """Reads messages and commands until the user leaves.
-
-    Args:
-        chat: The conversation.
-        settings: Where models are.
-        is_temporary: Nothing that is typed is kept.
-    """
-
     def __init__(self, chat: Chat, settings: Settings, *, is_temporary: bool = False) -> None:
         self._session = Session(chat, settings, _open_editor(settings))
         if is_temporary and self._session.editor is not None:
@@ -41,7 +30,7 @@ class Repl:
         self._prompt, self._prompt_more = ("You: ", "") if is_read_aloud() else (">>> ", "... ")
 
     def talk(self) -> None:
-        """Ask and answer until /bye or the end of the input; Ctrl-C ends an answer alone."""
+        """Ask and answer until /bye or the end of the input; Ctrl-C ends only an answer."""
         say("Type a message. Ctrl-C stops an answer, /bye leaves, /? lists the commands.")
         while not self._session.is_over:
             try:
@@ -71,7 +60,6 @@ class Repl:
             self._ask(message)
 
     def _take_quoted(self, message: str, opening: re.Match[str]) -> None:
-        """Take a text in triple quotes: a message, or the system message after its command."""
         text, _, rest = message[opening.end() :].partition(_QUOTES)
         text = text.strip("\n")
         is_command = opening[1] is not None
@@ -90,7 +78,6 @@ class Repl:
             self._session.chat.ask(message)
 
     def _read_message(self) -> str:
-        """Read a line, a paste, or several lines from triple quotes to triple quotes."""
         text = self._read_line(self._prompt).strip()
         opening = _OPENING.match(text)
         while opening is not None and text.find(_QUOTES, opening.end()) < 0:
@@ -111,7 +98,7 @@ class Repl:
 
 
 def _open_editor(settings: Settings) -> "LineEditor | None":
-    """Return the editor of the line on a terminal; None where no control sequence is wanted."""
+    """Return the line editor on a terminal; None if it must get no control sequences."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is not text ends nothing
     if not _has_terminal() or is_plain():

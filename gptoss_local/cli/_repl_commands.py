@@ -223,4 +223,4 @@ COMPLETIONS: _Completions = {f"/{name}": {} for name in REGISTRY.by_name} | {
     "/effort": _SETTABLE["think"],
     "/think": _SETTABLE["think"],
 }
-"""Words that Tab completes, and those that may follow each."""
+"""Words that Tab completes, and the words that may follow each."""

@@ -53,11 +53,7 @@ _SET = (
 
 @dataclass
 class Session:
-    """A conversation line by line.
-
-    Attributes:
-        editor: Of the line; None where no control sequence is wanted.
-    """
+    """A conversation line by line; no `editor` where no control sequence is wanted."""
 
     chat: Chat
     settings: Settings
@@ -65,7 +61,7 @@ class Session:
     is_over: bool = False
 
     def ready_model(self) -> None:
-        """Make sure of the server and of the model, which may have been unloaded since."""
+        """Start the server and load the model, which may have been unloaded since."""
         self.chat.client.ensure_running()
         show_load(self.chat.client, self.chat.load_request())
 
@@ -82,7 +78,6 @@ def meant(name: str, names: list[str], before: str) -> str:
 
 
 def set_variable(session: Session, argument: str) -> None:
-    """Set an option of the next questions."""
     name, _, value = argument.partition(" ")
     if name in ("", "?"):
         help_set()
@@ -101,7 +96,6 @@ def help_parameters() -> None:
 
 
 def set_system(session: Session, text: str) -> None:
-    """Set the system message, or show it."""
     text = text.strip()
     if text:
         quoted = re.fullmatch(r'"([^"]*)"', text)
@@ -112,7 +106,6 @@ def set_system(session: Session, text: str) -> None:
 
 
 def show_system(session: Session) -> None:
-    """Show the system message, which may be the model's own."""
     from gptoss_local.models.store import find_model
 
     chat = session.chat
@@ -224,4 +217,3 @@ SETTERS: dict[str, Callable[[Session, str], None]] = {
     "wordwrap": _switch("wordwrap", "wraps", is_on=True),
     "nowordwrap": _switch("nowordwrap", "wraps", is_on=False),
 }
-"""Functions that `/set NAME` calls."""

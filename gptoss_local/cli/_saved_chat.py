@@ -11,21 +11,12 @@ from tui.conversation import Conversation
 
 @dataclass(kw_only=True)
 class SavedChat(Chat):
-    """Saves each question with its answer.
-
-    Attributes:
-        saved: The chat in the history, without the present question.
-    """
+    """Saves each question with its answer in `saved`, the chat of the history."""
 
     history: History
     saved: Conversation
 
     def ask(self, text: str) -> bool:
-        """Print the answer as it comes, and save it.
-
-        Raises:
-            GptOssError: as for `Chat`, or the disk refuses it.
-        """
         is_whole = super().ask(text)
         self._save(text, len(self.messages) - 2, self.messages[-1], is_whole=is_whole)
         return is_whole

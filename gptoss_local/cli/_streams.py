@@ -12,11 +12,8 @@ from gptoss_local.printable import clean_streams
 def ready_streams() -> None:
     """Make sure that there are three streams, which print any text as far as they can.
 
-    Python sets a closed stream (`<&-`, a service) to None, and the next file that is opened would
-    get its number. What is printed on a closed stdout fails, as on a full disk. Characters that an
-    encoding lacks become `?`. In pipes and files of Windows, Python has a code page and CRLF; what
-    is read and written there is UTF-8 with the line ends of Linux, as programs expect. Control
-    sequences are shown instead of obeyed.
+    Python sets a closed one to None, and its number would go to the next file. Windows' pipes and
+    files get UTF-8 with Linux' line ends. Control sequences are shown, not obeyed.
     """
     for name, mode, flag in (
         ("stdin", "r", os.O_RDONLY),
@@ -35,7 +32,6 @@ def ready_streams() -> None:
 
 
 def read_stdin() -> str:
-    """Return all of stdin as text."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="strict")  # in some locales Python lets any byte pass
     try:
@@ -45,9 +41,7 @@ def read_stdin() -> str:
 
 
 def is_reader_gone(error: BaseException | None) -> bool:
-    """Return whether a write failed because a pipe is closed; on Windows, errors of files differ
-    from it in that they have a name.
-    """
+    """Return whether a write failed because a pipe is closed; only files' errors have a name."""
     is_closed = isinstance(error, OSError) and error.errno == errno.EINVAL and not error.filename
     return isinstance(error, BrokenPipeError) or (sys.platform == "win32" and is_closed)
 
@@ -58,7 +52,6 @@ def discard_stdout() -> None:
 
 
 def system_error(error: OSError) -> GptOssError:
-    """Translate an error of the operating system: a full disk, a folder of another user."""
     if error.errno == errno.EBADF:
         return GptOssError("stdout is closed")
     what = f"{error.filename}: " if error.filename else ""

@@ -39,8 +39,7 @@ from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, 
 class RunTools:
     """Declares tools and runs their calls, in an event loop that stands still in between.
 
-    `chosen` names sources with commas between them; empty stands for the defaults of new chats.
-    `allowed` names tools or sources that run without a question.
+    `chosen` lists sources, by default those of new chats; `allowed` runs without a question.
     """
 
     def __init__(self, settings: Settings, folder: Path, chosen: str, allowed: str) -> None:
@@ -86,7 +85,7 @@ class RunTools:
                     take(call, STOPPED)
 
     def _wait(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that Ctrl-C ends at once, also where it waits for the keys or the server."""
+        """Do something that Ctrl-C ends at once, even if it waits for the keys or the server."""
         loop = self._runner.get_loop()
         task = loop.create_task(work)
         try:
@@ -99,7 +98,7 @@ class RunTools:
             raise
 
     async def declared(self) -> list[dict[str, Any]]:
-        """Return `tools` of a request; says which source does not answer."""
+        """Return `tools` of a request; report sources that do not answer."""
         for problem in await self._toolbox.prepare():
             say(problem)
         groups = {group.name for group in self._toolbox.groups()}
@@ -113,7 +112,7 @@ class RunTools:
         return self._toolbox.groups()
 
     def switch(self, name: str) -> bool:
-        """Turn a source on or off; returns whether it is on now. Raises UsageError: no such one."""
+        """Turn a source on or off; return whether it is on now. Raises UsageError if unknown."""
         return self._toolbox.switch(name)
 
     def close(self) -> None:
@@ -153,7 +152,6 @@ class RunTools:
 
 
 def _decision(tool: RunnableTool, parts: Sequence[CallPart]) -> Decision | None:
-    """Ask on the terminal; None at the end of the input."""
     say(f"\n{asked_text(tool)}")
     for part in parts:
         say("\n".join(f"  {line}" for line in part.text.split("\n")))
@@ -189,7 +187,6 @@ def _read(question: str) -> str | None:
 
 
 def _forget_typed() -> None:
-    """Drop keys that were typed before the question."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,7 +1,4 @@
-"""`gptoss chat`: the terminal chat. Makes sure of a model and a server, then shows the app.
-
-`gptoss` alone, on a terminal, is `welcome`: from nothing to a chat.
-"""
+"""`gptoss chat`: the terminal chat, with a model and a server; `gptoss` alone is `welcome`."""
 
 import gc
 import sys
@@ -124,7 +121,6 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
 
 
 def _show(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
-    """Show the app, and return the chat that was open last."""
     import asyncio
 
     from gptoss_local.api.client import AsyncClient

@@ -1,7 +1,6 @@
 """`gptoss completion`: a script that asks `gptoss __complete` for candidates at every Tab.
 
-It asks the command as it was typed, so that a shell completes for the gptoss that it will run. No
-shell evaluates its output.
+It asks the command as it was typed, so the one that will run; no shell evaluates its output.
 """
 
 import re
@@ -39,7 +38,7 @@ def script_of(shell: str) -> str:
 
 
 def print_candidates(words: Sequence[str]) -> None:
-    """Print the possible last words, after those before it; nothing if any word may follow."""
+    """Print the candidates for the last word; nothing if any word may follow."""
     *before, word = words or [""]
     word = word.strip("\"'")  # Windows PowerShell passes an empty word on only in quotes
     for candidate, about in _candidates(before, word):
@@ -82,7 +81,6 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[tuple[str, str]]:
 
 
 def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
-    """The words that an argument or an option may have, if they are few."""
     words = getattr(parameter.type, "choices", ())
     if (parameter.metavar or "").startswith("MODEL"):
         words = _names("" if parameter.param_type_name == "option" else command)
@@ -112,10 +110,7 @@ def _names(command: str) -> list[str]:
 
 
 def _loaded(settings: Settings) -> list[str]:
-    """Return the names of the models that the server has in memory.
-
-    PERF: a socket, as importing http.client takes 15 ms, and httpx 60.
-    """
+    """PERF: a socket, as importing http.client takes 15 ms, and httpx 60."""
     import socket
 
     from gptoss_local.api.models import RunningModels

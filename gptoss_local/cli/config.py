@@ -37,7 +37,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "embeddings_key": ("", "none"),
     "home": (None, "the platform's folders"),
 }
-"""The value of each setting that leaves the choice to gptoss, with its meaning."""
+"""The values that leave a choice to gptoss, with their meanings."""
 
 
 def config(
@@ -71,7 +71,6 @@ def config(
 
 
 def _meaning(name: str, value: Any) -> str:
-    """The meaning of a value that leaves the choice to gptoss; empty for any other."""
     automatic, meaning = _MEANINGS.get(name, (value, ""))
     return meaning if value == automatic else ""
 

@@ -74,7 +74,6 @@ def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Set
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:
-    """Return a Modelfile as a request, and the folder that its paths are relative to."""
     if file == "-":
         return parse_modelfile(read_stdin()), Path()
     try:

@@ -128,7 +128,6 @@ def _empty_app() -> typer.Typer:
 
 
 def _make_welcome_app() -> typer.Typer:
-    """`gptoss` alone on a terminal; elsewhere it prints the help."""
     from gptoss_local.cli.chat import welcome
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -154,7 +154,6 @@ def _card_sizes(text: str) -> list[int]:
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
-    """Facts and measurements of a model on the disk, or of a large one not here yet."""
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.machine.plan.facts import published_facts, read_facts
     from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
@@ -176,7 +175,6 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
 
 
 def _beside(settings: Settings) -> list[str]:
-    """Note that models of a running server count as taken memory, even this one."""
     from gptoss_local.api.client import Client
     from gptoss_local.errors import GptOssError
 

@@ -103,7 +103,6 @@ def _check_dense(dense: str, *, is_gguf: bool) -> None:
 
 
 def _is_here(name: str, settings: Settings, dense: str) -> bool:
-    """Return whether a model is on this machine."""
     from gptoss_local.models.store import find_model
 
     try:

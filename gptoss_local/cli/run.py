@@ -177,7 +177,6 @@ def _system_message(system: str, file: Path | None, preset: Preset) -> str:
 
 @contextmanager
 def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> Iterator[None]:
-    """Give a conversation its tools, and end their processes afterwards."""
     if tools is None:
         if allow:
             raise UsageError("--allow needs --tools")
@@ -196,8 +195,7 @@ def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--think` or `--tools` its value; others stay as they are.
 
-    Ollama's users leave it out after `--think`. A word after `--tools` that could name a tool is
-    its value, so that a typo is refused, unless it is a model.
+    A word after `--tools` that could name a tool is its value, so that a typo is refused.
     """
     given = list(arguments)
     for n, argument in enumerate(given):
@@ -226,7 +224,6 @@ def _are_tools(word: str) -> bool:
 
 
 def _is_text(model: str | None) -> TypeGuard[str]:
-    """Return whether a word in place of a model can be neither a name nor a path."""
     from gptoss_local.models.catalog import NAME, canonical_name
 
     return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))

@@ -138,7 +138,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
 
 def processor(model: RunningModel) -> str:
-    """Return where the weights are, in Ollama's words."""
+    """Return the places of the weights, in Ollama's words."""
     if model.remote_host:
         return model.remote_host
     if (share := model.vram_share) in (0, 1):
@@ -158,7 +158,6 @@ def energy_text(energy: ModelEnergy | None) -> str:
 
 
 def _context(model: RunningModel) -> str:
-    """Return the tokens of context, with the type of their keys and values unless it is f16."""
     kind = model.kv_type
     return f"{model.context_length}{'' if kind in ('', 'f16') else f' {kind}'}"
 

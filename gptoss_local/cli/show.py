@@ -43,7 +43,6 @@ def show(
 
 
 def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
-    """Return the details to print."""
     if upstream := entry.upstream:
         facts = {
             "name": entry.name,
@@ -80,7 +79,6 @@ def _read(entry: ModelEntry, settings: Settings) -> tuple[Path, GGUFInfo]:
 
 
 def _cache(path: Path, settings: Settings) -> str:
-    """Return the memory that a token of context takes, by the settings."""
     from gptoss_local.machine.plan.facts import read_facts
     from gptoss_local.machine.plan.memory import token_bytes
 

@@ -116,7 +116,6 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 async def _look(entry: ModelEntry, settings: Settings) -> list[dict[str, Any]]:
-    """Test each address: health, model, and seconds to the first token."""
     import time
 
     import msgspec

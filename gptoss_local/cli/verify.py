@@ -194,7 +194,6 @@ def model_file(name: str, settings: Settings) -> Path:
 
 
 def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
-    """Check every model by itself, and name those that are damaged."""
     unreadable = unreadable_manifests(settings)
     damaged = {name_of(path): f"{e.message}. {e.hint}" for path, e in unreadable.items()}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
@@ -219,7 +218,6 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
 
 
 def _check(entry: ModelEntry, settings: Settings, progress: Progress) -> str:
-    """Check one model; return how, in words."""
     from convert.verify import verify_model
 
     assert entry.path is not None
@@ -234,7 +232,6 @@ def _check(entry: ModelEntry, settings: Settings, progress: Progress) -> str:
 
 
 def _check_sums(entry: ModelEntry, settings: Settings, progress: Progress) -> Iterator[Path]:
-    """Yield the files with the right sha256, as far as it is known."""
     for path in entry.files:
         if expected := known_sha256(path, settings):
             if _sha256(path, f"sha256 of {entry.name}", progress) != expected:

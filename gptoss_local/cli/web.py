@@ -43,7 +43,6 @@ def web(
 
 
 def show_page(settings: Settings, *, opens: bool) -> None:
-    """Make sure of a server, print a link that lets one browser in, and open it."""
     link = running_server(settings).page_link()
     print(link, flush=True)
     if opens:
@@ -90,7 +89,7 @@ def _close_lan(settings: Settings, *, json: bool) -> None:
 
 
 def firewall_command(address: str, port: int) -> str:
-    """Return the command that opens the port in the firewall of this machine; empty if unknown."""
+    """Return the command that opens the port in this machine's firewall; empty if unknown."""
     import psutil
 
     if sys.platform == "win32":

@@ -1,1 +1,1 @@
-"""Files and vocabularies of others, as they are: GGUF, ggml's types, o200k."""
+"""Foreign files and vocabularies: GGUF, ggml's types, o200k."""

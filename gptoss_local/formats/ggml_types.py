@@ -1,20 +1,14 @@
-"""The types of ggml: how many values a block holds in how many bytes; names of mixtures of them.
+"""ggml's types: values and bytes of a block, and names of mixtures of types.
 
-Source: `enum ggml_type` and `type_traits` in ggml, `enum llama_ftype` in llama.h. A test holds both
-against the llama.cpp that is installed.
+Source: `enum ggml_type` and `type_traits` in ggml, `enum llama_ftype` in llama.h; a test compares
+them.
 """
 
 from typing import NamedTuple
 
 
 class GgmlType(NamedTuple):
-    """One type.
-
-    Attributes:
-        id: As files number it.
-        n_values: Values in a block.
-        n_bytes: Size of a block.
-    """
+    """A type with its number in files, and the values and bytes of a block."""
 
     id: int
     name: str
@@ -55,7 +49,7 @@ GGML_TYPES = {
         GgmlType(42, "Q2_0", 64, 18),
     )
 }
-"""Those in which weights may be stored; the others are for integers and intermediate results."""
+"""The types of weights; ggml's others are for integers and intermediate results."""
 
 FILE_TYPES = {
     0: "F32",
@@ -95,4 +89,4 @@ FILE_TYPES = {
     40: "Q1_0",
     41: "Q2_0",
 }
-"""The type that a file mostly holds, by its `general.file_type`."""
+"""Most common type of a file, by its `general.file_type`."""

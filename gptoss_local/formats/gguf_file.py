@@ -1,9 +1,7 @@
-"""Reads the header of a GGUF file: keys, arrays when asked for, where the tensors lie.
+"""Reads the header of a GGUF file without numpy. Source: docs/gguf.md of ggml (version 3,
+little-endian).
 
-gguf-py's reader makes one numpy view per token and needs seconds for 201,088 of them; this one
-walks the same bytes in a fraction of a second and imports no numpy.
-
-Source: docs/gguf.md of ggml (version 3, little-endian).
+PERF: gguf-py makes a numpy view per token, seconds for 201,088; this takes a fraction of one.
 """
 
 import functools
@@ -41,9 +39,9 @@ class TensorInfo(msgspec.Struct, frozen=True):
     """The entry of one tensor in the header.
 
     Attributes:
-        shape: In elements, slowest axis first (the file lists axes the other way round).
+        shape: In elements, slowest axis first (the file has the reverse).
         type_id: A number of ggml's `ggml_type`.
-        offset: First byte, counted from the start of the tensor data.
+        offset: Of the first byte, from the start of the tensor data.
     """
 
     name: str
@@ -56,8 +54,8 @@ class GGUFInfo(msgspec.Struct, frozen=True):
     """The header of a GGUF.
 
     Attributes:
-        metadata: Scalars and strings by key; arrays appear as None. A number that is given for each
-            layer, and is the same for all, appears as that number.
+        metadata: Scalars and strings by key; arrays are None, or one number if it is the same for
+            every layer.
         key_types: A number of `gguf_type` by key.
         tensors: In the order of the header.
         n_header_bytes: Without the padding up to the tensor data.
@@ -72,7 +70,7 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
     @property
     def tensor_spans(self) -> dict[str, tuple[int, int]]:
-        """Return the first byte of each tensor in the file and the one after it and its padding."""
+        """Return the byte range of each tensor in the file, with its padding."""
         start = self._data_start
         tensors = sorted(self.tensors, key=lambda tensor: tensor.offset)
         bounds = [*(start + tensor.offset for tensor in tensors), self.size_bytes]
@@ -99,7 +97,7 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
     @property
     def quantization(self) -> str:
-        """Name of the mixture of types; of the most common type where the file does not say."""
+        """Return the mixture of types, or the most common type where the file names none."""
         stated = self.metadata.get("general.file_type")
         if isinstance(stated, int) and (name := FILE_TYPES.get(stated & ~_GUESSED)):
             return name
@@ -127,7 +125,6 @@ class GGUFInfo(msgspec.Struct, frozen=True):
         return -(-self.n_header_bytes // alignment) * alignment
 
     def _size(self, key: str) -> int:
-        """Return a whole number of the architecture; 0 where a file has something else there."""
         value = self.metadata.get(f"{self.architecture}.{key}", 0)
         return value if isinstance(value, int) else 0
 
@@ -135,16 +132,15 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 def read_info(path: Path) -> GGUFInfo:
     """Read the header of `path`; a second call for an unchanged file is free.
 
-    Raises:
-        ModelLoadError: the file is missing, not a GGUF, or cut off inside its header.
+    Raises ModelLoadError if the file is missing, not a GGUF, or cut off inside its header.
     """
     return _header(path)[0]
 
 
 def split_files(path: Path) -> list[Path]:
-    """Return all files of a model, given any of them: one, or those that gguf-split made of it.
+    """Return all files of a split model, given any of them, or the only file.
 
-    llama.cpp loads the first and finds the others by their names, so these may not be changed.
+    llama.cpp loads the first and finds the others by name, so they must not be renamed.
     """
     split = SPLIT_NAME.search(path.name)
     if split is None:
@@ -154,20 +150,12 @@ def split_files(path: Path) -> list[Path]:
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Read the token table in id order, in GPT-2's byte-to-unicode spelling.
-
-    Raises:
-        ModelLoadError: as `read_info`, or the file has no token table.
-    """
+    """Read the token table in id order, in GPT-2's byte-to-unicode spelling."""
     return read_array(path, TOKENS_KEY)
 
 
 def read_array(path: Path, key: str) -> list[Any]:
-    """Read one array of the header.
-
-    Raises:
-        ModelLoadError: as `read_info`, or the file has no such array.
-    """
+    """Read one array of the header. Raises ModelLoadError if there is none."""
     offset = _header(path)[1].get(key)
     if offset is None:
         raise ModelLoadError(f"{path.name} has no {key}", hint="Convert the model again.")
@@ -228,7 +216,7 @@ def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]
 def _unite_layers(
     cursor: "_Cursor", metadata: dict[str, Any], key_types: dict[str, int], arrays: dict[str, int]
 ) -> None:
-    """Take numbers that are stated for each layer as one, where they are the same for all.
+    """Replace arrays of one number per layer by that number, if it is the same for all.
 
     Source: `get_key_or_arr` in llama-model-loader.cpp, which takes either.
     """
@@ -249,8 +237,6 @@ def _unite_layers(
 
 
 class _Cursor:
-    """A position in the mapped file."""
-
     def __init__(self, data: mmap.mmap, offset: int) -> None:
         self._data = data
         self.offset = offset

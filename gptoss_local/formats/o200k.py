@@ -1,7 +1,6 @@
 """o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens, split and merges.
 
-OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order. This module neither
-tokenizes nor reads files.
+OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order.
 """
 
 import base64
@@ -14,15 +13,14 @@ from gptoss_local.formats.byte_level import CHAR_OF_BYTE
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
-"""The first id after the tokens of the rank file."""
 END_OF_PROMPT = 200_018
 """The last id with a name in the published tokenizer.json."""
 
 TOKENS_SHA256 = "0fc8da96e9c1e979d83a0ad79129255c04f3d2806273de8cba33bbc584ed23fe"
-"""Hash of its tokens in GPT-2's byte-to-unicode spelling, one a line, without a last newline."""
+"""Hash of its tokens in GPT-2's byte-to-unicode spelling, joined by newlines."""
 
 MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
-"""Hash of its `derive_merges`, as "left right" lines without a last newline."""
+"""Hash of `derive_merges` as "left right", joined by newlines."""
 
 TOKENS_KEY = "tokenizer.ggml.tokens"
 TYPES_KEY = "tokenizer.ggml.token_type"
@@ -47,7 +45,7 @@ SPECIAL_TOKENS = {
     token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
     for token_id in range(FIRST_SPECIAL, VOCAB_SIZE)
 }
-"""Harmony's special tokens by id; unused ones are called `<|reserved_ID|>`."""
+"""By id; unused ones are called `<|reserved_ID|>`."""
 
 _LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -68,7 +66,6 @@ SPLIT_REGEX = "|".join(
 
 
 def has_its_ranks(tokens: Sequence[str]) -> bool:
-    """Return whether the plain tokens of a vocabulary are o200k_base's."""
     try:
         lines = "\n".join(tokens[:FIRST_SPECIAL]).encode()
     except (TypeError, UnicodeEncodeError):  # a value that is not text
@@ -79,15 +76,11 @@ def has_its_ranks(tokens: Sequence[str]) -> bool:
 def vocabulary_faults(
     tokens: Sequence[str], types: Sequence[int], merges: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Judge a vocabulary of gpt-oss: yield the GGUF's key and a sentence for each fault.
+    """Yield the GGUF's key and a sentence for each fault of a gpt-oss vocabulary.
 
-    Tokens that harmony does not use may have any name, and more may follow. A vocabulary too small
-    for harmony is another one, of which only its own consistency is known.
-
-    Args:
-        tokens: In id order.
-        types: Numbers of llama.cpp's `llama_token_type`.
-        merges: As "left right".
+    Tokens that harmony does not use may have any name, and more may follow; a vocabulary too small
+    for harmony is only checked for consistency. `types` are numbers of `llama_token_type`, `merges`
+    "left right".
     """
     if len(types) != len(tokens):
         yield TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens."
@@ -108,12 +101,11 @@ def vocabulary_faults(
 
 
 def is_harmony_sized(tokens: Sequence[str]) -> bool:
-    """Return whether a vocabulary is large enough for harmony's tags."""
     return len(tokens) > max(NAMED_SPECIALS)
 
 
 def renamed_tokens(tokens: Sequence[str]) -> dict[int, str]:
-    """Return the tokens after the plain ones that no program calls so in o200k_harmony, by id."""
+    """Return the special tokens, by id, whose names no program gives them in o200k_harmony."""
     return {
         i: text
         for i, text in enumerate(tokens[FIRST_SPECIAL:], FIRST_SPECIAL)
@@ -123,10 +115,9 @@ def renamed_tokens(tokens: Sequence[str]) -> dict[int, str]:
 
 
 def parse_ranks(rank_file: bytes) -> list[str]:
-    """Read a rank file: the tokens in rank order, in GPT-2's byte-to-unicode spelling.
+    """Read a rank file: tokens in rank order, in GPT-2's byte-to-unicode spelling.
 
-    Raises:
-        ValueError: It is not a rank file, or ranks do not count 0, 1, 2, ...
+    Raises ValueError if it is none, or ranks do not count 0, 1, 2, ...
     """
     tokens: list[str] = []
     for rank, line in enumerate(rank_file.splitlines()):
@@ -142,14 +133,10 @@ def parse_ranks(rank_file: bytes) -> list[str]:
 
 
 def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
-    """List every way in which a token is two tokens side by side.
+    """List every way in which a token is two tokens side by side, as (left, right) pairs.
 
-    Args:
-        vocab: Token to rank, in rank order.
-
-    Returns:
-        (left, right) pairs ordered by the rank of their token, then of left, then of right. BPE
-        over this list equals tiktoken's with the ranks, as both take the lowest rank first.
+    Pairs are ordered by the rank of their token, then of left, then of right. BPE over this list
+    equals tiktoken's with the ranks, as both take the lowest rank first. `vocab` is in rank order.
     """
     merges: list[tuple[str, str]] = []
     for token in vocab:

@@ -70,4 +70,3 @@ Use this function without `id` to scroll to a new location of an opened page."""
         },
     ),
 }
-"""Description and parameters, by the name in the namespace `browser`."""

@@ -1,7 +1,6 @@
 """Conversation -> harmony tokens -> engine -> events.
 
-The only layer that knows the harmony format: below it there are token ids, above it text. Every
-dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
+The only layer that knows the harmony format: token ids below it, text above it.
 """
 
 from gptoss_local.events import (

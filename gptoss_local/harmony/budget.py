@@ -8,10 +8,7 @@ from gptoss_local.off_loop import Check
 
 
 class PromptTooLongError(Exception):
-    """Ends the rendering of a prompt that is too long already. Users never see it.
-
-    `n_tokens` is how long it is so far.
-    """
+    """Ends the rendering of a prompt that is too long at `n_tokens`. Users never see it."""
 
     def __init__(self, n_tokens: int) -> None:
         super().__init__(n_tokens)
@@ -19,12 +16,7 @@ class PromptTooLongError(Exception):
 
 
 class TokenBudget:
-    """Counts the tokens of one prompt; spending ends where the prompt is of no use.
-
-    Args:
-        max_tokens: A prompt of more is too long; None if its length is all that is asked.
-        check: Raises when the prompt is no longer wanted.
-    """
+    """Counts a prompt's tokens up to `max_tokens`; `check` raises if no one wants it any more."""
 
     def __init__(self, max_tokens: int | None = None, check: Check = lambda: None) -> None:
         self._max_tokens = max_tokens
@@ -40,7 +32,7 @@ class TokenBudget:
 
 
 def least_tokens(request: ChatRequest | RawRequest) -> int:
-    """Return a number of tokens that a request's prompt has at least, without rendering it."""
+    """Return a lower bound of a prompt's tokens, without rendering it."""
     if isinstance(request, RawRequest):
         return len(request.prompt) // LONGEST_TOKEN_BYTES
     n_characters = sum(len(message.content) for message in request.messages)
@@ -48,7 +40,6 @@ def least_tokens(request: ChatRequest | RawRequest) -> int:
 
 
 def text_size(request: ChatRequest | RawRequest) -> int:
-    """Return about how many characters must be rendered for a request."""
     if isinstance(request, RawRequest):
         return len(request.prompt)
     texts = sum(len(m.content) + len(m.reasoning) for m in request.messages)

@@ -1,9 +1,7 @@
-"""The tools that gpt-oss was trained with: `python` and `browser`, in harmony's own words.
+"""`python` and `browser` as gpt-oss was trained with them. Source: docs/format.md of harmony.
 
-They are declared in the system message, called in the analysis channel, and answered there. The
-body of a call of `python` is code; here it has the arguments `{"code": ...}` like any other.
-
-Source: docs/format.md of openai/harmony.
+They are declared in the system message and called in the analysis channel. The code in a call of
+`python` is its argument `code` here.
 """
 
 from collections.abc import Sequence
@@ -26,12 +24,7 @@ _BROWSER_TOOLS = {
 
 
 def built_in(name: str, description: str = "") -> Tool | None:
-    """Return the built-in tool of a name; None if there is none.
-
-    Args:
-        name: `python`, `browser.search`, `browser.open` or `browser.find`.
-        description: Of `python`, for the model; empty: as it was trained with.
-    """
+    """Return `python` or a `browser.…` tool; without a `description` python has its trained one."""
     if name == PYTHON:
         return Tool(PYTHON, description, _CODE_SCHEMA, is_built_in=True)
     return _BROWSER_TOOLS.get(name)
@@ -50,19 +43,12 @@ def declarations(tools: Sequence[Tool]) -> str:
 
 
 def is_built_in(name: str, declared: Sequence[Tool]) -> bool:
-    """Return whether a call in a history was one of a built-in tool.
-
-    Args:
-        name: Of the called tool.
-        declared: The tools now; a function of the same name is not built in.
-    """
     if name in _BROWSER_TOOLS:
         return True
     return name == PYTHON and not any(t.name == PYTHON and not t.is_built_in for t in declared)
 
 
 def body_of(call: ToolRequest) -> str:
-    """Return the body of a call, as the model wrote it."""
     if isinstance(call.arguments, str):
         return call.arguments
     code = call.arguments.get(CODE)
@@ -72,7 +58,7 @@ def body_of(call: ToolRequest) -> str:
 
 
 def code_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call of `python` from its body, which may be JSON of them."""
+    """Return the arguments of a call of `python` from its body: code, or JSON of them."""
     try:
         arguments = msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError):

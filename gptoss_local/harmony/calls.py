@@ -1,7 +1,6 @@
 """Turns the model's text of a call into a call of a function that exists, or None.
 
-Models misspell functions, call functions of other products, and write JSON that does not parse. A
-call is repaired only where one reading fits the declared functions; the rest is for the reader.
+A call is repaired only where one reading fits the declared functions.
 """
 
 import contextlib
@@ -55,17 +54,15 @@ def find_calls(
     objects_only: bool = False,
     is_json: bool = False,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return names and arguments of the calls; none if the text is not a call.
-
-    There are several if their arguments follow each other, or are in one list.
+    """Return names and arguments of the calls, several in a row or a list; none if it is no call.
 
     Args:
         recipient: The text after `to=` in the header.
         text: The body.
         tools: The functions that are declared.
         is_cut: The answer ended inside the body, so its missing end must not be guessed.
-        objects_only: No header was closed before the body, so it may be prose: only an object is a
-            call, or nothing at all where a function needs no arguments.
+        objects_only: No header was closed before the body, so it may be prose: only an object is
+            a call, or nothing at all where a function needs no arguments.
         is_json: The header says that the body is JSON, so a sentence cannot be an argument.
     """
     tool = called(recipient, tools)
@@ -102,7 +99,7 @@ def called(recipient: str, tools: Sequence[Tool]) -> Tool | None:
 
 
 def fits_so_far(arguments: Any, tool: Tool) -> bool:
-    """Return whether these are arguments of the tool, maybe not yet all, and not an envelope."""
+    """Return whether these are arguments of the tool, maybe incomplete, and not an envelope."""
     if not isinstance(arguments, dict) or tool.free_text is not None:
         return False
     properties, _ = _properties(tool)
@@ -114,7 +111,6 @@ def fits_so_far(arguments: Any, tool: Tool) -> bool:
 def _arguments(
     text: str, tool: Tool, is_cut: bool, objects_only: bool, is_json: bool
 ) -> list[dict[str, Any]]:
-    """Return the arguments of a call or, from a list, of several; empty if it is not a call."""
     arguments = _parse(text) if text.strip() else None
     if arguments is not None:
         return [next((c for c in _unwrapped(arguments) if _fits(c, tool)), arguments)]
@@ -149,10 +145,7 @@ def _parse(text: str) -> dict[str, Any] | None:
 
 
 def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | None:
-    """Return arguments of calls with only a comma between them; None if it is just one object.
-
-    All of them must fit. To repair such a text would leave the last one.
-    """
+    """Return arguments of calls with only a comma between them; None unless all fit."""
     found: list[dict[str, Any] | None] = []
     at = 0
     while gap := _NEXT.match(text, at):
@@ -170,7 +163,6 @@ def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | 
 
 
 def _load(text: str) -> Any:
-    """Return the probable value of broken JSON; None if it has none."""
     try:
         value = json_repair.loads(text)
         msgspec.json.encode(value)
@@ -194,10 +186,7 @@ def _unwrapped(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_only_argument(text: str, tool: Tool, is_json: bool) -> dict[str, Any] | None:
-    """Take bare text, such as a script, as the argument of a tool that takes only one text.
-
-    Harmony's own `python` takes bare code, so there the other arguments may be left out.
-    """
+    """Take bare text as a tool's only argument; harmony's `python` may omit its others."""
     properties, required = _properties(tool)
     if tool.name == PYTHON and len(properties.keys() & required) == 1:
         properties = {name: properties[name] for name in properties.keys() & required}
@@ -215,8 +204,8 @@ def _as_only_argument(text: str, tool: Tool, is_json: bool) -> dict[str, Any] | 
 def _free_text(text: str, form: FreeText, is_cut: bool) -> str | None:
     """Return the input of a tool that takes text as it is; None if it is cut.
 
-    It is inside the declared object. Anything else is the input, byte for byte, but where the
-    tool's grammar finds it inside another wrapper or a code block.
+    The input is inside the declared object, or in another wrapper or a code block if the tool's
+    grammar finds it there; otherwise it is the whole text.
     """
     value: Any = None
     with contextlib.suppress(ValueError, RecursionError):
@@ -239,7 +228,6 @@ def _free_text(text: str, form: FreeText, is_cut: bool) -> str | None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts inside a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -248,20 +236,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield the code blocks of a text, with and without the last line's end."""
     for block in _FENCED.findall(text):
         yield block
         yield block.removesuffix("\n")
 
 
 def _fits(arguments: Any, tool: Tool, *, strictly: bool = False) -> bool:
-    """Return whether arguments have all required ones, of the right outer types.
-
-    Args:
-        arguments: Any value.
-        tool: The function.
-        strictly: It must be this function's: it has arguments, and no others are given.
-    """
     if not isinstance(arguments, dict):
         return False
     properties, required = _properties(tool)
@@ -295,7 +275,6 @@ def _is(value: Any, name: Any) -> bool:
 
 
 def _properties(tool: Tool) -> tuple[dict[str, Any], set[str]]:
-    """Return the schemas of a tool's arguments by name, and the required names."""
     schema = tool.parameters or {}
     properties, required = schema.get("properties"), schema.get("required")
     return (

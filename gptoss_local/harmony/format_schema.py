@@ -1,9 +1,7 @@
-"""A client's JSON schema -> the same demands in keywords that llguidance enforces, or an error.
+"""Translates a client's JSON schema into keywords that llguidance enforces, or raises.
 
-Every keyword that demands something is enforced, or refused by its name and place; keywords of no
-draft are annotations. Definitions without a reference to them are not read.
-
-Source: JSON Schema 2020-12, OpenAPI 3.0 (`nullable`), and llguidance's docs/json_schema.md.
+Demands are enforced or refused by name and place; keywords of no draft are annotations. Source:
+JSON Schema 2020-12, OpenAPI 3.0 (`nullable`), llguidance's docs/json_schema.md.
 """
 
 import difflib
@@ -69,19 +67,13 @@ class Enforced:
     """A schema in keywords that llguidance knows.
 
     Attributes:
-        definitions: All of it; each reference leads to one of them.
+        definitions: The whole schema; each reference leads to one of them.
         places: Of parts in the client's schema, by their ids.
-        patterns: That texts must match, each once.
         n_joined: Schemas that hold of one value together with others.
-        n_name_patterns: Keys of `patternProperties`.
     """
 
     def __init__(self, root: Any, subject: str) -> None:
-        """Translate a schema.
-
-        Raises:
-            UsageError: it has a keyword that cannot be enforced, at the place that is named.
-        """
+        """Translate a schema. Raises UsageError at the first keyword that cannot be enforced."""
         self._subject = subject
         self._names: dict[str, str] = {}  # of definitions, by place
         self._waiting: list[Target] = []
@@ -100,7 +92,6 @@ class Enforced:
         return {"$ref": f"#/$defs/{ROOT}", "$defs": self.definitions}
 
     def read(self, schema: Any, place: str) -> Any:
-        """Translate a part."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -112,7 +103,6 @@ class Enforced:
         return result
 
     def refer_to(self, target: Target) -> str:
-        """Return a reference to the translation of a schema."""
         if target.place not in self._names:
             self._names[target.place] = str(len(self._names))
             self._waiting.append(target)
@@ -126,8 +116,6 @@ class Enforced:
 
 
 class _Reading:
-    """A schema that is being translated: into `out`, and into schemas that must hold with it."""
-
     def __init__(self, whole: Enforced, schema: Schema, place: str) -> None:
         self._whole = whole
         self._schema = schema
@@ -154,7 +142,6 @@ class _Reading:
         return self._joined()
 
     def refuse(self, what: str, why: str = "is not supported", way: str = "") -> NoReturn:
-        """Raise UsageError: something that is here, or a way from here, cannot be enforced."""
         raise self._whole.refusal(f"{what}{within(self._place + way)} {why}")
 
     def _joined(self) -> Any:
@@ -214,7 +201,6 @@ class _Reading:
         return True
 
     def _read_value(self, keyword: str, value: Any) -> bool:
-        """Read a keyword for values; return whether it is one."""
         match keyword, value:
             case ("type", str() | list()) | ("multipleOf", int() | float()):
                 self._out[keyword] = value
@@ -298,7 +284,6 @@ class _Reading:
         self._out[name] = min(value * sign, most) * sign
 
     def _read_names(self, value: Any) -> None:
-        """Make names that are allowed properties, or a pattern of properties."""
         value = self._followed(value)
         if isinstance(value, dict) and "pattern" in value:  # of zod's, which says more
             value = {key: part for key, part in value.items() if key != "format"}
@@ -335,7 +320,7 @@ class _Reading:
         self._out["additionalProperties"] = False
 
     def _read_unique(self) -> None:
-        """Write out all lists, if there are few; llguidance has no such keyword."""
+        """Write out all lists, if there are few, as llguidance has no such keyword."""
         items = self._followed(self._schema.get("items"))
         listed = items if isinstance(items, dict) else {}
         values = [listed["const"]] if "const" in listed else listed.get("enum")
@@ -353,7 +338,6 @@ class _Reading:
         self._also.append({"anyOf": [{"enum": rows}, {"type": [*_NOT_ARRAYS]}]})
 
     def _followed(self, schema: Any) -> Any:
-        """Follow a schema that is a reference and nothing else."""
         for _ in range(_N_REFERENCES_MAX):
             if not isinstance(schema, dict) or schema.keys() - _NOTES != {"$ref"}:
                 break
@@ -363,7 +347,6 @@ class _Reading:
 
 
 def _is_idle(schema: Schema, keyword: str, value: Any) -> bool:
-    """Return whether a keyword that cannot be enforced demands nothing here."""
     match keyword:
         case "if":
             return schema.keys().isdisjoint({"then", "else"})
@@ -379,17 +362,13 @@ def _is_idle(schema: Schema, keyword: str, value: Any) -> bool:
 
 
 def _is_anything(schema: Any) -> bool:
-    """Return whether a schema plainly demands nothing."""
     if isinstance(schema, dict):
         return not schema.keys() & (_ENFORCED | _NOT_ENFORCED)
     return schema is True
 
 
 def _slip(keyword: str, value: Any) -> str:
-    """Return the keyword that is probably meant by one that does not exist; empty if none is.
-
-    Names such as `@type` and `ui:type` belong to another vocabulary.
-    """
+    """Return the keyword that a typo probably means; `@type` and `ui:type` are no typos."""
     if keyword in _KNOWN or not re.match(r"(?!x-|_|\w+:\w)[\w\s$]", keyword):
         return ""
     if keyword == "ref" and not str(value).startswith("#"):

@@ -1,12 +1,7 @@
 """Builds one grammar over an answer's harmony tokens, tags included, from its possible forms.
 
-Analysis stays free, the final message has the request's format, and a call of a function is a JSON
-object, of the function's own schema if it is strict or must be called. The engine masks tokens with
-it and knows neither harmony nor JSON.
-
-Source: the harmony format as openai-harmony renders it, and the headers that real models write
-(recipient before or after the channel, `<|constrain|>json` or none). Lark as llguidance reads it,
-where a regular expression never matches a tag.
+The engine masks tokens with it, and knows neither harmony nor JSON. Source: the headers that
+openai-harmony renders and real models write. In llguidance's Lark, no expression matches a tag.
 """
 
 import json
@@ -66,7 +61,7 @@ def compile_grammar(
             one instead.
         tools: Functions that may be called.
         must_call: Names of tools; the model calls one of these and gives no other answer.
-        opens_final: The answer is the final message alone, whose header the prompt holds.
+        opens_final: The answer is the final message alone; the prompt holds its header.
 
     Raises:
         UsageError: llguidance cannot enforce it; the reason names the keyword and its place.
@@ -121,10 +116,7 @@ def _text(answer_format: RegexFormat) -> str:
 def _argument_schemas(
     tools: Iterable[Tool], must_call: Sequence[str]
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Yield names of functions that may be called, and the schema of their arguments.
-
-    The schema of a tool that is not strict is left out if it cannot be enforced: clients send any.
-    """
+    """Yield names of callable functions and their arguments' schema, if it can be enforced."""
     free: list[str] = []
     for tool in tools:
         if must_call and tool.name not in must_call:

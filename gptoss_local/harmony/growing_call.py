@@ -1,4 +1,4 @@
-"""A call while the model writes it: its arguments as far as they are certain."""
+"""The arguments of a call while the model writes it, as far as they are certain."""
 
 from typing import Any
 
@@ -17,12 +17,8 @@ _CLOSERS = {"{": "}", "[": "]"}
 class GrowingCall:
     """Passes on the beginning of a call's arguments, in the very characters they will have.
 
-    Most of a long call is one long string, such as a file's text, and only the inside of a string
-    can be passed on: elsewhere the next character may turn out to be an error, and its repair would
-    change the text before it. Nothing is passed on that does not fit the function, as it may be
-    an envelope around the arguments.
-
-    Only the whole body shows the call: see `is_beginning_of`.
+    Only the inside of a string is certain: elsewhere the next character may be an error, and its
+    repair change earlier text. Text that does not fit the function waits, as it may be an envelope.
     """
 
     def __init__(self, index: int, call_id: str, tool: Tool) -> None:
@@ -37,11 +33,9 @@ class GrowingCall:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether anything has been passed on."""
         return bool(self._sent)
 
     def is_beginning_of(self, arguments: dict[str, Any]) -> bool:
-        """Return whether these arguments begin with the text that has been passed on."""
         return msgspec.json.encode(arguments).decode().startswith(self._sent)
 
     def feed(self, text: str) -> list[CallDelta]:
@@ -54,7 +48,6 @@ class GrowingCall:
         return self.rest() if is_due else []
 
     def rest(self) -> list[CallDelta]:
-        """Return the certain text that was not passed on yet, though it may be little."""
         if not self._in_string or self._is_escaped or not self._open:
             return []
         self._n_read = len(self._text)

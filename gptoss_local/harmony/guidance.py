@@ -1,4 +1,4 @@
-"""llguidance, as far as the server needs it: grammars, JSON schemas, and its objections."""
+"""The parts of llguidance that we use: grammars, JSON schemas, and its objections."""
 
 import json
 from typing import Any, Literal
@@ -12,7 +12,6 @@ _OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\
 
 
 def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a schema in a list of grammars."""
     return {"json_schema": schema | {"x-guidance": _OPTIONS}}
 
 
@@ -22,18 +21,17 @@ def grammar(*entries: dict[str, Any]) -> str:
 
 
 def problem(text: str) -> str:
-    """Return why llguidance refuses a grammar; empty if it does not."""
+    """Return llguidance's objection to a grammar; empty if it has none."""
     is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(text)
     return " ".join(messages[0].split()) if is_error else ""
 
 
 def schema_problem(schema: dict[str, Any]) -> str:
-    """Return why llguidance refuses a JSON schema; empty if it does not."""
     return problem(grammar({"name": "top", **json_schema(schema)}))
 
 
 def matches(syntax: Literal["lark", "regex"], definition: str, text: str) -> bool:
-    """Return whether a text keeps to a grammar; none does to a broken one."""
+    """Return whether a text matches a grammar; none matches a broken one."""
     matcher = llguidance.LLMatcher(_BYTES, llguidance.grammar_from(syntax, definition))
     return matcher.consume_tokens(list(text.encode())) and matcher.is_accepting()
 

@@ -1,14 +1,9 @@
-"""The header of a harmony message, as far as a model wrote one.
+"""The header of a harmony message, as far as a model wrote one; everything else is text.
 
     <|start|>ROLE to=RECIPIENT<|channel|>CHANNEL to=RECIPIENT <|constrain|>TYPE<|message|>
 
-Each part is optional, and counts in its place alone: the role after `<|start|>`, the channel after
-`<|channel|>`, the recipient after either of them. Everything else is text, however much it looks
-like a header: a sentence may speak of `to=functions.f`.
-
-Source: the harmony format as openai-harmony renders it, and slips of real models (no `<|message|>`,
-the recipient before the channel, no `<|constrain|>`, a body glued to the recipient, a function
-named without `to=` in the place of a role, a channel or a type).
+Each part is optional, and counts in its place alone. Source: openai-harmony, and slips of real
+models: tags missing, the body glued to the recipient, a function named without `to=`.
 """
 
 import re
@@ -36,15 +31,11 @@ _BUILT_IN = re.compile(r"(?:functions\.|browser\.|python\b|container\.)")
 
 @dataclass
 class Header:
-    """The parts of a header, and the text that does not belong to it.
+    """The parts of a header, empty where it does not say them, and the text besides them.
 
     Attributes:
-        role: Who speaks; empty if that is not said.
-        channel: In lower case; empty if that is not said.
-        recipient: Whom it is for, such as `functions.f`; empty if it has no recipient.
-        function: A function that it names without `to=`; empty if there is none.
-        is_json: It says that the body is JSON.
-        text: The rest.
+        function: A function that is named without `to=`.
+        is_json: The header says that the body is JSON.
     """
 
     role: str = ""
@@ -59,9 +50,7 @@ class Header:
 class HeaderReader:
     """Collects the text of one header between its tags.
 
-    Args:
-        names: The functions that are declared: their names may hold characters that end others.
-        has_role: It begins after `<|start|>`, so with a role.
+    `names`, of functions, may hold characters that end others; `has_role`: it follows `<|start|>`.
     """
 
     names: tuple[str, ...] = ()
@@ -77,17 +66,14 @@ class HeaderReader:
 
     @property
     def whole(self) -> str:
-        """All text between the tags."""
         return "".join(text for _, text in self._parts)
 
     @property
     def has_tags(self) -> bool:
-        """Return whether anything but text says that this is a header."""
         return self.has_role or len(self._parts) > 1
 
     @property
     def is_of_other(self) -> bool:
-        """Return whether the role, which a tag follows, is not the assistant's."""
         first = self._parts[0][1]
         if not self.has_role:
             return False
@@ -96,18 +82,13 @@ class HeaderReader:
         return _OTHER_ROLE.match(first) is not None
 
     def read(self, *, is_whole: bool) -> Header:
-        """Return the header's fields.
-
-        Args:
-            is_whole: `<|message|>` ended it. Otherwise the body, if there is one, is a part of it.
-        """
+        """Return the fields; unless `is_whole`, no `<|message|>` came, and the body is in them."""
         header = Header()
         texts = [self._read(tag, text, header, is_whole=is_whole) for tag, text in self._parts]
         header.text = " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0]
         return header
 
     def _read(self, tag: Tag, text: str, header: Header, *, is_whole: bool) -> str:
-        """Note the fields of a part, and return the rest of it."""
         at = 0
         if tag == "" and self.has_role and (role := _ROLE.match(text)):
             header.role, at = role[1], role.end()
@@ -137,7 +118,6 @@ class HeaderReader:
         return to.end() + len(name)
 
     def _read_function(self, text: str, at: int, header: Header, *, is_whole: bool) -> int:
-        """Note a function that stands there by itself, or before a body if there is one."""
         if header.recipient or header.function:
             return at
         start = _end(_SPACE, text, at)
@@ -150,7 +130,6 @@ class HeaderReader:
         return start + len(name)
 
     def _name(self, text: str, at: int) -> str:
-        """Return the longest function name there, or all text up to where a name must end."""
         prefix = _PREFIX if text.startswith(_PREFIX, at) else ""
         start = at + len(prefix)
         found = [n for n in self.names if text.startswith(n, start) and _ends(text, start + len(n))]
@@ -161,7 +140,6 @@ class HeaderReader:
 
 
 def _read_type(pattern: re.Pattern[str], text: str, at: int, header: Header) -> int:
-    """Note the type of the body, and return its end."""
     found = pattern.match(text, at)
     if found is None:
         return at
@@ -170,7 +148,6 @@ def _read_type(pattern: re.Pattern[str], text: str, at: int, header: Header) -> 
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of the match; the place itself without one."""
     found = pattern.match(text, at)
     return found.end() if found else at
 

@@ -1,4 +1,4 @@
-"""Token ids as the harmony messages they spell, for people who want to see a model's view."""
+"""Splits token ids into the harmony messages that they spell."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def inspect_tokens(
 
 
 def _mark_dropped(pieces: Iterable[HarmonyPiece], kept: Sequence[HarmonyPiece]) -> None:
-    """Mark pieces that `kept` lacks; it has the same order, but may spell headers otherwise."""
+    """Mark pieces that `kept` lacks; it may spell headers otherwise."""
     n_found = 0
     for piece in pieces:
         places = (i for i in range(n_found, len(kept)) if _is_same(piece, kept[i]))

@@ -1,4 +1,4 @@
-"""Recognizes the requests that are turns of one conversation, and the date that it began with."""
+"""Recognizes the turns of one conversation, and remembers the date when it began."""
 
 import datetime
 import threading
@@ -21,11 +21,9 @@ def lineage(request: ChatRequest) -> str:
 
 
 class StartDates:
-    """The dates for harmony's system message.
+    """Remembers dates for system messages: a prefix must not change at midnight.
 
-    A conversation keeps the date of its first turn: the system message comes first, so another
-    date would mean to prefill all of it again at midnight. Two conversations of an owner that
-    begin in the same words are one here, and the later beginning counts.
+    Conversations of an owner that begin in the same words are one, and the later start counts.
     """
 
     def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
@@ -34,7 +32,6 @@ class StartDates:
         self._lock = threading.Lock()
 
     def date_of(self, request: ChatRequest) -> datetime.date:
-        """Return the date of a conversation. Several threads may call this at the same time."""
         name = lineage(request)
         is_later_turn = any(message.role == "assistant" for message in request.messages)
         with self._lock:

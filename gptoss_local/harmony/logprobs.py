@@ -1,7 +1,7 @@
 """Assigns log-probabilities to the pieces of content that they belong to.
 
-Tokens and pieces of text do not begin and end together: a character may take several tokens, and
-the possible beginning of a stop string is held back.
+Tokens and pieces have other borders: characters may take several tokens, stop strings hold text
+back.
 """
 
 from collections import deque
@@ -13,11 +13,10 @@ from gptoss_local.harmony.vocabulary import Vocabulary
 
 
 class ContentLogprobs:
-    """The tokens of an answer's content, on their way to the pieces that show them.
+    """The tokens of an answer's content, until the pieces that show them.
 
-    A token goes with the piece that has its first character. So every character of the content has
-    its token, except for the blank line between two messages, which is ours, and for text that was
-    not content when it was generated, such as a call of no function.
+    A token goes with the piece that has its first character. Text without tokens is our gap between
+    messages, and text that became content later, such as a call of no function.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -27,14 +26,12 @@ class ContentLogprobs:
         self._n_shown = 0  # and the stop filter has let through
 
     def add(self, token: int, logprob: Logprob) -> None:
-        """Take a token of content, before its text has been `parsed`."""
         bytes_of = self._vocabulary.bytes_of
         top = tuple((bytes_of(other), value) for other, value in logprob.top)
         entry = TokenLogprob(bytes_of(token), logprob.logprob, top, self._n_parsed)
         self._waiting.append(entry)
 
     def parsed(self, deltas: Iterable[Delta]) -> None:
-        """Note the parser's events of tokens."""
         self._n_parsed += sum(len(d.text) for d in deltas if isinstance(d, ContentDelta))
 
     def take(self, n_characters: int) -> tuple[TokenLogprob, ...]:

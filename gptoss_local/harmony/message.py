@@ -8,10 +8,7 @@ from gptoss_local.types import Effort, SamplingParams
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A call in the history of a conversation. `id` may be empty: old clients send none.
-
-    `arguments` that are not a JSON object are the text that was sent.
-    """
+    """A call in a history; old clients send no `id`. Broken `arguments` are the text as sent."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -19,14 +16,11 @@ class ToolRequest(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message.
+    """One message; `system` carries the developer's instructions.
 
-    `system` carries the developer's instructions (harmony's own system message is ours to write).
-    `reasoning` and `tool_calls` belong to an assistant, `tool_name` and `tool_call_id` to a tool
-    result; either of them, or the order of results, shows which call is answered. What an assistant
-    thought, said and called in another order than this comes as several messages. A message that
-    `is_preamble` was said on the way to an answer. `tokens` are all that the model wrote of it,
-    where that is known.
+    `tool_name`, `tool_call_id` or the order of results shows the call that is answered. Reasoning,
+    content and calls in another order come as several messages. A message that `is_preamble` was
+    said on the way to an answer. `tokens` are all that the model wrote of it, if known.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -40,7 +34,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FreeText(msgspec.Struct, frozen=True):
-    """Text that a tool takes as it is, with the grammar that it keeps to, if there is one."""
+    """Text that a tool takes as it is, with its grammar if it has one."""
 
     syntax: Literal["lark", "regex"] = "lark"
     definition: str = ""
@@ -49,9 +43,9 @@ class FreeText(msgspec.Struct, frozen=True):
 class Tool(msgspec.Struct, frozen=True):
     """A function the model may call; `parameters` is a JSON schema of an object.
 
-    The arguments of a `strict` one always keep to it. One that `is_built_in` is declared as the
-    model was trained with it: `python`, whose only argument is `code`, or `browser.search`,
-    `browser.open`, `browser.find`. One for `free_text` has the argument `input` alone.
+    The arguments of a `strict` one always match it. A `is_built_in` one is declared as in training:
+    `python`, with `code` alone, or `browser.search`, `browser.open`, `browser.find`. One for
+    `free_text` has the argument `input` alone.
     """
 
     name: str
@@ -63,10 +57,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class JsonFormat(msgspec.Struct, frozen=True):
-    """The answer is JSON of this schema, by default any object.
-
-    The prompt shows the model the schema under `name`, with the `description`.
-    """
+    """The answer is JSON of this schema, by default any object; the prompt shows the schema."""
 
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
     name: str = "response"
@@ -83,7 +74,7 @@ AnswerFormat = JsonFormat | RegexFormat
 
 
 class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt as it is, with no template; the answer comes back with its harmony tags."""
+    """A prompt without a template; the answer comes back with its harmony tags."""
 
     prompt: str
     sampling: SamplingParams = SamplingParams()
@@ -96,11 +87,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerNow:
-    """A user's wish, while the model reasons, to have the answer now. Any thread may set it.
-
-    Attributes:
-        is_wished: It holds for the rest of the answer.
-    """
+    """A user's wish for the answer, while the model reasons. Any thread may set it."""
 
     def __init__(self) -> None:
         self.is_wished = False
@@ -109,18 +96,15 @@ class AnswerNow:
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to answer, and how. The last message may be the beginning of the answer.
 
-    `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
-    content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
-    tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
-    calls one; with `one_call` it ends after its first call. `has_next_turn` says that the answer
-    may come back as a message of a longer conversation. `n_logprobs` asks for the log-probabilities
-    of the content's tokens, each with so many alternatives. `truncates` leaves out the oldest turns
-    where the prompt does not fit; `may_grow` is for the server, which may load a larger context
-    then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
-    `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
-    The highest `priority` is answered first. With `in_memory` nothing of it is written to disk.
-    After `think_budget` tokens of analysis the model answers; and `answer_now` asks for that
-    meanwhile; `ends_repetition` closes analysis that goes in circles, and ends such an answer.
+    `reasoning` False: no analysis is made or shown. `stop` and `format` concern the content only.
+    `earlier_tokens` are of an earlier answer that this one continues. The answer calls one of
+    `must_call`; with `one_call` it ends after a call. `has_next_turn`: it may come back in a longer
+    conversation. `n_logprobs` asks for log-probabilities with so many alternatives. `truncates`
+    leaves out the oldest turns of a prompt that does not fit; `may_grow` lets the server load a
+    larger context instead. `reports_prefill` asks for Prefilling events, `streams_calls` for
+    CallDelta events. What is remembered of an answer is for its `owner` only. The highest
+    `priority` is answered first. `in_memory`: nothing is written to disk. `think_budget` tokens of
+    analysis, or `answer_now`, lead to the answer; `ends_repetition` ends text that goes in circles.
     """
 
     messages: tuple[Message, ...]

@@ -1,15 +1,7 @@
-"""Harmony tokens -> events, as they stream in.
+"""Harmony tokens -> events, as they stream in, by a state machine that accepts every sequence.
 
-A state machine over token ids that accepts every sequence: whatever the model emits, tags never
-show, no word is lost, and nothing raises. What a header is, `header` says; text is never searched
-for one. A header that no `<|message|>` ends has its body inside: an object of arguments is a call,
-any other text is the answer, unless a proper message follows: then it is reasoning.
-
-`<|call|>` says that the message was a call, even if its header forgot to: it is one if it fits
-exactly one function, and otherwise a bad call, which the session corrects.
-
-openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
-`<|start|>` and the next header as content.
+Tags never show, no word is lost, nothing raises. A header without `<|message|>` has its body
+inside: an object is a call; other text is the answer, or reasoning if a proper message follows.
 """
 
 import codecs
@@ -40,26 +32,18 @@ _ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
 class BadCall(NamedTuple):
-    """A message that ended with `<|call|>`, and calls nothing that can be called.
-
-    Attributes:
-        recipient: As the model wrote it; empty if it wrote none.
-        problem: The function is not declared, no function is named, or the arguments do not fit.
-    """
+    """A message that ended with `<|call|>`, but calls nothing; `recipient` may be empty."""
 
     recipient: str
     problem: Literal["undeclared", "unnamed", "unfit"]
 
 
 class HarmonyParser:
-    """One answer, token by token.
-
-    The tokens before a `<|message|>` are a header; it decides where the body goes: to a function
-    (recipient), to reasoning (analysis, and what others are made to say), else to content.
+    """Parses one answer, token by token, into calls, reasoning and content.
 
     Args:
         vocabulary: For the bytes of a token.
-        tools: The functions that are declared. What a call of another one says is reasoning.
+        tools: Declared functions; calls of others become reasoning.
         opens_final: The prompt already opened a message of the final channel.
         streams_calls: Return the arguments of a call as they are written.
         opens_analysis: The prompt ends inside reasoning.
@@ -100,7 +84,7 @@ class HarmonyParser:
         self.bad_call: BadCall | None = None
         """The last message, if it was a call that no client can answer."""
         self.is_over = False
-        """After a whole call or answer the model begins to write what another speaker says."""
+        """After a whole call or answer the model begins to write another speaker's words."""
 
     def is_content(self, token: int) -> bool:
         """Return whether `token`, fed next, is text of the content."""
@@ -119,7 +103,6 @@ class HarmonyParser:
         return is_open and not self._decoder.getstate()[0]
 
     def feed(self, token: int) -> list[Delta]:
-        """Take one token and return the events it completes, mostly none or one."""
         if self.is_over:
             return []
         if token < FIRST_SPECIAL:
@@ -147,7 +130,7 @@ class HarmonyParser:
         return events + self._message(held, is_reasoning=False)
 
     def _end(self) -> list[Delta]:
-        """Leave out what the model makes another speaker say after a whole call or answer."""
+        """Leave out another speaker's words after a whole call or answer."""
         self.is_over, self._reader, self._recipient = True, None, ""
         return []
 
@@ -162,7 +145,7 @@ class HarmonyParser:
         return self._body_text(text)
 
     def _body_text(self, text: str) -> list[Delta]:
-        """Pass on text of a message without a recipient; what may be a call waits for its end."""
+        """Pass on text of a message without a recipient; a possible call waits for its end."""
         if self._is_object is None:
             text = "".join([*self._body, text])
             self._body.clear()
@@ -175,7 +158,6 @@ class HarmonyParser:
         return self._delta(text, is_reasoning=self._is_reasoning)
 
     def _open(self, header: Header) -> list[Delta]:
-        """Begin the body after a header."""
         self._reader = None
         self._is_reasoning = _is_reasoning(header)
         self._recipient = "" if self._is_reasoning and not _is_call(header) else header.recipient
@@ -197,7 +179,6 @@ class HarmonyParser:
         return [*events, *self._growing.feed(self._arguments)] if self._growing else events
 
     def _close(self, *, is_cut: bool, is_called: bool = False) -> list[Delta]:
-        """End the current message and expect a header."""
         self.bad_call = None
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
@@ -215,7 +196,7 @@ class HarmonyParser:
         return events
 
     def _close_header(self, reader: HeaderReader, *, is_cut: bool, is_called: bool) -> list[Delta]:
-        """Close a header that never met `<|message|>`: what is left of it is the body."""
+        """Close a header that never met `<|message|>`: the rest of it is the body."""
         header = reader.read(is_whole=False)
         if header.role not in ("", "assistant") and self._is_whole:
             return self._end()
@@ -256,12 +237,10 @@ class HarmonyParser:
         return self._delta(self._body[-1] if was_shown else body, self._is_reasoning)
 
     def _named_call(self, name: str, text: str) -> list[Delta]:
-        """Return the calls of a function that a header names without `to=`."""
         calls = find_calls(name, text, self._tools, objects_only=True)
         return self._deliver(calls) if calls else self._bad_call(name, text)
 
     def _call(self, recipient: str, text: str, *, is_cut: bool, is_called: bool) -> list[Delta]:
-        """Return one function call or several; what is not one is kept as text."""
         calls = find_calls(
             recipient, text, self._tools, is_cut=is_cut, is_json=self._header.is_json
         )
@@ -281,7 +260,6 @@ class HarmonyParser:
         return []
 
     def _bad_call(self, recipient: str, text: str) -> list[Delta]:
-        """Note a call that no client can answer: the answer, unless the session corrects it."""
         is_declared = called(recipient, self._tools) is not None
         self.bad_call = BadCall(recipient, "unfit" if is_declared else "undeclared")
         events = self._release()
@@ -318,11 +296,9 @@ class HarmonyParser:
 
     @property
     def _is_whole(self) -> bool:
-        """Return whether the answer has a whole call or final message."""
         return self._has_final or self._n_calls > 0
 
     def _delta(self, text: str, is_reasoning: bool) -> list[Delta]:
-        """Return the text of the open message; a second one of a kind starts a new paragraph."""
         if not text:
             return []
         has_some = self._has_reasoning if is_reasoning else self._has_content
@@ -340,7 +316,7 @@ def _is_call(header: Header) -> bool:
 
 
 def _is_reasoning(header: Header) -> bool:
-    """Return whether no one reads a body: analysis, and what the model makes others say."""
+    """Return whether no one reads a body: analysis, or words put into another's mouth."""
     if _is_call(header):
         return False
     is_of_other = header.role not in ("", "assistant")
@@ -362,7 +338,6 @@ class RawParser:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def is_content(self, token: int) -> bool:
-        """Return whether `token` is text: all but the last one."""
         return token not in STOP_TOKENS
 
     def feed(self, token: int) -> list[Delta]:

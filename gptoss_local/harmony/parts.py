@@ -1,4 +1,4 @@
-"""Messages as harmony sees them, each rendered once while conversations come back with it."""
+"""Harmony's messages, each rendered once while conversations come back with it."""
 
 import threading
 from array import array
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 class RenderedParts:
-    """The tokens of the last used parts. Threads may share it.
+    """The tokens of the last used parts; safe for threads.
 
     PERF: 2 cores, an agent's 42,000 tokens: 18 ms if all is rendered, 1.3 ms if the last turn is.
     """
@@ -40,11 +40,7 @@ class RenderedParts:
         self._lock = threading.Lock()
 
     def tokens(self, part: Part, budget: TokenBudget) -> "array[int]":
-        """Render a part, from its `<|start|>` to its end; the array is shared.
-
-        Raises:
-            PromptTooLongError: the budget is spent.
-        """
+        """Render a part, from its `<|start|>` to its end; the array is shared."""
         with self._lock:
             found = self._tokens.get(part)
             if found is not None:

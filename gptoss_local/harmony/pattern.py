@@ -1,16 +1,15 @@
-r"""Regular expressions of JSON Schema -> llguidance's, which are Rust's.
+r"""Translates JSON Schema's regular expressions (ECMA-262) into llguidance's, which are Rust's.
 
-JSON Schema means JavaScript's (ECMA-262), where `.`, `\s` and the characters in `[]` differ.
-Look-ahead at the beginning becomes an expression of its own. llguidance refuses other look-around,
-word boundaries, and references to a group.
+`.`, `\s` and the characters in `[]` differ. Look-ahead at the beginning becomes an expression of
+its own; llguidance refuses other look-around, word boundaries and references to a group.
 """
 
 import itertools
 import re
 
 LENGTH_MAX = 20_000
-"""Characters that a text must have, at most. Where only one text can follow, its tokens take time
-that grows with the square of the length, and all other answers wait: 0.2 s for so many."""
+"""Limit of a text's required characters. PERF: where only one text can follow, its tokens take time
+with the square of the length, 0.2 s for so many, and all other answers wait."""
 
 _TOKEN = re.compile(
     r"\\[pPux]\{[^}]*\}|\\.|\[(?:\\.|[^\\\]])*\]|\{\d+(?:,\d*)?\}|\(\?(?:[:=!]|\w+\)|P?<\w+>)|.",
@@ -29,11 +28,7 @@ _INVERSE = {r"\d": r"\D", r"\w": r"\W", r"\s": r"\S", r"\D": r"\d", r"\W": r"\w"
 
 
 def read_pattern(pattern: str) -> list[str]:
-    """Return expressions that all match a text where `pattern` does.
-
-    Raises:
-        ValueError: it cannot be enforced; the text continues after "the pattern ".
-    """
+    """Return expressions that all match where `pattern` does. ValueError says why it has none."""
     tokens = _TOKEN.findall(pattern)
     found = []
     while tokens[:2] in (["^", "(?="], ["^", "(?!"]):
@@ -55,10 +50,9 @@ def literal(text: str) -> str:
 
 
 def _negated(ahead: list[str]) -> list[str]:
-    """Return expressions for all texts that a negative look-ahead lets pass, if that is simple.
+    """Return expressions for all texts that a simple negative look-ahead lets pass.
 
-    It is for a sequence of characters, for two that are alike anywhere, as in e-mail addresses, and
-    for nothing but some characters, as in pydantic's decimals.
+    Simple: some characters, two alike ones (e-mail addresses), or an end after some (decimals).
     """
     if "|" in ahead:
         i = ahead.index("|")
@@ -81,7 +75,6 @@ def _negated(ahead: list[str]) -> list[str]:
 
 
 def _inverse(token: str) -> str:
-    """Return an expression for one other character; empty if a token is not one character."""
     if token[0] == "[" and len(token) > 2:
         return f"[{token[2:]}" if token[1] == "^" else f"[^{token[1:]}"
     is_char = token not in tuple(".^$*+?(){}|[") and re.fullmatch(r"\\\W|[^\\]", token)
@@ -89,7 +82,6 @@ def _inverse(token: str) -> str:
 
 
 def _opens(token: str) -> int:
-    """Return 1 for the beginning of a group, -1 for its end."""
     return (token[0] == "(" and token[-1] != ")") - (token == ")")
 
 
@@ -106,7 +98,6 @@ def _translated(tokens: list[str], also: dict[str, str]) -> str:
 
 
 def _least_length(tokens: list[str]) -> int:
-    """Return how many characters a match has, at least."""
     groups = [[0]]  # lengths of the options of each group that is open
     last = 0  # of the expression that a quantifier repeats
     is_repeated = False

@@ -1,7 +1,4 @@
-"""Texts -> pieces that tiktoken can take.
-
-A run of a million spaces overflows its stack, and between two pieces a budget is checked.
-"""
+"""Splits texts for tiktoken: a run of a million spaces overflows its stack."""
 
 import re
 from collections.abc import Iterator
@@ -18,11 +15,7 @@ _BORDER = re.compile(
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Split a text into pieces, between words where that is possible.
-
-    The pieces have the text's tokens but where a word had to be cut; its characters are the
-    same in any case. There is at least one piece.
-    """
+    """Split a text into one or more pieces; tokens stay the same unless a word is cut."""
     begin = 0
     while len(text) - begin > _MAX_PIECE:
         end = _end(text, begin)
@@ -32,7 +25,6 @@ def split_text(text: str) -> Iterator[str]:
 
 
 def _end(text: str, begin: int) -> int:
-    """Return where the piece that begins at `begin` ends: at its last border."""
     end = begin + _MAX_PIECE
     for start in (max(begin + 1, end - _NEAR), begin + 1):
         borders = [border.start() for border in _BORDER.finditer(text, start, end)]

@@ -1,4 +1,4 @@
-"""Tokens as they come -> events as they go out: parsed, cut at a stop string, and scored."""
+"""Turns tokens into events: parsed, cut at a stop string, and scored."""
 
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.events import GAP, ContentDelta, Delta, ToolCall
@@ -8,8 +8,6 @@ from gptoss_local.harmony.stop import StopFilter
 
 
 class Reader:
-    """One answer."""
-
     def __init__(
         self,
         parser: HarmonyParser | RawParser,
@@ -26,12 +24,10 @@ class Reader:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the answer has ended, even if the model continues."""
         return self._is_cut or self._parser.is_over
 
     @property
     def _is_cut(self) -> bool:
-        """Return whether nothing that follows is shown."""
         return self.stop.is_stopped or (self._one_call and self._has_call)
 
     def feed(self, token: int, logprob: Logprob | None = None) -> list[Delta]:
@@ -47,7 +43,6 @@ class Reader:
         return deltas
 
     def _pass(self, deltas: list[Delta]) -> list[Delta]:
-        """Pass content through the stop filter, which drops text after a stop string."""
         passed: list[Delta] = []
         if self._scored:
             self._scored.parsed(deltas)

@@ -1,11 +1,7 @@
 """Puts back the model's text before and in its calls where a client does not send it back.
 
-Many clients drop the reasoning of a tool loop, and the model then repeats itself. No dialect has a
-place for all of it: its tokens, the order of thoughts and words, how a header was spelt.
-A call's id, which is random and given once, says which step of which answer it was. So the next
-prompt continues exactly where the model stopped, and the engine's cached prefix holds.
-
-In memory only and bounded. Threads may share it.
+Many clients drop the reasoning of a tool loop, so the model repeats itself. A call's random id
+names the step of an answer; with its tokens the engine's cached prefix holds.
 """
 
 import itertools
@@ -27,10 +23,7 @@ _CHANNELS = ("analysis", "commentary", "final")
 
 
 class _Step(msgspec.Struct):
-    """One answer that ended in calls, as its client got it and as the model wrote it.
-
-    `is_exact` is whether the tokens say just what the client got; None: not checked yet.
-    """
+    """An answer that ended in calls; `is_exact`: its tokens say just what the client got."""
 
     calls: tuple[ToolRequest, ...]
     reasoning: str
@@ -41,13 +34,13 @@ class _Step(msgspec.Struct):
 
 
 class Recall:
-    """The steps of the last answers."""
+    """The steps of the last answers, in bounded memory; safe for threads."""
 
     def __init__(self) -> None:
         self._steps = FairStore[_Step](_MAX_BYTES, lambda step: step.n_bytes)  # by first calls
 
     def add(self, owner: str, answer: WholeAnswer, tokens: Sequence[int]) -> None:
-        """Keep an answer that ended in calls; no tokens means that they cannot be repeated."""
+        """Keep an answer that ended in calls; without tokens it cannot be repeated exactly."""
         calls = tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls)
         n_characters = len(answer.reasoning) + len(answer.content) + len(repr(calls))
         n_bytes = n_characters + len(tokens) * _TOKEN_BYTES
@@ -55,10 +48,7 @@ class Recall:
         self._steps.put(owner, calls[0].id, step)
 
     def fill_in(self, request: ChatRequest, vocabulary: Vocabulary) -> ChatRequest:
-        """Return the request with the known steps as the model wrote them.
-
-        The client's own text is never replaced by another.
-        """
+        """Return the request with the model's own steps where the client's text agrees."""
         messages: list[Message] = []
         for is_assistant, group in itertools.groupby(request.messages, _is_assistants):
             run = list(group)
@@ -82,7 +72,6 @@ class Recall:
         return [Message(role="assistant", reasoning=step.reasoning), *run]
 
     def _find(self, owner: str, calls: tuple[ToolRequest, ...]) -> _Step | None:
-        """Return the step that began with these calls, of which some may be left out at the end."""
         step = self._steps.get(owner, calls[0].id if calls else "")
         return step if step and step.calls[: len(calls)] == calls else None
 
@@ -102,10 +91,7 @@ def _is_same(sent: str, known: str) -> bool:
 
 
 def _says(tokens: Sequence[int], step: _Step, vocabulary: Vocabulary) -> bool:
-    """Return whether tokens are well-formed messages with the text that the client got.
-
-    A repaired call, or a message with a broken header, should not be read again.
-    """
+    """Return whether tokens are well-formed and say what the client got, without any repair."""
     if not tokens:
         return False
     opened = [START, *vocabulary.encode("assistant")]

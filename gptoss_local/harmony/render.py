@@ -1,7 +1,6 @@
 """Messages -> harmony tokens, token for token as openai-harmony renders them, but for tools.
 
-All text is encoded as text: a user, a tool result or a tool name that spells `<|start|>` cannot
-forge a message.
+All text is encoded as text: no user, tool result or tool name can forge a message by `<|start|>`.
 """
 
 import contextlib
@@ -45,14 +44,10 @@ def render_chat(
 ) -> list[int]:
     """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
 
-    The system message says that today is `date`, which is the real one by default. An answer that
-    the request has begun stands open at the end.
-
-    Reasoning of finished turns is dropped, and with it calls of built-in tools; reasoning of a
-    running tool loop is kept, as gpt-oss's chat template does; openai-harmony itself would drop
-    it in the first finished turn only.
-    Without reasoning and tools the prompt also opens the final channel; with tools the model
-    must be free to call one, so it gets the lowest effort instead.
+    `date` is today by default. An answer that the request has begun stands open at the end.
+    Reasoning of finished turns, with its calls of built-in tools, is dropped, as by gpt-oss's chat
+    template; openai-harmony drops it in the first finished turn only. Without reasoning, the
+    prompt opens the final channel, or with tools, which must stay callable, has the lowest effort.
 
     Raises:
         PromptTooLongError: it would be longer than the budget.
@@ -115,7 +110,6 @@ def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary)
 
 
 def end_of_analysis(vocabulary: Vocabulary, *, opens_final: bool) -> list[int]:
-    """Return the tokens that end an open analysis, and begin the next message or its body."""
     opening = [END, START, *vocabulary.encode("assistant")]
     return [*opening, CHANNEL, *vocabulary.encode("final"), MESSAGE] if opens_final else opening
 
@@ -123,10 +117,7 @@ def end_of_analysis(vocabulary: Vocabulary, *, opens_final: bool) -> list[int]:
 def render_history(
     request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
 ) -> list[int]:
-    """Render the beginning of the next turn's prompt: all messages, and `answer` as the last.
-
-    That is without the answer's reasoning. A user's message comes next.
-    """
+    """Render the next turn's prompt up to a user's message, with `answer` but not its reasoning."""
     messages, begun = request.messages, begun_answer(request)
     if begun is not None:
         messages, answer = messages[:-1], begun.content + answer
@@ -138,7 +129,6 @@ def render_history(
 
 
 def opens_final(request: ChatRequest) -> bool:
-    """Return whether the rendered prompt ends inside an open message of the final channel."""
     begun = begun_answer(request)
     if begun is not None:
         return bool(begun.content)
@@ -152,11 +142,11 @@ def opens_analysis(request: ChatRequest) -> bool:
 
 
 def begun_answer(request: ChatRequest) -> Message | None:
-    """Return the assistant's message that a conversation ends in, which the answer continues.
+    """Return the assistant's message at the end of a conversation, which the answer continues.
 
-    If it has reasoning alone, the reasoning continues, as with Ollama. A format, and a call that
-    must be made, bind an answer from its start, so there it is a message like any other.
-    Source: Ollama's harmony/harmonyparser.go (AddImplicitStartOrPrefill).
+    Reasoning alone continues as reasoning. A format or a call that must be made binds an answer
+    from its start, so no message is continued. Source: Ollama's harmony/harmonyparser.go
+    (AddImplicitStartOrPrefill).
     """
     last = request.messages[-1] if request.messages else None
     if last is None or request.format is not None or request.must_call:
@@ -170,8 +160,8 @@ def begun_answer(request: ChatRequest) -> Message | None:
 def _ended(tokens: Sequence[int]) -> list[int]:
     """Return the tokens of an earlier answer, its last message ended as it stands in a history.
 
-    There `<|end|>` takes the place of `<|return|>`, which only says that the turn is over, and an
-    answer that was cut off has neither. Source: docs/format.md of openai/harmony.
+    `<|end|>` replaces `<|return|>`, or is added to an answer that was cut off. Source:
+    docs/format.md of openai/harmony.
     """
     last = tokens[-1] if tokens else END
     if last in (END, CALL):
@@ -185,11 +175,7 @@ def _ended(tokens: Sequence[int]) -> list[int]:
 
 
 def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
-    """Yield the messages, or the tokens of those that are known as the model wrote them.
-
-    Leading system messages, tools and the format make one developer message. All other messages
-    keep their places.
-    """
+    """Yield the messages, or their tokens if known; all that leads makes one developer message."""
     messages = request.messages if begun_answer(request) is None else request.messages[:-1]
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
@@ -263,8 +249,6 @@ def _assistant(message: Message, calls: "_CallLog") -> Iterator[Part]:
 
 
 class _CallLog:
-    """The calls so far, and those that still wait for their result."""
-
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tools
         self._names: dict[str, str] = {}  # by id; some programs repeat them in each turn
@@ -279,7 +263,7 @@ class _CallLog:
         self._names |= {call_id: name for call_id, name in calls if call_id}
 
     def answered_by(self, result: Message) -> str:
-        """Return which function `result` comes from: by id, else by name, else by order."""
+        """Return the function that `result` comes from: by id, else by name, else by order."""
         if name := self._names.get(result.tool_call_id):
             with contextlib.suppress(ValueError):  # a second part of the same result
                 self._open.remove((result.tool_call_id, name))

@@ -1,8 +1,7 @@
 """Decides whether llguidance enforces a schema, and says where it does not.
 
-llguidance finds most schemas that nothing satisfies, but not endless ones, such as a list of
-which each item holds another such list. It takes two options of `oneOf` apart by a property; where
-it does not, it is asked for a value that satisfies both, with all that holds around them.
+llguidance misses endless schemas, such as lists of such lists. Two options of `oneOf` that it does
+not take apart by a property are tested by asking it for a value that satisfies both.
 """
 
 import time
@@ -45,11 +44,7 @@ _OPTIONS_HINT = "Use anyOf, or give each option a required property with a const
 
 
 def enforceable(schema: Any, subject: str) -> Schema:
-    """Return a schema that llguidance enforces.
-
-    Raises:
-        UsageError: it cannot be enforced; the message names the keyword and its place.
-    """
+    """Return a schema that llguidance enforces. UsageError names the keyword and its place."""
     try:
         enforced = Enforced(schema, subject)
     except RecursionError as error:
@@ -59,7 +54,6 @@ def enforceable(schema: Any, subject: str) -> Schema:
 
 
 def in_words(problem: str) -> str:
-    """Say llguidance's problem in our words, if we have some."""
     for theirs, ours in _PROBLEMS.items():
         if theirs in problem:
             return ours
@@ -85,7 +79,7 @@ def _check(enforced: Enforced) -> None:
 
 
 def _nests_deeper(schema: Any, definitions: Schema, seen: set[str], n_left: int) -> bool:
-    """Return whether llguidance would go deeper; it follows each reference once, where it is."""
+    """Return whether llguidance would go deeper; it follows each reference once per place."""
     if isinstance(schema, bool) or n_left < 0:
         return n_left < 0
     inner = [part for part, _ in parts({k: v for k, v in schema.items() if k != "$defs"})]
@@ -142,8 +136,6 @@ def _ends(schema: Any, finite: set[str]) -> bool:
 
 
 class _Options:
-    """Makes each `oneOf` of a schema `anyOf`, or refuses it."""
-
     def __init__(self, enforced: Enforced) -> None:
         self._enforced = enforced
         self._end_s = time.monotonic() + _SEARCH_S
@@ -205,7 +197,7 @@ class _Options:
 
 
 def _find(words: str, enforced: Enforced) -> str:
-    """Return the place of the innermost part that has a problem by itself; empty if none has."""
+    """Return the place of the innermost part with the problem; empty if there is none."""
     end_s = time.monotonic() + _SEARCH_S
     for part in reversed([*all_schemas(enforced.schema)]):
         if time.monotonic() > end_s:

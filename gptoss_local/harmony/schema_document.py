@@ -1,6 +1,4 @@
-"""A JSON schema as a client sends it: where its parts are, and where references lead.
-
-Knows places in the client's words, such as `properties.path` or `$defs.Node.anyOf[1]`.
+"""A client's JSON schema: the places of its parts (`$defs.Node.anyOf[1]`), and references.
 
 Source: JSON Schema 2020-12, core, 8 and 9 (`$id`, `$anchor`, `$ref`), and RFC 6901.
 """
@@ -23,15 +21,11 @@ _PLACE_MAX = 120  # characters
 
 
 class Target(NamedTuple):
-    """The schema that a reference leads to, and its place."""
-
     schema: Any
     place: str
 
 
 class Document:
-    """One schema with all that is within it."""
-
     def __init__(self, root: Any) -> None:
         self._targets = {"": Target(root, "")}  # by URI, and by URI#anchor
         self._bases: dict[int, str] = {}  # URIs that references are relative to, by id of a schema
@@ -78,7 +72,6 @@ def parts(schema: Schema) -> Iterator[tuple[Any, str]]:
 
 
 def all_schemas(root: Schema) -> Iterator[Schema]:
-    """Yield a schema and all within it that are objects, outer ones first."""
     waiting = [root]
     while waiting:
         schema = waiting.pop()
@@ -88,7 +81,6 @@ def all_schemas(root: Schema) -> Iterator[Schema]:
 
 @functools.lru_cache(maxsize=10_000)
 def step(name: str) -> str:
-    """Return the next step of a place: `.name`, or `["a b"]`."""
     if name.lstrip("$").isidentifier():
         return f".{name}"
     return f"[{json.dumps(name, ensure_ascii=False)}]"

@@ -68,12 +68,8 @@ async def answer(
 ) -> AsyncGenerator[ChatEvent, None]:
     """Yield the events of an answer, from Started to Done; closing the iterator stops the engine.
 
-    Args:
-        engine: Where it is computed.
-        vocabulary: Of its model.
-        request: What is asked.
-        n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
-        on_tokens: Called with the number of tokens that the engine has just generated.
+    `n_room` tokens must be free after the prompt, unless the answer may have fewer. `on_tokens` is
+    called with the number of tokens that the engine has just generated.
 
     Raises:
         UsageError: its format cannot be enforced.
@@ -130,8 +126,6 @@ async def answer(
 
 
 class _Start(NamedTuple):
-    """The beginning of an answer: the prompt, and the parser of what follows."""
-
     request: ChatRequest | RawRequest
     prompt: list[int]
     parser: HarmonyParser | RawParser
@@ -176,7 +170,6 @@ def _start(
 
 
 def _remember(start: _Start, whole: WholeAnswer) -> None:
-    """Keep what the model wrote before a call; only an answer from its start can be repeated."""
     if not whole.calls or isinstance(start.request, RawRequest):
         return
     done = whole.done
@@ -188,7 +181,7 @@ def _remember(start: _Start, whole: WholeAnswer) -> None:
 def _prefetch(
     engine: AnyEngine, name: str, render: Callable[[], list[int]], *, in_memory: bool
 ) -> None:
-    """Let the engine prepare what the next turn begins with; without waiting for it."""
+    """Let the engine prepare the next turn's beginning, without waiting for it."""
 
     def send(rendering: asyncio.Future[list[int]]) -> None:
         engine.prefetch(name, rendering.result(), in_memory=in_memory)
@@ -197,17 +190,13 @@ def _prefetch(
 
 
 def _is_bound(request: ChatRequest | RawRequest) -> bool:
-    """Return whether anything in the request needs a grammar for the answer."""
     if request.format is not None or isinstance(request, RawRequest):
         return request.format is not None
     return bool(request.must_call) or any(tool.strict for tool in request.tools)
 
 
 async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
-    """Make the grammar on a thread, as a large schema takes a while.
-
-    None if the answer is free.
-    """
+    """Make the grammar on a thread, as a large schema takes a while; None if the answer is free."""
     if not _is_bound(request):
         return None
     make = functools.partial(compile_grammar, request.format, opens_final=opens_final)
@@ -217,8 +206,6 @@ async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool)
 
 
 async def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
-    """Return the length of the prompt that a request becomes."""
-
     def count(check: Check) -> int:
         filled = _recall.fill_in(request, vocabulary)
         return len(render_chat(filled, vocabulary, budget=TokenBudget(check=check)))
@@ -234,17 +221,10 @@ def prompt_tokens(
     n_ctx_train: int,
     check: Check = lambda: None,
 ) -> list[int]:
-    """Return the very prompt that `answer` makes of a request; takes a moment.
+    """Return the very prompt that `answer` makes of a request; slow, so call it on a thread.
 
-    Args:
-        request: What is asked.
-        vocabulary: Of the model.
-        n_ctx: Tokens that are loaded; None if it is not.
-        n_ctx_train: Most tokens that could be.
-        check: Raises when the prompt is no longer wanted.
-
-    Raises:
-        ContextOverflowError: as `answer`.
+    `n_ctx` tokens are loaded (None: nothing is), `n_ctx_train` could be. `check` raises when the
+    prompt is no longer wanted. Raises ContextOverflowError as `answer`.
     """
     request = _recall.fill_in(request, vocabulary)
     if request.truncates and n_ctx is not None:
@@ -260,7 +240,6 @@ def prompt_tokens(
 def _overflow(
     n_prompt: int, n_ctx: int, n_ctx_max: int, *, is_exact: bool = True
 ) -> ContextOverflowError:
-    """Say what the prompt is too long for: any context of the model, or the one that is loaded."""
     n_tokens = f"{'' if is_exact else 'at least '}{n_prompt}"
     limit, n_most = "the context length currently available to the model", n_ctx
     hint = "Shorten the prompt, or ask for more context (num_ctx)."
@@ -277,13 +256,12 @@ def _overflow(
 
 
 class _Reading:
-    """Turns what the engine sends of one answer into events.
+    """Turns the engine's frames of one answer into events.
 
     Attributes:
-        whole: The answer as far as it is.
-        next_prompt: What the engine is to continue; None once the answer is over.
-        max_tokens: That it may write then.
-        must_answer: Its analysis has been closed for good, and the final message is open.
+        next_prompt: For the engine to continue with; None once the answer is over.
+        max_tokens: That the engine may write then.
+        must_answer: The analysis has been closed for good, and the final message is open.
     """
 
     def __init__(
@@ -321,22 +299,14 @@ class _Reading:
         return self._reader.is_over or thinking.is_enough or thinking.is_circling
 
     def goes_on(self, finished: Finished, n_ctx: int) -> bool:
-        """Return whether the model is to write on: after a bad call, or to answer now.
-
-        Args:
-            finished: The end of the text so far.
-            n_ctx: Tokens that prompt and answer may have.
-        """
+        """Return whether the model continues: after a bad call, or to answer now."""
         if self._n_corrections and self._correct(finished, n_ctx):
             self._n_corrections -= 1
             return True
         return self._close_analysis(finished, n_ctx)
 
     def _close_analysis(self, finished: Finished, n_ctx: int) -> bool:
-        """Close reasoning that has lasted long enough; returns whether the model is to continue.
-
-        With tools it may call one next. If it begins to think again instead, it has to answer.
-        """
+        """Close long reasoning, and let the model continue: with a call, or else the answer."""
         thinking, request = self._thinking, self._start.request
         if not thinking.is_enough or finished.reason == "length" or self._reader.is_over:
             return False
@@ -350,10 +320,7 @@ class _Reading:
         return self._continue([*self._tokens, *closing], finished, n_ctx)
 
     def _correct(self, finished: Finished, n_ctx: int) -> bool:
-        """Tell the model of its bad call; returns whether it may try again.
-
-        A client could not answer such a call: it knows its own functions alone.
-        """
+        """Tell the model of its bad call, which no client can answer; return if it tries again."""
         bad_call = self._start.parser.bad_call
         if finished.reason != "stop" or bad_call is None or self.is_over:
             return False
@@ -363,7 +330,6 @@ class _Reading:
         return self._continue(prompt, finished, n_ctx)
 
     def _continue(self, prompt: list[int], finished: Finished, n_ctx: int) -> bool:
-        """Let the model write on after a prompt; returns False if it has no room."""
         if self.max_tokens is not None:
             self.max_tokens -= finished.usage.n_generated
         if len(prompt) >= n_ctx or (self.max_tokens is not None and self.max_tokens <= 0):
@@ -373,7 +339,7 @@ class _Reading:
         return True
 
     def events(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
-        """Yield what a frame brings. Raises BrokenCallError."""
+        """Yield a frame's events. Raises BrokenCallError."""
         for event in self._read(frame):
             self.whole.add(event)
             if isinstance(event, Done):
@@ -415,7 +381,7 @@ class _Reading:
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:
-    """Return what an answer cost that was written in parts; the later prompts hold the first."""
+    """Sum up an answer's parts; the prompt counts once, as the later ones hold the first."""
     first = usages[0]
     if len(usages) == 1:
         return first
@@ -425,7 +391,6 @@ def _sum(usages: Sequence[Usage]) -> Usage:
 
 
 def _check_calls(parser: HarmonyParser | RawParser) -> None:
-    """Raise BrokenCallError for a call of which a part is out and which cannot be completed."""
     if parser.broken_call:
         raise BrokenCallError(
             f"the model's call of '{parser.broken_call}' broke off after a part of it was sent",

@@ -2,13 +2,9 @@
 
 
 class StopFilter:
-    """Looks for stop strings in a text that arrives in pieces.
+    """Looks for stop strings in pieces of text; `found` is the one that ended it.
 
-    It holds back at most the longest stop string less one character, and nothing when the text's
-    end cannot begin one.
-
-    Attributes:
-        found: The stop string that ended the text; empty while none has.
+    It holds back as little as possible: text that may begin a stop string.
     """
 
     def __init__(self, stop: tuple[str, ...]) -> None:

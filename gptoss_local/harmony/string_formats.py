@@ -1,14 +1,10 @@
-"""`format` of strings, as far as it is enforced: by llguidance, or by an expression of ours.
+"""`format` of strings, as far as llguidance or an expression of ours enforces it.
 
-Any other format is an annotation (JSON Schema 2020-12, validation, 7.2.1).
-
-Source: RFC 3339 (date, time), RFC 1123 (hostname), RFC 3986, 3.2.2 (IPv6); llguidance's
-json/formats.rs, of which the first three are too wide and IPv6 is too narrow. `uuid` is here as
-names of properties may be one.
+Other formats are annotations (JSON Schema 2020-12, validation, 7.2.1). Source: RFC 3339, 1123
+(hostname), 3986, 3.2.2 (IPv6); llguidance's json/formats.rs is too wide, and too narrow for IPv6.
 """
 
 NATIVE = frozenset({"duration", "email", "ipv4", "uri"})
-"""Enforced by llguidance."""
 
 # Year 0 exists for RFC 3339 only, and few programs read it.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
@@ -28,7 +24,6 @@ _LAST_32_BITS = f"(?:{_HEX}:{_HEX}|(?:{_BYTE}[.]){{3}}{_BYTE})"
 
 
 def _ipv6() -> str:
-    """Return an expression with at most six groups around `::`, besides the last 32 bits."""
     full = f"(?:{_HEX}:){{6}}{_LAST_32_BITS}"
     options = [full, f"(?:{_HEX}(?::{_HEX}){{0,6}})?::", f"(?:{_HEX}(?::{_HEX}){{0,5}})?::{_HEX}"]
     for n in range(6):  # groups before `::`
@@ -45,7 +40,7 @@ PATTERNS = {
     "uuid": "^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
     "ipv6": f"^(?:{_ipv6()})$",
 }
-"""Enforced by patterns."""
+"""By format. llguidance has `uuid`, too, but names of properties may be one."""
 
 IMPLIED = {
     "duration": r"^P(?:(\d+W)|(?!.*W)(?=\d|T\d)(\d+Y)?(\d+M)?(\d+D)?"

@@ -1,7 +1,6 @@
-"""Reasoning that ends: at its budget, when the user asks for the answer, or when it repeats itself.
+"""Ends reasoning: at its budget, when the user wants the answer, or when it repeats itself.
 
-The engine knows none of this: the sequence is cancelled, the analysis is closed as the model would
-close it, and the model continues from there, with everything before it in the prefix cache.
+The analysis is closed as the model would close it, and the model continues from there.
 """
 
 from collections import Counter, deque
@@ -17,14 +16,10 @@ _N_CLOSINGS = 3
 
 
 class Repetition:
-    """Notices a text that goes in circles: a long window with few different n-grams.
+    """Notices a text that goes in circles: fewer than `n_distinct` n-grams in a long window.
 
-    Exact copies of a passage of p tokens have p different ones, however many copies there are;
-    counters and names that change between the copies add some.
-
-    Args:
-        n_window: Tokens that are looked at.
-        n_distinct: N-grams that are too few for them.
+    Copies of a passage of p tokens have p different n-grams, however many copies there are;
+    counters and names that change between them add some.
     """
 
     def __init__(self, n_window: int, n_distinct: int) -> None:
@@ -34,7 +29,6 @@ class Repetition:
         self._counts: Counter[int] = Counter()
 
     def feed(self, token: int) -> bool:
-        """Take a token; returns whether the text goes in circles."""
         self._last.append(token)
         gram = hash(tuple(self._last))
         self._grams.append(gram)
@@ -49,17 +43,7 @@ class Repetition:
 
 
 class Thinking:
-    """Decides, token by token, whether an answer's analysis is to be closed, or the answer ended.
-
-    Args:
-        budget: Tokens of analysis; None: any number.
-        ends_repetition: Whether text that goes in circles is ended.
-        answer_now: Asks for the answer.
-
-    Attributes:
-        is_enough: The analysis is to be closed.
-        is_circling: The answer goes in circles, so that it is over.
-    """
+    """Decides to close an answer's analysis (`is_enough`), or to end the answer (`is_circling`)."""
 
     def __init__(
         self, budget: int | None, ends_repetition: bool, answer_now: AnswerNow | None
@@ -73,7 +57,6 @@ class Thinking:
         self._answer = Repetition(_ANSWER_WINDOW, _N_ANSWER_DISTINCT)
 
     def feed(self, token: int, parser: HarmonyParser | RawParser) -> None:
-        """Take a token that the parser has just been fed."""
         if not parser.is_reasoning:
             self.is_circling = self._ends_repetition and self._answer.feed(token)
             return
@@ -87,7 +70,6 @@ class Thinking:
             self.is_circling = True
 
     def closed(self) -> None:
-        """Note that the analysis has been closed."""
         self.is_enough = False
         self.n_closed += 1
         self._reasoning = Repetition(_REASONING_WINDOW, _N_REASONING_DISTINCT)

@@ -1,12 +1,8 @@
-"""JSON schemas as clients send them -> simpler ones, for `typescript`.
-
-Left are `type`, `enum`, `properties`, `required`, `items`, `nullable`, annotations, and
+"""Simplifies clients' JSON schemas for `typescript`; nonsense stands for any value.
 
 - `oneOf`: options that take a line each; `anyOf`: options that fit between `|`.
 - `$index`: the schema of all other properties; `prefixItems`: the entries of a tuple.
-- `$name`: of a schema that contains itself, where it does so.
-
-Clients send all kinds of schemas, so nonsense stands for any value.
+- `$name`: of a schema that contains itself, in that place.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,15 +28,11 @@ def read_schema(schema: Any) -> Schema:
 
 
 class _Place(NamedTuple):
-    """The place of a part in a schema: the references that lead to it, and its depth."""
-
     inside: tuple[str, ...] = ("#",)
     depth: int = 0
 
 
 class _Reader:
-    """Reads one schema."""
-
     def __init__(self, root: Any) -> None:
         self._root = root
         self._n_parts = 0
@@ -101,7 +93,6 @@ class _Reader:
         return found
 
     def _read_union(self, flat: Schema, keyword: str, options: list[Any], place: _Place) -> Schema:
-        """Return the options, each with the union's siblings; null makes it nullable."""
         flattened = [self._flatten(option, place) for option in options]
         if _has_any(flat, _SHAPE) and not any(_has_any(o, _SHAPE) for o, _ in flattened):
             return self._read_parts(flat, place)  # options of required names alone
@@ -120,7 +111,6 @@ class _Reader:
         return notes | {"oneOf": others}
 
     def _read_parts(self, flat: Schema, place: _Place) -> Schema:
-        """Read a schema that is not a union: its properties or items."""
         node = {k: flat[k] for k in _KEPT if k in flat}
         if node.get("type") is None and "enum" not in node and "$name" not in node:
             if _has_any(flat, _OF_OBJECTS):
@@ -146,7 +136,6 @@ class _Reader:
         return node
 
     def _read_index(self, flat: Schema, place: _Place) -> Schema | None:
-        """Return the schema of properties that have no name of their own."""
         patterns = flat.get("patternProperties")
         kinds = list(patterns.values()) if isinstance(patterns, dict) else []
         others = flat.get("additionalProperties")
@@ -158,7 +147,6 @@ class _Reader:
 
 
 def _merge(first: Schema, second: Schema) -> Schema:
-    """Return a schema that demands both, where possible; on conflict, the first counts."""
     merged = second | first
     for key in ("properties", "patternProperties"):
         if isinstance(first.get(key), dict) and isinstance(second.get(key), dict):
@@ -171,7 +159,6 @@ def _merge(first: Schema, second: Schema) -> Schema:
 
 
 def _of_type(flat: Schema, name: Any) -> Schema:
-    """Return the details that concern values of one type."""
     keys: Iterable[str] = {"object": (*_OF_OBJECTS, "required"), "array": _OF_ARRAYS}.get(
         name if isinstance(name, str) else "", ()
     )
@@ -183,7 +170,6 @@ def _is_null(node: Schema) -> bool:
 
 
 def _is_plain(node: Schema) -> bool:
-    """Return whether the type fits on a line and needs no comment."""
     is_plain = node.keys() <= _PLAIN and node.get("type") != "object"
     return is_plain and all(_is_plain(part) for part in _parts(node))
 

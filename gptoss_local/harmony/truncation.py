@@ -1,4 +1,4 @@
-"""Leaves out the oldest turns of a conversation that does not fit, for those who ask for it."""
+"""Leaves out the oldest turns of a conversation that does not fit, if its client asks for it."""
 
 import bisect
 
@@ -14,20 +14,11 @@ from gptoss_local.off_loop import Check
 def shorten(
     request: ChatRequest, vocabulary: Vocabulary, n_ctx: int, check: Check = lambda: None
 ) -> tuple[ChatRequest, int]:
-    """Make a conversation fit, if that is possible; takes a moment, so not in the event loop.
+    """Make a conversation fit, if possible; slow, so call it on a thread.
 
     Whole turns go, so that no result loses its call: a user's message and all up to the next one.
-    The last turn and all system messages stay. A quarter of the context is left for the answer.
-
-    Args:
-        request: The conversation.
-        vocabulary: The model's.
-        n_ctx: Tokens that prompt and answer may have together.
-        check: Raises when the result is no longer wanted.
-
-    Returns:
-        The request, and how many of its messages are left out; none if it fits or cannot be made
-        to fit.
+    The last turn and all system messages stay, and a quarter of `n_ctx` is left for the answer.
+    Returns the request, and how many messages are left out; none if it cannot be made to fit.
     """
 
     def is_within(n_turns_less: int, n_tokens: int) -> bool:
@@ -51,7 +42,6 @@ def shorten(
 
 
 def _without(request: ChatRequest, n_turns: int) -> ChatRequest:
-    """Return the request without its first turns, and without messages before the first one."""
     starts = [i for i, message in enumerate(request.messages) if message.role == "user"]
     start = starts[n_turns] if n_turns else 0
     kept = [m for i, m in enumerate(request.messages) if i >= start or m.role == "system"]

@@ -1,7 +1,7 @@
-"""The order of an assistant's steps in a turn, and the words among them that are the answer.
+"""Orders an assistant's steps in a turn, and finds the words among them that are the answer.
 
-A turn is over with a message of the final channel. Dialects do not say which message that is, so it
-follows from the next message: a call or the result of one means that the turn continued.
+Dialects do not mark the final message; it follows from the next one: a call or a result of one
+means that the turn continued.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +14,9 @@ from gptoss_local.harmony.message import Message
 def arrange(messages: Iterable[Message]) -> list[Message]:
     """Split the assistant's messages into single steps, in the order that harmony has them.
 
-    A step has reasoning, content or calls alone, or it is all that the model wrote of these.
-    Content that comes before a call, or before a result, is a preamble. Messages between a call
-    and its result go before the call.
+    A step has reasoning, content or calls alone, or the model's own tokens of them all. Content
+    before a call or a result is a preamble. Messages between a call and its result go before the
+    call.
     """
     arranged: list[Message] = []
     steps: list[Message] = []  # of the assistant, since the last message of another role
@@ -30,7 +30,6 @@ def arrange(messages: Iterable[Message]) -> list[Message]:
 
 
 def is_final(message: Message) -> bool:
-    """Return whether an assistant's message ends its turn."""
     is_said = message.role == "assistant" and bool(message.content)
     return is_said and not message.tool_calls and not message.is_preamble
 

@@ -1,9 +1,8 @@
 """Tools -> the TypeScript in which harmony declares them.
 
-Source: `template_tools_section` and `json_schema_to_typescript` in openai-harmony's encoding.rs.
-All that they render without a loss is the same here byte by byte, down to its odd indentation, as
-models were trained on it. Of `anyOf`, `$ref`, `const`, null, maps, tuples, and `enum`s of anything
-but strings it makes `any`, or nothing; here they are written as TypeScript has them.
+Source: `template_tools_section` and `json_schema_to_typescript` in openai-harmony's encoding.rs;
+the same byte by byte, odd indentation included, except for types that it loses (`anyOf`, `$ref`,
+`const`, null, maps, tuples, other enums).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from gptoss_local.harmony.tool_schema import Schema, read_schema
 
 
 def render_tools(namespaces: Iterable[tuple[str, str, Sequence[Tool]]]) -> str:
-    """Return the section `# Tools` of a message, with namespaces of a name, a text and tools."""
     return "\n\n".join(["# Tools", *(_namespace(*each) for each in namespaces)])
 
 
@@ -34,13 +32,12 @@ def _namespace(name: str, about: str, tools: Sequence[Tool]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split as `str::lines` of Rust does, which knows fewer line ends than `splitlines`."""
+    """Split as Rust's `str::lines`, which knows fewer line ends than `splitlines`."""
     *lines, last = text.split("\n")
     return [line.removesuffix("\r") for line in lines] + ([last] if last else [])
 
 
 def _type(node: Schema, indent: str) -> str:
-    """Return the type of a value that is not null."""
     if "oneOf" in node:
         return "".join(
             f"\n{indent} | {_option(option, indent)}{_comments(option, bare=False)}"
@@ -116,7 +113,6 @@ def _entries(items: Schema, indent: str) -> str:
 
 
 def _property(name: str, node: Schema, indent: str) -> str:
-    """Return a property with its comments; `name` ends in `?` if it is optional."""
     above = "".join(f"{indent}{line}\n" for line in _above(node))
     if "oneOf" not in node:
         default = f" // {text}" if (text := _default(node, bare=True)) else ""
@@ -132,7 +128,6 @@ def _property(name: str, node: Schema, indent: str) -> str:
 
 
 def _above(node: Schema) -> Iterator[str]:
-    """Yield the comments that stand above a property."""
     about = _text(node, "description")
     if (title := _text(node, "title")) is not None:
         yield f"// {title}"
@@ -154,7 +149,6 @@ def _above(node: Schema) -> Iterator[str]:
 
 
 def _comments(option: Schema, *, bare: bool, known: str | None = None) -> str:
-    """Return the comment after an option; `known` has been said above."""
     about = _text(option, "description")
     parts = [about if about != known else None, _default(option, bare=bare)]
     said = [part for part in parts if part is not None]
@@ -162,7 +156,6 @@ def _comments(option: Schema, *, bare: bool, known: str | None = None) -> str:
 
 
 def _default(node: Schema, *, bare: bool) -> str | None:
-    """`bare` leaves out the quotes around a default that is one of an enum."""
     if "default" not in node:
         return None
     value = node["default"]
@@ -177,7 +170,7 @@ def _text(node: Schema, key: str) -> str | None:
 
 
 def _literal(value: Any) -> str:
-    """JSON, but for texts, which openai-harmony does not escape."""
+    """Write JSON, except for texts, which openai-harmony does not escape."""
     return f'"{value}"' if isinstance(value, str) else _json(value)
 
 

@@ -31,11 +31,7 @@ _TAG = re.compile("|".join(map(re.escape, _TAGS)))
 
 
 class Vocabulary:
-    """Token ids of gpt-oss: text is encoded by tiktoken, without Python's lock.
-
-    Args:
-        ranks: The bytes of every token of text, in rank order.
-    """
+    """Encodes text as gpt-oss's token ids by tiktoken, without Python's lock."""
 
     def __init__(self, ranks: list[bytes]) -> None:
         self.encoding = tiktoken.Encoding(
@@ -50,13 +46,9 @@ class Vocabulary:
 
     @classmethod
     def from_model(cls, tokens: Sequence[str]) -> "Vocabulary":
-        """Check a model's token table, and return the vocabulary that all of them have.
+        """Check a model's tokens, in id order in GPT-2's spelling; return the one vocabulary.
 
-        Args:
-            tokens: The table in id order, in GPT-2's byte-to-unicode spelling.
-
-        Raises:
-            ModelLoadError: the model's tokenizer is not gpt-oss's.
+        Raises ModelLoadError if the tokenizer is another one.
         """
         if not has_its_ranks(tokens):
             raise ModelLoadError(
@@ -71,11 +63,7 @@ class Vocabulary:
         return self.encoding.decode_single_token_bytes(token)
 
     def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
-        """Encode text in which nothing stands for a tag.
-
-        Raises:
-            PromptTooLongError: the budget is spent.
-        """
+        """Encode text in which nothing stands for a tag. Raises PromptTooLongError."""
         tokens: list[int] = []
         for piece in split_text(text):
             encoded = self.encoding.encode_ordinary(piece)
@@ -85,7 +73,7 @@ class Vocabulary:
         return tokens
 
     def encode_tagged(self, text: str, budget: TokenBudget | None = None) -> list[int]:
-        """Encode text in which harmony's tags stand for their tokens; errors as `encode`."""
+        """Encode text in which harmony's tags stand for their tokens. Raises PromptTooLongError."""
         tokens: list[int] = []
         begin = 0
         for tag in _TAG.finditer(text):

@@ -1,8 +1,4 @@
-"""Tell callers apart, and say which endpoints each may use: the one place for both.
-
-An endpoint states its `access`; `Access.admitted` is used by its route and by nothing else.
-docs/api.md shows the table, SECURITY.md the threats.
-"""
+"""Tells callers apart, and decides which endpoints each may use; docs/api.md has the table."""
 
 import asyncio
 import logging
@@ -60,15 +56,12 @@ OWN_ORIGIN: frozenset[Level] = frozenset(("chat", "page", "owner"))
 
 
 class Caller(NamedTuple):
-    """The sender of a request.
+    """The sender of a request, with its key's name, priority and tools.
 
     Attributes:
         kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page, opened
-            by the owner; `key`: with a key of the keys' file; `phone`: with one of these that may
+            by the owner; `key`: with a key of the keys' file; `phone`: with such a key that may
             open the owner's chats; `anonymous`: without any of them.
-        name: Of the key.
-        priority: Of the key.
-        tools: Those that the server runs for the key.
         program: The first word of its `User-Agent`.
     """
 
@@ -84,24 +77,19 @@ class Caller(NamedTuple):
 
     @property
     def account(self) -> str:
-        """Return who shares what it is given: the owner, or a key; empty for all others."""
+        """Return the owner or a key, whose requests share what they store; empty for others."""
         if self.kind in ("owner", "page"):
             return "owner"
         return f"key {self.name}" if self.has_users_key else ""
 
     @property
     def right(self) -> int:
-        """Return how much it is let do before others: see `BoundedProtocol`."""
+        """Return the caller's precedence: see `BoundedProtocol`."""
         return 2 if self.kind in _MAY_USE["chat"] else int(self.has_users_key)
 
 
 class Lease:
-    """The right to an answer, which lasts as long as its caller has the key and its rights.
-
-    Attributes:
-        needs: Whether a caller has the right to all that the answer uses.
-        is_doubted: It was not to be had at the last look.
-    """
+    """A caller's right to an answer; `is_doubted` after one look that missed it."""
 
     def __init__(self, request: Request, level: Level) -> None:
         self.request, self.level = request, level
@@ -110,8 +98,6 @@ class Lease:
 
 
 class _Link(NamedTuple):
-    """A link of `gptoss web`, or for a phone that it gives a key of its own."""
-
     made_s: float
     is_for_phone: bool
 
@@ -121,11 +107,9 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
 class Access:
-    """Tells callers apart. Thread: one event loop.
+    """Tells callers apart, in one event loop.
 
-    Attributes:
-        secret: Proves that a program runs under the server's account, which alone can read it.
-        page_token: Proves that a page was opened by the owner.
+    `secret` proves a program of the server's account, `page_token` a page that the owner opened.
     """
 
     def __init__(self, settings: Settings, limits: KeyLimits) -> None:
@@ -138,7 +122,6 @@ class Access:
         self._leases: set[Lease] = set()
 
     def caller(self, headers: Headers) -> Caller:
-        """Return who sent a request."""
         sent = _sent_keys(headers)
         if any(_is_same(key, owner) for key in sent for owner in self._owners):
             return Caller("owner")
@@ -187,7 +170,7 @@ class Access:
             self._leases.discard(lease)
 
     async def watch(self) -> None:
-        """Task: end requests whose callers lose their right, as if the clients had left.
+        """End requests whose callers lose their right, as if the clients had left.
 
         Two looks must agree, as an editor may have written half of the file of keys at one.
         """
@@ -213,7 +196,7 @@ class Access:
         return is_open or caller.kind in _MAY_USE[level]
 
     def charge(self, record: AnswerRecord) -> None:
-        """Charge an answer that is over to the program and the key that asked for it."""
+        """Charge a finished answer to the program and the key that asked for it."""
         if record.usage is not None:
             name = current_caller().program
             if name not in self._clients and len(self._clients) >= _N_CLIENTS:
@@ -230,13 +213,13 @@ class Access:
         return sorted(self._clients.values(), key=lambda use: -use.n_prompt)
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
-        """Return the current caller's view of the use of keys: all of it, or its own."""
+        """Return the use of all keys, or only the current caller's own."""
         use, caller = self._limits.use, current_caller()
         return {caller.name: use[caller.name]} if caller.has_users_key else use
 
     @contextmanager
     def secret_in_file(self, settings: Settings) -> Iterator[None]:
-        """Keep the secret where this account's programs find it, for as long as the server runs."""
+        """Keep the secret where this account's programs find it, while the server runs."""
         path = settings.owner_secret_path
         try:
             path.unlink(missing_ok=True)  # a mode that another file has had is not kept
@@ -260,12 +243,7 @@ class Access:
         return link
 
     def open_link(self, link: str) -> PageToken:
-        """Return the page's token, or a new key, for a link; it is worth nothing from then on.
-
-        Raises:
-            UnauthorizedError: it was used, is too old, or was never made.
-            UsageError: the file of keys cannot be written.
-        """
+        """Exchange a link, once, for the page's token, or a new key. Raises UnauthorizedError."""
         found = next((each for each in self._links if _is_same(each, link)), None)
         made = self._links.pop(found) if found else None
         if made is None or time.monotonic() - made.made_s > _LINK_S:
@@ -280,7 +258,6 @@ class Access:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}
 
     def _wants_key(self, request: Request) -> bool:
-        """Return whether a request needs a key: always on an address that GPTOSS_HOST has not."""
         address, _ = request.scope.get("server") or ("", None)
         is_elsewhere = is_loopback(self._settings.host) and not is_loopback(address)
         return self._has_keys or is_elsewhere
@@ -309,19 +286,15 @@ def current_caller() -> Caller:
 
 
 def owner_of(request: Request) -> str:
-    """Return an id of the request's caller: the owner of its answers, approvals and containers.
-
-    Where no keys are needed, callers are told apart by the keys that they send all the same.
-    """
+    """Return an id for the owner of a request's answers, even where no keys are needed."""
     keys = "\n".join(_sent_keys(request.headers))
     return current_caller().account or sha256(keys.encode()).hexdigest()
 
 
 def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
-    """Return whether another account of this machine holds the client's end of a connection.
+    """Return whether another account of this machine, except root, holds the client's end.
 
-    Linux alone says so; root, who can read everything, does not count as another account. A
-    command line is readable for all accounts, so a link in one may be seen before it is used.
+    Only Linux tells. Every account can read command lines, and so a link in one.
     """
     if client is None or server is None or not hasattr(os, "getuid"):
         return False
@@ -337,15 +310,13 @@ def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | N
 
 
 def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
-    """Return who takes turns with others: the owner, a key, or else an address; and within these
-    a connection. A key that is not checked counts for nothing.
-    """
+    """Return the caller's places in line: by owner, key or address, and by connection."""
     host, port = request.client or ("", 0)
     return caller.account or f"address {host}", f"{host}:{port}"
 
 
 def _salt_of(caller: Caller) -> bytes:
-    """Tell apart whose prefixes are cached: the owner's (page and phones, too), each key's."""
+    """Return the salt of a caller's cached prefixes; page and phones share the owner's."""
     name = "owner" if caller.kind in _MAY_USE["chat"] else caller.account
     return blake2b(name.encode(), digest_size=16).digest()
 

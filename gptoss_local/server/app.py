@@ -53,11 +53,7 @@ _KEEP_ALIVE_S = 75
 
 
 def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
-    """Build the application; its lifespan owns the engine process.
-
-    Raises:
-        UsageError: the file of API keys is wrong.
-    """
+    """Build the application; its lifespan owns the engine process."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -107,11 +103,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
 
 
 def serve(settings: Settings) -> None:
-    """Run the server until it is stopped; blocks.
-
-    Raises:
-        As `make_server`.
-    """
+    """Run the server until it is stopped. Raises as `make_server`."""
     server = make_server(settings)
     quieten_logs()
     return_memory()
@@ -119,12 +111,9 @@ def serve(settings: Settings) -> None:
 
 
 def make_server(settings: Settings) -> "Server":
-    """Take the server's address and build what will answer there; nothing of it is shared.
+    """Take the server's address and build the application.
 
-    Raises:
-        ServerUnavailableError: the address is taken.
-        UsageError: it is not one of this machine, other machines could reach it without a key, or
-            the file of keys is wrong.
+    Raises ServerUnavailableError if the address is taken, UsageError for wrong settings.
     """
     check_access(settings)
     listener = _bind(settings)
@@ -173,7 +162,6 @@ class Server(uvicorn.Server):
         self._listener = listener
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer until the server is told to end; only in the main thread by signals."""
         _log.info("listening on %s", self._settings.url)
         with self._app.state.access.secret_in_file(self._settings):
             super().run(sockets=sockets or [self._listener])

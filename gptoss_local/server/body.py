@@ -1,7 +1,6 @@
-"""Request bodies: read within bounds, decoded as clients need it, checked against a struct.
+"""Request bodies: read within bounds, decoded leniently, checked against a struct.
 
-Large ones are decoded outside the event loop, and wait for a place. How many names and values a
-body may have is bounded as well as its bytes: 31 kB of gzip can hold ten million of them.
+Large ones wait for a place. Values are bounded, too: 31 kB of gzip can hold ten million.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_sch
 
 _places: dict[object, asyncio.Semaphore] = {}
 _n_inner: ContextVar[ValueCount | None] = ContextVar("n_inner", default=None)
-"""Counts JSON inside the texts of the request at hand, all of it together."""
+"""Counts JSON inside the texts of the current request."""
 
 
 async def read_body(
@@ -48,14 +47,12 @@ async def read_body(
     body_type: type[Body],
     fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Body:
-    """Read and decode a request's body.
-
-    `fill_in` adds fields that the client did not set, by their names on the wire.
+    """Read and decode a request's body; `fill_in` adds fields that the client did not set.
 
     Raises:
         RequestTooLargeError: it is longer than 32 MiB, compressed or not, or has too many values.
         RequestTimeoutError: it takes longer than a minute.
-        ServerBusyError: its caller's other large ones left it no place within a minute.
+        ServerBusyError: its caller's other large bodies left it no place within a minute.
         UnsupportedEncodingError: it is compressed otherwise than with zstd or gzip.
         UsageError: it cannot be decompressed, or see `parse_body`.
     """
@@ -63,11 +60,7 @@ async def read_body(
 
 
 async def read_text(request: Request) -> str:
-    """Read a request's body as it is.
-
-    Raises:
-        As `read_body`; UsageError if it is not UTF-8.
-    """
+    """Read a request's body as text; UsageError if it is not UTF-8, others as `read_body`."""
 
     def decode(data: bytes) -> str:
         try:
@@ -84,10 +77,6 @@ async def read_bytes(request: Request) -> bytes:
 
 
 async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = True) -> T:
-    """Receive a body and make something of it, off the loop if it is large; errors as `read_body`.
-
-    `counts` bounds its names and values, too.
-    """
     pieces = await _receive(request, ValueCount() if counts else None)
     n_bytes = request.state.n_body_bytes = sum(map(len, pieces))
     _n_inner.set(ValueCount())
@@ -106,7 +95,7 @@ async def translate(request: Request, work: Callable[[], T]) -> T:
 
 
 async def _receive(request: Request, tally: ValueCount | None) -> list[bytes]:
-    """Receive a body within a minute, and make it plain; a large one waits for a place.
+    """Receive and decompress a body within a minute; a large one waits for a place.
 
     The place is given back when the body is translated, or else when the request ends.
     """
@@ -151,7 +140,7 @@ async def _receive(request: Request, tally: ValueCount | None) -> list[bytes]:
 
 
 async def _take_place(request: Request, n_free: int) -> None:
-    """Wait for one of the places of an account, of this machine without one, or of all others."""
+    """Wait for a place of an account, of this machine without one, or of all others."""
     host = request.client.host if request.client else ""
     whose = current_caller().account or is_loopback(host), n_free
     places = _places.setdefault(whose, asyncio.Semaphore(_PLACES[n_free]))
@@ -166,12 +155,7 @@ def parse_body(
 ) -> Body:
     """Decode as Ollama does: any content type, top-level names in any case, null is unset.
 
-    A byte order mark at the beginning is skipped: editors on Windows write one into files.
-
-    Takes the same arguments as `read_body`.
-
-    Raises:
-        UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.
+    A byte order mark is skipped. UsageError: empty, not JSON, too deep, or of wrong types.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     if not data or data.isspace():
@@ -191,7 +175,6 @@ def parse_body(
 
 
 def convert(value: Any, body_type: type[Body]) -> Body:
-    """Make a typed value of decoded JSON. Raises UsageError where a field has the wrong type."""
     try:
         return msgspec.convert(value, body_type, strict=False)
     except msgspec.ValidationError as error:
@@ -199,12 +182,7 @@ def convert(value: Any, body_type: type[Body]) -> Body:
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
-    """Decode JSON text inside a request, e.g. the arguments of a call; empty text is `{}`.
-
-    Raises:
-        RequestTooLargeError: it has too many names and values.
-        UsageError: it is not a JSON object, or nested too deep.
-    """
+    """Decode JSON text inside a request; empty text is `{}`. UsageError: it is not an object."""
     try:
         data = text.encode() or b"{}"
         (_n_inner.get() or ValueCount()).feed_text(data)
@@ -218,7 +196,7 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _decode(data: bytes) -> Any:
-    """Decode JSON; a refusal would end a conversation for good, as the text stays in it."""
+    """Decode broken text, too: it stays in a conversation, which a refusal would end for good."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -229,10 +207,7 @@ def _decode(data: bytes) -> Any:
 
 
 def _clean(value: Any, depth: int = 0, *, keeps_nulls: bool = False) -> Any:
-    """Check the depth and drop null fields where they mean `unset`.
-
-    That is everywhere but inside schemas and arguments.
-    """
+    """Check the depth and drop null fields, except inside schemas and arguments."""
     if depth > _MAX_DEPTH:
         raise UsageError(f"invalid request: nested deeper than {_MAX_DEPTH} levels")
     depth += 1

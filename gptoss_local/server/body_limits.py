@@ -1,7 +1,6 @@
-"""Counts the values of a request body before it is decoded.
+"""Counts a body's values before it is decoded, which takes time and memory for each.
 
-Decoding takes time and memory by the number of values. Source: RFC 8259; of an invalid text
-something is counted, and decoding will refuse it.
+Source: RFC 8259; invalid text has some count, and decoding will refuse it.
 """
 
 from gptoss_local.errors import RequestTooLargeError
@@ -20,11 +19,7 @@ class ValueCount:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Count the next piece.
-
-        Raises:
-            RequestTooLargeError: there are too many.
-        """
+        """Count the next piece. Raises RequestTooLargeError."""
         for begin in range(0, len(data), _PIECE_BYTES):
             self._count(data[begin : begin + _PIECE_BYTES])
             if self._n_values > MAX_VALUES:
@@ -33,11 +28,7 @@ class ValueCount:
                 raise _too_large(f"{MAX_NAMES:,} names, objects and arrays")
 
     def feed_text(self, data: bytes) -> None:
-        """Count a text of its own, whether or not the one before it was complete.
-
-        Raises:
-            RequestTooLargeError: there are too many.
-        """
+        """Count a separate text, even if the one before it was incomplete."""
         self._is_text, self._rest = 0, b""
         self.feed(data)
 

@@ -1,7 +1,4 @@
-"""Bounds the resources that connections take: descriptors, time, memory, and lines of log.
-
-All of it holds before a request is complete, so before an API key is asked for.
-"""
+"""Bounds connections before an API key is asked for: descriptors, time, memory, lines of log."""
 
 import asyncio
 import ctypes
@@ -39,16 +36,14 @@ _TOO_LARGE = (
 class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's callbacks
     """Closes connections that send no whole request header in time, or too large a one.
 
-    After an answer, the next header must be complete within the time for idle connections. Where
-    there are too many connections, a new one takes the place of some that wait for their clients:
-    for a header, for the rest of a body, or until an answer is read. Of these, callers with the
-    least right go first, then those of the network or of this machine, whichever has more than
-    half of all, then those of the address with the most, then the longest wait, where a connection
-    without any request counts as older. If none waits, the new one is served only if it turns out
-    to be the owner's. A subclass for each server. Thread: one event loop.
+    At the limit, a new connection replaces some that wait for their clients: for a header, the rest
+    of a body, or reading. First go callers with the least right, then the network's or this
+    machine's, whichever has more than half, then the address with the most, then the longest
+    wait; a connection without any request counts as older. If none waits, the new one is served
+    only if it is the owner's. One subclass per server, in one event loop.
 
     Attributes:
-        right: Of the last caller, by `Access`: 0 without a key, 1 for a user, 2 for the owner.
+        right: Of the last caller: 0 without a key, 1 for a user, 2 for the owner.
     """
 
     max_connections: ClassVar[int]
@@ -67,7 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
 
     @property
     def has_place(self) -> bool:
-        """Return whether it is among the connections that there may be, or was."""
+        """Return whether it is, or was, within the limit."""
         return not self._is_spare or len(self.connections) <= self.max_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -90,12 +85,11 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
         super().connection_lost(exc)
 
     def leave(self) -> None:
-        """Count it no longer."""
         self._stop_timer()
         self.connections.discard(self)
 
     def abort(self) -> None:
-        """End it at once, as if its client had left; nothing that waits is sent any more."""
+        """End it at once, as if its client had left; waiting data is dropped."""
         self.leave()
         self.transport.abort()
 
@@ -145,7 +139,7 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
             super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: there are no WebSockets here, so the request is served as any other."""
+        """Say nothing: without WebSockets, the request is served as any other."""
 
     def _count(self, n_bytes: int) -> None:
         self._n_unparsed_bytes = 0
@@ -221,7 +215,6 @@ class OncePerMinute(logging.Filter):
 
 
 def _origin(record: logging.LogRecord) -> object:
-    """Return the type of a record's exception and the line that raised it; None without one."""
     if not record.exc_info:
         return None
     kind, _, trace = record.exc_info
@@ -230,11 +223,7 @@ def _origin(record: logging.LogRecord) -> object:
 
 
 def connection_limits(settings: Settings) -> tuple[int, int]:
-    """Return how many connections there may be, and how many may wait to be accepted.
-
-    Descriptors are left for the engines, files and downloads; the soft limit of them is raised as
-    far as that is needed and allowed.
-    """
+    """Return how many connections to allow, and to let wait; raise the limit of descriptors."""
     n_wanted = max(1024, 2 * (most_answers(settings) + settings.max_queue) + 256)
     n_files = _raise_file_limit(n_wanted + _n_spare(n_wanted) + 256)
     if n_files is None:
@@ -245,15 +234,14 @@ def connection_limits(settings: Settings) -> tuple[int, int]:
 
 
 def _n_spare(n_connections: int) -> int:
-    """Return how many more there may be until their headers say whether they are the owner's."""
+    """Return how many more to accept until their headers show the owner's."""
     return n_connections // 16
 
 
 def return_memory() -> None:
     """Give the memory of bodies back to the system once they are gone.
 
-    glibc maps ever larger buffers into its heap, where one small object keeps all below it. With
-    a threshold of our own, buffers have mappings of their own.
+    glibc maps ever larger buffers into its heap, where one small object keeps all below it.
     """
     if sys.platform == "linux":
         with suppress(AttributeError):  # another C library
@@ -261,7 +249,7 @@ def return_memory() -> None:
 
 
 def quieten_logs() -> None:
-    """Let lines that connections can cause into the log once a minute."""
+    """Limit lines that connections can cause in the log to one a minute."""
     once = OncePerMinute()
     for name in ("asyncio", "uvicorn.error", _log.name):
         logging.getLogger(name).addFilter(once)
@@ -277,7 +265,6 @@ else:
     import resource
 
     def _raise_file_limit(n_wanted: int) -> int | None:
-        """Return how many descriptors this process may have; None if that is not limited."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         n_most = n_wanted if hard == resource.RLIM_INFINITY else min(hard, n_wanted)
         if soft == resource.RLIM_INFINITY:

@@ -1,10 +1,4 @@
-"""Request bodies that arrive compressed: made plain piece by piece, never beyond a bound.
-
-It knows bytes only, not their meaning.
-
-Source: RFC 9110, section 8.4 (Content-Encoding); RFC 8878 (zstd) and RFC 1952 (gzip), of which both
-let several frames follow each other.
-"""
+"""Decompresses request bodies within a bound. Source: RFC 9110, 8.4; RFC 8878; RFC 1952."""
 
 import sys
 import zlib
@@ -23,7 +17,6 @@ _N_FRAMES_MAX = 1000  # empty ones cost time and add nothing, so bytes alone do 
 
 
 def check_size(n_bytes: int, max_bytes: int) -> None:
-    """Raise RequestTooLargeError for a body of more than `max_bytes`."""
     if n_bytes > max_bytes:
         raise RequestTooLargeError(
             f"the request body is larger than {max_bytes // 1024**2} MiB",
@@ -32,15 +25,7 @@ def check_size(n_bytes: int, max_bytes: int) -> None:
 
 
 class BodyDecoder:
-    """Makes one body plain.
-
-    Args:
-        encoding: The header Content-Encoding; empty for none.
-        max_bytes: Of the body, both as it arrives and as it is when plain.
-
-    Raises:
-        UnsupportedEncodingError: the encoding is not zstd, gzip or identity.
-    """
+    """Decompresses a body; `max_bytes` bounds both forms. Raises UnsupportedEncodingError."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         self._name = encoding.strip().lower() or "identity"
@@ -56,11 +41,9 @@ class BodyDecoder:
         self._n_frames = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take the next bytes that arrived, and yield plain ones in pieces of 256 KiB at most.
+        """Yield plain bytes in pieces of 256 KiB at most.
 
-        Raises:
-            RequestTooLargeError: there is more than `max_bytes`. No more than that is ever made.
-            UsageError: it does not have the stated encoding.
+        Raises RequestTooLargeError before more than `max_bytes` are made, UsageError for bad data.
         """
         self._n_arrived += len(data)
         check_size(self._n_arrived, self._max_bytes)
@@ -85,7 +68,6 @@ class BodyDecoder:
             raise self._broken("it ends too early")
 
     def _decompress(self, data: bytes, opener: Callable[[], Any]) -> tuple[bytes, bytes]:
-        """Feed the open frame; return the bytes it has not read, and the plain ones."""
         if self._frame is None:
             self._n_frames += 1
             if self._n_frames > _N_FRAMES_MAX:

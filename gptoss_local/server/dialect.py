@@ -19,14 +19,13 @@ class Endpoint(NamedTuple):
     """One method of one path: how it is served, and its entry in the OpenAPI document.
 
     Attributes:
-        summary: A line for the document.
         answer: Struct of the body of a 200; None: text, or nothing.
         body: Struct of the request's body; `bytes` for a file.
-        stream: How frames of the answer are written when it is streamed; None: it never is.
-        required: Fields without which a request is refused; the structs have defaults, so that the
-            refusal is in our words.
+        stream: Framing of the streamed answer; None: it is never streamed.
+        required: Fields without which a request is refused; the structs have defaults, so that
+            the refusal is in our words.
         queries: JSON schemas of the parameters after the `?`.
-        is_refused: It only says clearly that there is no such thing.
+        is_refused: It only refuses clearly.
         access: Who may use it. `open`: everybody, as it holds nothing of the user's; `key`: each
             API key, and everybody where there are none; `models`: the owner, and everybody where
             there are no keys, as in Ollama; `chat`: the owner, our page and phones; `page`:
@@ -49,7 +48,6 @@ class Endpoint(NamedTuple):
 
     @property
     def route(self) -> Route:
-        """Return the route that Starlette serves."""
         return _Route(self)
 
 
@@ -61,8 +59,6 @@ for_page = partial(Endpoint, access="page")
 
 
 class _Route(Route):
-    """Serves an endpoint to those who may use it."""
-
     def __init__(self, stated: Endpoint) -> None:
         super().__init__(stated.path, stated.serve, methods=[stated.method])
         self._stated = stated
@@ -86,10 +82,9 @@ class Dialect(NamedTuple):
 
     Attributes:
         name: As traces have it.
-        is_spoken: Says of a path and a request's headers, in small letters, whether an error there
-            is in this dialect; the first dialect that says so is taken.
-        endpoints: Its paths.
-        error_body: The body of an error before an answer begins, for the request.
+        is_spoken: Whether an error at a path, with lower-case headers, is in this dialect; the
+            first dialect that says so counts.
+        error_body: The body of an error before an answer begins.
         error: Struct of that body.
     """
 

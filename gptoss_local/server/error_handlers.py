@@ -31,7 +31,6 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 
 def error_response(request: Request, error: GptOssError) -> Response:
-    """An error in the shape of the path's dialect."""
     log_error(error)
     response = json_response(_body(request, request.url.path, error), error.http_status)
     if isinstance(error, RateLimitError):
@@ -47,7 +46,7 @@ async def _on_exception(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods: in the plain words of Ollama's router, or in a dialect's shape."""
+    """Answer for unknown paths and methods: in Ollama's plain words, or in a dialect's shape."""
     if not isinstance(error, HTTPException):
         raise error
     path, headers = request.url.path, dict(error.headers or {})
@@ -77,7 +76,7 @@ def _methods(request: Request, path: str) -> set[str]:
 
 
 def _meant(request: Request) -> Iterator[str]:
-    """Paths that are served, and that a base URL with too much or too little makes of it."""
+    """Yield served paths that a base URL with too much or too little makes of this one."""
     parts = request.url.path.split("/")[1:]
     for n, prefix in itertools.product(range(min(len(parts), _N_PARTS_MAX)), _PREFIXES):
         path = f"{prefix}/{'/'.join(parts[n:])}"
@@ -86,7 +85,7 @@ def _meant(request: Request) -> Iterator[str]:
 
 
 def _advice(path: str, served: str) -> str:
-    """Say what to change in a base URL so that `served` is asked for, and not `path`."""
+    """Say how to change a base URL so that the client asks for `served`, and not `path`."""
     if served.endswith(path):
         change = f"add {served.removesuffix(path)} to"
     elif path.endswith(served):

@@ -1,10 +1,7 @@
 """Keeps web pages and other machines away, before anything else looks at a request.
 
-A browser sends Origin with every cross-site request; a page that rebinds its DNS name to
-loopback sends its own name as Host. Both get 403, as in Ollama (routes.go:allowedHostsMiddleware).
-Pages that are allowed get the CORS headers that their browser asks for. A server that other
-machines can reach wants an API key instead of a Host of this machine. Who may use which endpoint
-is decided by `access`, once the route is known.
+Foreign Origins, and foreign Hosts of rebound names, get 403, as in Ollama
+(routes.go:allowedHostsMiddleware). `access` decides later who may use an endpoint.
 """
 
 import ipaddress
@@ -29,11 +26,7 @@ from gptoss_local.settings import Settings
 class Guard:
     """ASGI middleware that refuses mangled paths, foreign names of the server, and foreign pages.
 
-    Base URLs that end in a slash are served: `//api/chat` and `/api/tags/`. Ollama redirects them,
-    but few clients follow a redirect of a POST.
-
-    Args:
-        settings: With the address that the server listens to, and the names it answers to.
+    It serves `//api/chat` and `/api/tags/`: few clients follow Ollama's redirect of a POST.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -99,11 +92,7 @@ def is_plain_path(raw_path: bytes) -> bool:
 
 
 def check_access(settings: Settings) -> None:
-    """Refuse to serve other machines without a key.
-
-    Raises:
-        UsageError: the address is not loopback, and there is neither a key nor a waiver.
-    """
+    """Raise UsageError if other machines could reach the server without a key, unless waived."""
     has_keys = bool(settings.api_key or settings.api_keys_file)
     if not (is_loopback(settings.host) or has_keys or settings.insecure):
         raise UsageError(
@@ -128,7 +117,7 @@ def _is_own_address(name: str) -> bool:
 
 
 def _is_hidden(headers: Headers, method: str) -> bool:
-    """Return whether a page of another site has something done without saying which page it is.
+    """Return whether another site's page changes something without an Origin.
 
     Source: "Fetch Metadata Request Headers" (W3C); browsers send Origin with every such request.
     """
@@ -137,7 +126,7 @@ def _is_hidden(headers: Headers, method: str) -> bool:
 
 
 def _with_origin(scope: Scope, send: Send) -> Send:
-    """Tell the browser that its page may read the answer, unless the endpoint is for no other."""
+    """Tell the browser that its page may read the answer, unless the endpoint forbids it."""
 
     async def answering(message: Message) -> None:
         is_shared = getattr(scope.get("route"), "is_shared", True)

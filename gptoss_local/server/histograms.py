@@ -36,11 +36,10 @@ _KINDS = {
 
 
 class Histograms:
-    """Distributions of complete answers. Thread: one event loop."""
+    """Distributions of complete answers, in one event loop."""
 
     @cached_property
     def registry(self) -> "CollectorRegistry":
-        """Their values."""
         from prometheus_client import CollectorRegistry, disable_created_metrics
 
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a gauge for each, of a time that no one asks for
@@ -59,7 +58,6 @@ class Histograms:
         }
 
     def add(self, record: AnswerRecord) -> None:
-        """Take note of an answer that is over."""
         if (usage := record.usage) is None:
             return
         first_ns = record.first_ns or record.ended_ns

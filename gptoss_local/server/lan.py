@@ -36,14 +36,7 @@ _VPN = re.compile(r"ppp|tailscale|tap|tun|utun|wg|zt")
 
 
 class LanDoor:
-    """Listens on the addresses of the local network while it is open. Thread: one event loop.
-
-    It stays with the addresses that it was opened for: in another network it lets no client in.
-
-    Attributes:
-        urls: Of the open door.
-        fingerprint: SHA-256 of its certificate; empty without TLS.
-    """
+    """Listens on the local network's addresses, in one event loop; in another it lets no one in."""
 
     def __init__(
         self,
@@ -58,11 +51,10 @@ class LanDoor:
         self.fingerprint = ""
 
     async def open(self, scheme: str) -> None:
-        """Listen with TLS (`https`) or without (`http`); a door that is open so stays as it is.
+        """Listen with TLS (`https`) or without (`http`), unless it does so already.
 
-        Raises:
-            UsageError: this machine is in no local network, or GPTOSS_HOST says something else.
-            ServerUnavailableError: another program has the address.
+        Raises UsageError without a local network or against GPTOSS_HOST, ServerUnavailableError if
+        another program has the address.
         """
         host, port = self._settings.host, self._settings.port
         if not is_loopback(host):
@@ -94,7 +86,7 @@ class LanDoor:
         _log.info("listening on %s, for callers with a key", ", ".join(urls))
 
     def close(self) -> None:
-        """End all connections of the local network, and listen to no more."""
+        """End all connections of the local network, and listen no more."""
         self.stop_listening()
         for protocol in self._protocols:
             if protocol.transport is not None:
@@ -118,7 +110,7 @@ class LanDoor:
 
 
 class _Tls(SSLProtocol):
-    """TLS as asyncio has it, but that a handshake takes the place of a connection, too."""
+    """asyncio's TLS, whose handshakes count as connections, too."""
 
     max_size = 32 * 1024  # of the buffer that each connection has
 
@@ -141,10 +133,7 @@ class _Tls(SSLProtocol):
 
 
 def lan_addresses() -> list[str]:
-    """Return this machine's private IPv4 addresses that a phone can reach.
-
-    Networks of containers and virtual machines are left out, and of a VPN if there is another.
-    """
+    """Return this machine's private IPv4 addresses: real ones, or else a VPN's."""
     is_up = {name: stats.isup for name, stats in psutil.net_if_stats().items()}
     found = [
         (name, each.address)
@@ -162,10 +151,7 @@ def _is_private(text: str) -> bool:
 
 
 def _own_certificate(path: Path, addresses: list[str]) -> tuple[ssl.SSLContext, str]:
-    """Return the certificate in use, and its SHA-256.
-
-    It is made when none is there, when it is about to end, or when the addresses have changed.
-    """
+    """Return the certificate and its SHA-256, renewed near its end or for other addresses."""
     names = x509.SubjectAlternativeName(
         [
             x509.DNSName(socket.gethostname()),

@@ -1,8 +1,7 @@
 """API keys of a file: the key of a request, and whether it may have another answer now.
 
-A minute's requests and tokens flow into a bucket evenly. A request takes one of the first when it
-comes; tokens are known, and taken, once an answer is over, so answers that
-run at the same time may overdraw the second, and the next request waits until it has recovered.
+Requests are charged on arrival, tokens on completion, so concurrent answers can overdraw the
+bucket; the next request waits until it has refilled.
 """
 
 import logging
@@ -23,7 +22,7 @@ _Sign = tuple[int, int, int]
 
 
 class Bucket:
-    """So many a minute, all of which may be taken at once."""
+    """An amount per minute, all of which may be taken at once."""
 
     def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
         self.per_minute = per_minute
@@ -32,17 +31,17 @@ class Bucket:
         self._at_s = now_s()
 
     def wait_s(self, n: int) -> float:
-        """Return the seconds until so many are there, 0 if they are."""
+        """Return the seconds until `n` are there, 0 if they are."""
         self._flow()
         return max(0.0, n - self._level) * 60 / self.per_minute
 
     def take(self, n: int) -> None:
-        """Take so many, also more than there are."""
+        """Take `n`, even more than there are."""
         self._flow()
         self._level -= n
 
     def resize(self, per_minute: int) -> None:
-        """Change how many there are; those taken stay taken."""
+        """Change the limit; amounts taken stay taken."""
         self._flow()
         self._level = min(self._level + max(0, per_minute - self.per_minute), per_minute)
         self.per_minute = per_minute
@@ -55,20 +54,12 @@ class Bucket:
 
 
 class KeyUse:
-    """The requests and tokens of one key since the server's start.
-
-    Attributes:
-        requests: For answers, by whether they were `admitted` or `refused`.
-        tokens: Charged, by kind.
-    """
-
     def __init__(self) -> None:
         self.requests = Counter({"admitted": 0, "refused": 0})
         self.tokens = Counter({"prompt": 0, "generated": 0})
         self.buckets: dict[str, Bucket] = {}
 
     def follow(self, key: ApiKey) -> None:
-        """Take over the limits of the key as the file has them now."""
         limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
         for what, per_minute in limits.items():
             if per_minute is None:
@@ -79,7 +70,6 @@ class KeyUse:
                 self.buckets[what] = Bucket(per_minute)
 
     def charge(self, n_prompt: int, n_generated: int) -> None:
-        """Take the tokens of an answer."""
         self.tokens["prompt"] += n_prompt
         self.tokens["generated"] += n_generated
         if bucket := self.buckets.get("tokens"):
@@ -87,19 +77,9 @@ class KeyUse:
 
 
 class KeyLimits:
-    """The keys of a file, and their users' remaining requests and tokens. Thread: one event loop.
+    """The keys of a file, and their users' remaining requests and tokens, in one event loop.
 
-    The file is read again when it has changed; while something in it is wrong, the keys
-    read before stay in force.
-
-    Args:
-        is_needed: Whether the file must be there now.
-
-    Attributes:
-        use: By the name of the key, also of one that was removed.
-
-    Raises:
-        UsageError: it cannot be read, or something in it is wrong.
+    A changed file is read again; while it is wrong, the earlier keys stay in force.
     """
 
     def __init__(self, path: Path, *, is_needed: bool = True) -> None:
@@ -109,7 +89,6 @@ class KeyLimits:
         self._follow(read_keys(path) if is_needed or path.exists() else [])
 
     def key_of(self, sent: bytes) -> ApiKey | None:
-        """Return the key of the file that was sent, if it is one."""
         self._reload()
         sent_hash, found = hash_key(sent), None
         for key in self._keys:  # all of them, so that the time says nothing
@@ -118,11 +97,7 @@ class KeyLimits:
         return found
 
     def admit(self, name: str) -> None:
-        """Let a metered request in, and charge it to its key.
-
-        Raises:
-            RateLimitError: the key is over one of its limits.
-        """
+        """Let a metered request in, and charge it to its key. Raises RateLimitError."""
         use = self.use[name]
         waits_s = {what: bucket.wait_s(1) for what, bucket in use.buckets.items()}
         if any(waits_s.values()):
@@ -139,7 +114,6 @@ class KeyLimits:
             bucket_of_requests.take(1)
 
     def charge(self, name: str, record: AnswerRecord) -> None:
-        """Charge an answer that is over to the key that asked for it."""
         self.use[name].charge(record.n_prompt, record.n_generated)
 
     def _reload(self) -> None:

@@ -10,7 +10,7 @@ from gptoss_local.server.request_id import current_request_id
 
 
 def log_to_terminal(form: Literal["text", "json"]) -> None:
-    """Log text to stderr, or JSON to stdout, where every line is an object then."""
+    """Log text to stderr, or JSON to stdout, which then has only objects."""
     if form == "json":
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(JsonLine())
@@ -24,10 +24,8 @@ def log_to_terminal(form: Literal["text", "json"]) -> None:
 
 
 class JsonLine(logging.Formatter):
-    """Formats a record as one JSON object of ASCII characters.
-
-    It has `time` (RFC 3339, UTC), `level`, `logger` and `message`, and where there is one the
-    `request_id` that the client saw in the header `x-request-id`, and a `traceback`.
+    """Formats a record as a JSON object in ASCII: `time` (RFC 3339, UTC), `level`, `logger`,
+    `message`; maybe `traceback`, and the `request_id` of the header `x-request-id`.
     """
 
     def format(self, record: logging.LogRecord) -> str:

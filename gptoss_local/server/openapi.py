@@ -1,7 +1,4 @@
-"""The OpenAPI 3.1 document at `/openapi.json`, made of the structs that decode and encode.
-
-It has all paths of Ollama's docs/openapi.yaml, and also describes errors.
-"""
+"""The OpenAPI 3.1 document of our structs, with all paths of Ollama's docs/openapi.yaml."""
 
 import functools
 import re
@@ -56,12 +53,10 @@ ENDPOINTS = (
     *(endpoint for dialect in DIALECTS for endpoint in dialect.endpoints),
     Endpoint("GET", "/openapi.json", openapi, "This document", dict, access="key"),
 )
-"""All that the server serves."""
 
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """The whole document, as plain values."""
     structs = {each.answer for each in ENDPOINTS} | {each.body for each in ENDPOINTS}
     structs |= {dialect.error for dialect in DIALECTS}
     ordered = sorted((s for s in structs if s not in (None, dict, bytes)), key=str)

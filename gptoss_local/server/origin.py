@@ -20,7 +20,6 @@ _HEADERS = (
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Return whether an Origin header names the server's own page."""
     scheme, _, rest = origin.partition("://")
     return scheme in ("http", "https") and rest == host
 

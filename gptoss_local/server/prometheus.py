@@ -44,14 +44,11 @@ def render(
     keys: Mapping[str, KeyUse],
     joules: Mapping[tuple[str, str], float],
 ) -> bytes:
-    """Return all metrics that have a value."""
     families = _Families(counters, models, keys, joules)
     return generate_latest(families) + generate_latest(histograms.registry)
 
 
 class _Families(Collector):
-    """The metrics, as `generate_latest` wants them."""
-
     def __init__(
         self,
         counters: Counters,

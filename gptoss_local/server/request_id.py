@@ -21,8 +21,6 @@ _current: ContextVar[_Current | None] = ContextVar("request", default=None)
 
 
 class RequestIds:
-    """ASGI middleware that gives every request an id and sends it back with the answer."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -46,13 +44,11 @@ class RequestIds:
 
 
 def add_request_id(headers: MutableHeaders, request_id: str) -> None:
-    """Put the id of a request into the headers of its answer."""
     for name in _HEADERS:
         headers[name] = request_id
 
 
 def request_id_of(request: Request) -> str:
-    """Return the id that the answer to a request has in its headers."""
     request_id: str = request.state.request_id
     return request_id
 

@@ -29,10 +29,7 @@ _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u20
 
 
 def _encode(value: object) -> bytes:
-    """Return JSON on one line, for clients that end lines at other characters, too.
-
-    httpx, and so every Python SDK, splits lines as `str.splitlines` does.
-    """
+    """Return JSON on one line, also as `str.splitlines` and so every Python SDK splits it."""
     data = _encode_json(value)
     for character, escape in _LINE_BREAKS.items():
         if character in data:
@@ -41,10 +38,7 @@ def _encode(value: object) -> bytes:
 
 
 class SseEvent(msgspec.Struct, frozen=True):
-    """One server-sent event; `name` is empty in dialects without names of events.
-
-    Without data it is a comment, which clients skip.
-    """
+    """One server-sent event, maybe without a `name`; without data, a comment that clients skip."""
 
     data: Any
     name: str = ""
@@ -52,8 +46,6 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """The form of frames in the stream."""
-
     media_type: str
     encode: Callable[[Any], bytes]
 
@@ -76,8 +68,7 @@ EventIn = TypeVar("EventIn", contravariant=True)
 class AnswerWriter(Protocol[EventIn]):
     """One answer in the words of a dialect, as it streams in and as a whole.
 
-    `feed` takes every event, `Done` last, and returns the frames it completes; the last ones end
-    the stream in the dialect's way. `failed` ends it there instead.
+    `feed` takes every event and returns completed frames, after `Done` or `failed` the last ones.
     """
 
     framing: Framing
@@ -85,16 +76,12 @@ class AnswerWriter(Protocol[EventIn]):
     def feed(self, event: EventIn) -> Iterable[Any]: ...
 
     def keepalive(self) -> Iterable[Any]:
-        """Return frames that say nothing, and that clients count as an event while they wait.
-
-        Most clients measure the time between events, and do not count comments of SSE.
-        """
+        """Return frames without content that clients count as events, unlike SSE's comments."""
 
     def whole(self) -> Any:
         """Return the answer as one JSON body, after `Done`."""
 
-    def failed(self, error: GptOssError) -> Iterable[Any]:
-        """Return frames that report an error within the stream."""
+    def failed(self, error: GptOssError) -> Iterable[Any]: ...
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -111,16 +98,8 @@ def log_error(error: GptOssError) -> None:
 class AnswerResponse(Response, Generic[EventT]):
     """Sends an answer frame by frame, each immediately, or as one JSON object.
 
-    An error before the first byte is raised and gets its HTTP status; one after it becomes the last
-    frames.
-    While it works it watches the connection, and a client that leaves closes the events, which
-    stops the engine: also in a long prefill, when nothing is sent that could fail. When the server
-    ends, so does the answer, with an error.
-
-    Args:
-        events: The answer; the response closes it.
-        writer: Makes frames of it.
-        stream: Frame by frame. Then a client that waits long for the first one gets the headers.
+    An error before the first byte has its HTTP status; a later one, or the server's end, becomes
+    the last frames. A client that leaves, even in a prefill, stops the engine.
     """
 
     def __init__(
@@ -187,7 +166,6 @@ class AnswerResponse(Response, Generic[EventT]):
             await whole(scope, receive, send)
 
     def _tell_left_out(self, n_messages: int) -> None:
-        """Say in a header, unless a sign of life has sent them, that the prompt was shortened."""
         _log.warning("%d messages did not fit and were left out", n_messages)
         self.headers[_LEFT_OUT] = str(n_messages)
 
@@ -208,7 +186,7 @@ class AnswerResponse(Response, Generic[EventT]):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
 
     async def _beat(self, send: Send) -> None:
-        """Task: headers and a sign of life for a client that waits long, e.g. for a model."""
+        """Send headers and signs of life to a client that waits long, e.g. for a model."""
         if self._stream:
             await asyncio.sleep(min(_HEADERS_S, _HEARTBEAT_S))
             await self._start(send)
@@ -221,11 +199,7 @@ class AnswerResponse(Response, Generic[EventT]):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work, or cancel it when the client leaves.
-
-    Raises:
-        UsageError: the client has left.
-    """
+    """Return the result of work; if the client leaves, cancel it and raise UsageError."""
     tasks = doing, _ = asyncio.create_task(work), asyncio.create_task(disconnected(request.receive))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -238,6 +212,5 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -13,8 +13,6 @@ _UNTRACED = re.compile(r"/|/health|/metrics|/web/.*")  # asked for all the time,
 
 
 class TraceRequests:
-    """ASGI middleware that makes a span of every request."""
-
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
         self._tracing = tracing

@@ -1,7 +1,4 @@
-"""Traces of requests by OpenTelemetry: the requests of each model, and where the time went.
-
-Off unless `OTEL_EXPORTER_OTLP_ENDPOINT` is set; the SDK reads its other variables itself. No span
-has text of a prompt or an answer, or the arguments of a call.
+"""Traces by OpenTelemetry, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set; no span has users' texts.
 
     POST /v1/responses              request   continues the client's trace (`traceparent`)
     ├── chat nano                   answer    one for each, between calls of tools
@@ -52,10 +49,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin_request(self, method: str, headers: Mapping[str, str]) -> "Span":
-        """Begin the span of the request that this task serves.
-
-        It is in the trace of the client, if the headers name that.
-        """
+        """Begin the span of this task's request, in the client's trace if the headers name it."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind
 
@@ -66,10 +60,7 @@ class Tracing:
         return span
 
     def add_answer(self, record: AnswerRecord) -> None:
-        """Add the spans of an answer that is over to the request that it was for, if there is one.
-
-        The engine measures how long each phase took, the last of which ends now.
-        """
+        """Add the spans of a finished answer to its request; the last measured phase ends now."""
         if (request := _request.get()) is None:
             return
         parent, usage = request.span, record.usage
@@ -186,14 +177,12 @@ class Tracing:
 
 
 class _Request(NamedTuple):
-    """A request that is traced."""
-
     tracing: Tracing
     span: "Span"
 
 
 _request: ContextVar[_Request | None] = ContextVar("request", default=None)
-"""This task works for it; tasks that it starts have it, too."""
+"""The request that this task, or the task that started it, works for."""
 
 
 def start_tracing() -> Tracing | None:
@@ -247,7 +236,6 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fail(span: "Span") -> None:
-    """Mark a span as failed."""
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR)

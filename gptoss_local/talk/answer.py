@@ -1,4 +1,4 @@
-"""One answer as it comes: its texts, its phase, its figures. Pure: no screen, no HTTP."""
+"""One answer as it comes: its texts, its phase, its figures. No screen, no HTTP."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _CHARACTERS_PER_FRAME = 4  # about
 
 
 class Prefill(NamedTuple):
-    """Tokens of the prompt: those in the cache now, all, those it did not have to compute."""
+    """Tokens of the prompt: read so far, all, and found in the cache."""
 
     n_done: int
     n_prompt: int
@@ -37,18 +37,12 @@ class Prefill(NamedTuple):
 
 
 class Answer(WholeAnswer):
-    """An answer with its phase and its figures.
-
-    Args:
-        begun: The stored part of an answer that is continued.
+    """An answer with its phase and its figures; `begun` is the stored part that it continues.
 
     Attributes:
-        n_frames: Pieces of text; one per token, or per few tokens if the model was sure of them.
-        stats: Figures of the whole answer, by Ollama's names, and our measurements; empty until the
-            end.
-        prefill: How far the prompt is read; None as long as nothing is known.
-        growth: The model is loaded again with more context; None if it is not.
-        n_left_out: Messages of the conversation that the prompt has no room for.
+        n_frames: Pieces of text, of one token or a few.
+        stats: Ollama's figures of the whole answer and our measurements; empty until the end.
+        growth: Set while the model is loaded again with more context.
         latencies_s: Between two pieces, all of them.
     """
 
@@ -108,18 +102,16 @@ class Answer(WholeAnswer):
                 self.end("done")
 
     def end(self, phase: Literal["done", "stopped", "failed"], error: str = "") -> None:
-        """Mark the answer as over, and keep its parts. Later calls change nothing."""
+        """Mark the answer as over. Later calls change nothing."""
         if self.is_live:
             self.phase, self.error, self._end_s = phase, error, self._clock()
 
     @property
     def tool_calls(self) -> tuple[dict[str, Any], ...]:
-        """Return its calls as `message.tool_calls` of Ollama's API."""
         return (*self._earlier_calls, *map(wire_call, self.calls))
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Return figures of the reasoning, which are known before the end."""
         return {"reasoning_s": self.reasoning_s, "n_reasoning_frames": self.n_reasoning_frames}
 
     @property
@@ -132,12 +124,12 @@ class Answer(WholeAnswer):
 
     @property
     def ttft_s(self) -> float | None:
-        """Seconds from asking to the first token, as the user saw it."""
+        """Return the seconds from asking to the first token, as the user saw it."""
         return None if self._first_s is None else self._first_s - self._start_s
 
     @property
     def reasoning_s(self) -> float:
-        """Seconds from the first token to the first one of the answer itself."""
+        """Return the seconds from the first token to the first one of the answer itself."""
         earlier_s = float(self._earlier.get("reasoning_s", 0.0))
         if self._first_s is None:
             return earlier_s
@@ -145,12 +137,12 @@ class Answer(WholeAnswer):
 
     @property
     def n_tokens(self) -> int:
-        """The engine's count at the end, until then the pieces of text."""
+        """Return the engine's count, or until the end the pieces of text."""
         return int(self.stats.get("eval_count", self.n_frames))
 
     @property
     def tok_s(self) -> float | None:
-        """Tokens a second, reasoning included, the time before the first excluded."""
+        """Return tokens a second, reasoning included, the time before the first excluded."""
         if duration_ns := self.stats.get("eval_duration"):
             return float(self.n_tokens / duration_ns * 1e9)
         if self._first_s is None or self.n_frames < 2:
@@ -159,11 +151,7 @@ class Answer(WholeAnswer):
         return (self.n_frames - 1) / passed_s if passed_s > 0 else None
 
     def turn_fields(self, earlier: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of its turn as they are now, for `History.update`.
-
-        Args:
-            earlier: The figures that its turn has, which are kept until there are new ones.
-        """
+        """Return fields for `History.update`; `earlier` figures stay until there are new ones."""
         states: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
         kept = {name: value for name, value in earlier.items() if name != "error"}
         if self.n_frames:
@@ -189,7 +177,7 @@ class Answer(WholeAnswer):
 
 
 def figures_of(done: Done) -> dict[str, Any]:
-    """Return the figures of an answer by Ollama's names, durations in ns; zeros are left out."""
+    """Return an answer's figures by Ollama's names, durations in ns; zeros are left out."""
     figures = {
         "done_reason": done.end,
         "total_duration": done.total_ns,
@@ -212,10 +200,7 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of both parts of an answer that was continued, as far as they are known.
-
-    Without its ids: the text that was there became other tokens, perhaps.
-    """
+    """Return the figures of both parts, without the ids of tokens, which may have changed."""
     if not earlier:
         return stats
     joined = {name: value for name, value in stats.items() if name != "tokens"}
@@ -230,7 +215,7 @@ def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]
 
 
 def thinned(values: Sequence[float], n_max: int = _MAX_LATENCIES) -> list[float]:
-    """At most `n_max` values: of each stretch of the others the largest, as peaks matter."""
+    """Return at most `n_max` values, the largest of each stretch, as peaks matter."""
     if len(values) <= n_max:
         return list(values)
     edges = [len(values) * k // n_max for k in range(n_max + 1)]

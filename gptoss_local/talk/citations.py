@@ -1,8 +1,4 @@
-"""Finds the citations of an answer, `【1†L3-L7】`, and makes links of them.
-
-Models also write `【1†L3】`, `【1†source】` and `【1†】`. Code has no citations. Results of tools
-name the pages; nothing here knows tools.
-"""
+"""Makes links of an answer's citations: `【1†L3-L7】`, `【1†L3】`, `【1†source】` and `【1†】`."""
 
 import re
 from bisect import bisect
@@ -32,12 +28,6 @@ _MARKS = re.compile(r"([\\\[\]*_`<>])")
 
 
 class Citation(NamedTuple):
-    """A citation in a text.
-
-    Attributes:
-        first_line: The first cited line; None if it names no lines.
-    """
-
     start: int
     end: int
     cursor: int
@@ -46,10 +36,7 @@ class Citation(NamedTuple):
 
 
 def find_citations(text: str) -> list[Citation]:
-    """Return the citations in a Markdown text that are not in code, in their order.
-
-    One that is not complete, as at the end of a stream, is not a citation yet.
-    """
+    """Return the complete citations in a Markdown text, except in code."""
     found = list(_CITATION.finditer(text))
     if not found:
         return []
@@ -63,12 +50,7 @@ def find_citations(text: str) -> list[Citation]:
 
 
 def linked(text: str, pages: "Iterable[Page]") -> str:
-    """Return a Markdown text in which citations of known pages are links, named by their domain.
-
-    Nothing else changes, but for a space before a link that would follow a word immediately.
-
-    Of two pages with the same cursor the last one counts.
-    """
+    """Return Markdown with citations of known pages as links; of equal cursors the last counts."""
     citations = find_citations(text)
     if not citations:
         return text
@@ -93,7 +75,6 @@ def _lines(found: re.Match[str]) -> tuple[int | None, int | None]:
 
 
 def _link(url: str) -> str:
-    """Return a Markdown link; empty if it is not one of the web."""
     try:
         parts = urlsplit(url)
         domain = parts.netloc.rpartition("@")[2]
@@ -107,7 +88,7 @@ def _link(url: str) -> str:
 
 
 def _code(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where code begins and ends: blocks, and spans in the text between them."""
+    """Yield the ranges of code: blocks, and spans in the text between them."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     starts = [0, *(newline.end() for newline in _NEWLINE.finditer(text)), len(text)]
@@ -122,7 +103,6 @@ def _code(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the code spans of a paragraph: between runs of backticks of the same length."""
     runs = list(_TICKS.finditer(text, start, end))
     n = 0
     while n < len(runs):

@@ -1,8 +1,4 @@
-"""Reads an attached file: text, a PDF or a Word document, in the form that a message has it.
-
-The terminal chat and the server's page share it. PDFs and Word documents are read in a process of
-their own, as the browser tool reads PDFs.
-"""
+"""Reads an attached text, PDF or Word document, the latter in a process of their own."""
 
 import codecs
 import re
@@ -32,12 +28,7 @@ _A_PART = "Attach a part of it."
 
 
 class UnreadableFile(Exception):
-    """A file cannot be attached.
-
-    Attributes:
-        why: Follows the name of the file.
-        kind: Counts files of a folder that are left out.
-    """
+    """A file cannot be attached; `why` follows its name, `kind` counts such files of a folder."""
 
     def __init__(self, why: str, hint: str = "", kind: str = "that cannot be read") -> None:
         super().__init__(why)
@@ -47,12 +38,7 @@ class UnreadableFile(Exception):
 
 
 class Document(NamedTuple):
-    """The text of a file.
-
-    Attributes:
-        kind: `file`, `PDF` or `Word`.
-        length: Its lines, pages or words.
-    """
+    """The text of a file; `kind` is `file`, `PDF` or `Word`, `length` its lines, pages or words."""
 
     kind: str
     text: str
@@ -60,7 +46,6 @@ class Document(NamedTuple):
 
 
 def is_document(name: str) -> bool:
-    """Return whether a file is read in a process of its own."""
     return _suffix(name) in _DOCUMENTS
 
 
@@ -69,14 +54,13 @@ def is_image(name: str) -> bool:
 
 
 def fenced(name: str, text: str) -> str:
-    """Return a text as it stands in a message, under its name."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     end = "" if text.endswith("\n") else "\n"
     return f"{name}:\n{fence}\n{text}{end}{fence}\n"
 
 
 def check(name: str, n_bytes: int) -> None:
-    """Raise UnreadableFile if the name or the size forbids to read a file."""
+    """Raise UnreadableFile if the name or the size forbids reading the file."""
     if is_image(name):
         raise UnreadableFile("is an image", _NO_IMAGES, "not text")
     for suffixes, (what, instead) in _OTHERS.items():
@@ -89,7 +73,6 @@ def check(name: str, n_bytes: int) -> None:
 
 
 def read_text(data: bytes) -> Document:
-    """Read a text file. Raises UnreadableFile: it is none."""
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -102,11 +85,6 @@ def read_text(data: bytes) -> Document:
 
 
 async def read_document(name: str, data: bytes) -> Document:
-    """Read a PDF, a Word document or a text file.
-
-    Raises:
-        UnreadableFile: it cannot be attached.
-    """
     from gptoss_local.talk.tools.browser.reader import UnreadableError, read_attached  # PERF: 50 ms
 
     check(name, len(data))

@@ -1,7 +1,4 @@
-"""One exchange: answers of the model, and the calls of tools between them, until its last word.
-
-Its user gives it a source of answers and a way to ask, and shows or stores the events.
-"""
+"""One exchange: answers of the model, and the calls of tools between them."""
 
 import asyncio
 import time
@@ -23,14 +20,12 @@ TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer withou
 
 
 class CallBegun(msgspec.Struct, frozen=True):
-    """A call is asked about, if that is necessary, and run; CallEnded comes next."""
+    """A call is asked about, if necessary, and run; CallEnded follows."""
 
     call: ToolCall
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """A call has its result."""
-
     call: ToolCall
     result: ToolResult
 
@@ -54,15 +49,13 @@ class Continued(msgspec.Struct, frozen=True):
 
 LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | LimitReached | Continued
 Ask = Callable[[RunnableTool, Arguments], Awaitable[ToolResult | None]]
-"""Asks the user; returns the result of a call that may not run."""
+"""Asks the user; returns the result of a call that is denied."""
 
 
 class Source(Protocol):
-    """The source of answers."""
-
     @property
     def answer(self) -> Answer:
-        """The newest one; the loop adds the events to it."""
+        """Return the newest answer; the loop adds the events to it."""
 
     def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Let the model answer the conversation so far."""
@@ -103,20 +96,13 @@ class Loop:
         return self._ended is not None
 
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the current answer or call, and the exchange. Keep the partial answer.
-
-        Args:
-            result: Of the calls that have none yet.
-        """
+        """Stop the exchange, keeping the partial answer; calls without a result get this one."""
         self._ended = self._ended or result
         if self._waiting is not None and self._waiting is not asyncio.current_task():
             self._waiting.cancel()
 
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
-        """Yield the events of all answers, and of the calls between them.
-
-        At a limit the model is told to answer without calls, once. Errors of the source end it.
-        """
+        """Yield the events; at a limit the model is told once to answer without calls."""
         was_refused = False
         while True:
             async with aclosing(self._source.events()) as events:

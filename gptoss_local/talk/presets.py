@@ -1,7 +1,6 @@
-"""Presets of the chat: named instructions, effort and options.
+"""Presets of the chat: named instructions, effort and options, in `presets.toml`.
 
-They are in `presets.toml` next to `config.toml`, which people may edit: their text and comments
-stay as they are when the chat changes another preset.
+People may edit the file: their text and comments stay.
 """
 
 import tomllib
@@ -26,12 +25,7 @@ _KEYS = ("system", "effort", "options")
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that a chat begins with.
-
-    Attributes:
-        effort: None leaves it as it is.
-        options: Of the chat's requests, by their names in Ollama's API, and `truncate`.
-    """
+    """The settings that a chat begins with; no `effort` leaves it as it is."""
 
     system: str = ""
     effort: Effort | None = None
@@ -39,17 +33,15 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 POLICY = Preset(effort="medium", options={"temperature": 0.0})
-"""For gpt-oss-safeguard: its system message is a policy, by which it judges each message."""
+"""For gpt-oss-safeguard, which judges each message by the policy in its system message."""
 BUILT_IN = {"policy": POLICY}
 
 
 def presets_path() -> Path:
-    """Return the file, which need not be there."""
     return config_path().with_name("presets.toml")
 
 
 def read_presets() -> dict[str, Preset]:
-    """Return all presets by their names, in the order of the file."""
     return _read(presets_path())
 
 
@@ -61,7 +53,7 @@ def known_presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> tuple[str, Preset]:
-    """Return a preset with its name as it is spelled; upper and lower case are the same."""
+    """Return a preset and its name as spelled; case does not matter."""
     presets = known_presets()
     for known, preset in presets.items():
         if known.casefold() == name.strip().casefold():
@@ -72,7 +64,6 @@ def find_preset(name: str) -> tuple[str, Preset]:
 
 
 def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
-    """Write a preset, a new one or in the place of another."""
     name = name.strip()
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise UsageError(f"the name of a preset has 1 to {_MAX_NAME} characters")
@@ -156,7 +147,6 @@ def _checked(name: str, table: Any, path: Path) -> Preset:
 
 
 def _as_toml(value: Any) -> Any:
-    """Return a value as it is written for people: lines below each other, options in one."""
     import tomlkit
 
     if isinstance(value, dict):

@@ -83,7 +83,6 @@ def doctor(
 
 
 def _settings() -> Settings:
-    """The settings, without config.toml if that cannot be read."""
     try:
         return load_settings()
     except UsageError:

@@ -1,7 +1,4 @@
-"""Finds obstacles to a fast model on this machine, and says how to fix them.
-
-Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
-"""
+"""Finds obstacles to a fast model, and their fixes, from facts that `cli.doctor` gathers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +24,7 @@ _BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano
 class Verdict(msgspec.Struct, frozen=True):
     """The verdict on one thing, and its remedy.
 
-    Attributes:
-        fix: The user's remedy, or the reason for having none.
-        question: Asks whether to repair it; empty without a repair.
-        repair: Repairs it and says how. Raises OSError or GptOssError.
+    `fix` may say why there is none; `repair` says how it did it, or raises OSError or GptOssError.
     """
 
     name: str
@@ -42,7 +36,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class UpstreamState(msgspec.Struct, frozen=True):
-    """A model that is computed elsewhere, and the addresses that do not say they are well."""
+    """A model that is computed elsewhere; no health check succeeds at the `silent` addresses."""
 
     name: str
     kind: str
@@ -62,13 +56,7 @@ class SavedScores(msgspec.Struct, frozen=True):
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that matter besides the machine.
 
-    Attributes:
-        disk_free_bytes: On the disk of `models_dir`.
-        has_model: Besides the embedded one.
-        address: Of the server, running or not.
-        answers: At that address: us, another program, no one; or the host has no address.
-        llama_problem: Why llama.cpp cannot be loaded; empty if it can.
-        losses: Engines that ended unasked, the latest last.
+    `address` is the server's, running or not; `losses` are engines that ended unasked.
     """
 
     models_dir: str

@@ -1,7 +1,6 @@
 """Finds faults of gptoss's own files, of the command and its service, with repairs of the files.
 
-No repair deletes a model, a chat or a file of the user. A repair is only described until it is
-called; `gptoss_local.cli.doctor` asks before that.
+No repair deletes a model, a chat or a file of the user; `doctor` asks before it calls one.
 """
 
 import os
@@ -30,7 +29,7 @@ _SYSTEMCTL_S = 20
 
 
 def find_faults(settings: Settings) -> Iterator[Verdict]:
-    """Look in the order of repairs; later ones are looked for once earlier ones are made."""
+    """Yield faults in the order of repairs; later ones are found after earlier repairs."""
     yield from _settings_files(settings)
     yield from folder_faults(settings)
     yield from _store(settings)
@@ -39,7 +38,6 @@ def find_faults(settings: Settings) -> Iterator[Verdict]:
 
 
 def _settings_files(settings: Settings) -> Iterator[Verdict]:
-    """Yield the files that cannot be read. One is moved aside, not changed."""
     checks: list[tuple[Path, Callable[[], object]]] = [
         (config_path(), check_config),
         (user_models_file(), partial(check_models_file, user_models_file())),
@@ -151,7 +149,6 @@ def _close_to_others(paths: list[Path]) -> str:
 
 
 def _store(settings: Settings) -> Iterator[Verdict]:
-    """Yield leftovers, models that cannot be loaded, and chats that cannot be read."""
     try:
         yield from _leftovers(find_garbage(settings))
         yield from _models(settings)
@@ -247,7 +244,6 @@ def _service() -> Iterator[Verdict]:
 
 
 def _systemctl(command: str) -> str:
-    """Return systemd's answer about our unit; empty without one."""
     try:
         done = subprocess.run(
             ["systemctl", "--user", command, "gptoss.service"],

@@ -126,12 +126,7 @@ def _own(model: str | None, settings: Settings) -> tuple[Server, dict[str, str]]
 
 
 def _other(url: str, model: str, key_env: str) -> Server:
-    """Return another server; its only model needs no name.
-
-    Raises:
-        UsageError: there is no key, or several models and no name.
-        ServerUnavailableError: it does not answer as a server of OpenAI's API.
-    """
+    """Return another server, whose only model needs no name."""
     import httpx
 
     url = url.rstrip("/").removesuffix("/v1")
@@ -209,7 +204,6 @@ def _of(tally: Tally | None) -> str:
 
 
 def _compare(run: Run, saved: Run | None) -> None:
-    """Raise an error if the scores of a category are lower than the saved ones."""
     if saved is None:
         return
     before = {**saved.scores, "all": saved.total}

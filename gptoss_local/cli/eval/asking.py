@@ -35,12 +35,7 @@ def ask(
     *,
     quiet: bool,
 ) -> dict[str, Tally]:
-    """Return the right answers by category; an interrupted run of the same questions is resumed.
-
-    Raises:
-        UsageError, DownloadError: the questions are not here.
-        GptOssError: answers failed, so there is no score.
-    """
+    """Return the right answers by category; an interrupted run of the same questions resumes."""
     about: dict[str, Any] = {
         "url": server.url,
         "model": server.model,
@@ -95,12 +90,6 @@ def ask(
 
 
 def _made(suite: Suite) -> Any:
-    """Return the task of a suite, with its questions.
-
-    Raises:
-        UsageError: a package of it is missing.
-        DownloadError: its questions cannot be fetched.
-    """
     try:
         return getattr(import_module(suite.module), suite.task)()
     except ModuleNotFoundError as error:

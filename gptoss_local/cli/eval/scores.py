@@ -1,4 +1,4 @@
-"""Keeps the scores of runs and the facts they depend on; says how sure a score is."""
+"""Keeps the scores of runs and the facts they depend on; computes their certainty."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,7 @@ class Server(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """A task of a package, with the size and source of its questions if they are fetched.
-
-    Attributes:
-        published: OpenAI's figures by model and effort.
-    """
+    """A task, with its questions' size and source, and OpenAI's figures by model and effort."""
 
     module: str
     task: str
@@ -83,7 +79,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return Tally(sum(t.right for t in tallies), sum(t.n for t in tallies))
 
     def asks_as(self, other: "Run") -> bool:
-        """Return whether both put the same questions to the same model."""
         mine, its = ((r.suite, r.model, r.url, r.effort) for r in (self, other))
         same_n = {k: t.n for k, t in self.scores.items()} == {
             k: t.n for k, t in other.scores.items()
@@ -92,7 +87,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def interval(tally: Tally) -> tuple[float, float]:
-    """Return Wilson's interval of 95 %, which is honest for few questions and for all right."""
+    """Return Wilson's interval of 95 %, which also fits few questions and full marks."""
     n, share = tally.n, tally.right / tally.n
     middle = share + _Z**2 / (2 * n)
     half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
@@ -110,7 +105,7 @@ def is_lower(now: Tally, before: Tally) -> bool:
 
 
 def read_runs(settings: Settings) -> list[Run]:
-    """Return the kept runs, the newest last; none if the file cannot be read."""
+    """Return the kept runs, newest last; none if the file cannot be read."""
     try:
         return msgspec.json.decode(
             settings.evals_dir.joinpath("runs.json").read_bytes(), type=list[Run]
@@ -127,7 +122,6 @@ def keep(run: Run, settings: Settings) -> None:
 
 
 def changes(run: Run, now: Mapping[str, str]) -> list[str]:
-    """Return the names of the facts that are others now."""
     return [name for name, fact in run.facts.items() if now.get(name) != fact]
 
 
@@ -143,7 +137,6 @@ def stale(machine: Machine, settings: Settings) -> Iterator[tuple[Run, list[str]
 
 
 def facts_of(entry: ModelEntry, machine: Machine, settings: Settings) -> dict[str, str]:
-    """Return the facts that can change the answers of a model of this machine."""
     build = f"CUDA {machine.cuda_build}" if machine.has_cuda_build else "CPU"
     facts = {"gptoss": __version__, "llama.cpp": f"{llama_version()}, {build}"}
     if entry.upstream:

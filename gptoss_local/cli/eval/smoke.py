@@ -1,7 +1,4 @@
-"""The questions of `gptoss eval smoke`: made from a seed, each with an answer that can be checked.
-
-`inspect_ai` asks them and keeps the log.
-"""
+"""The questions of `gptoss eval smoke`, made from a seed, for `inspect_ai` to ask."""
 
 import json
 import random
@@ -103,7 +100,6 @@ def _samples(rng: random.Random) -> Iterator[Sample]:
 def _sample(
     category: str, check: str, target: Any, *turns: str, system: str = "", **more: Any
 ) -> Sample:
-    """Make a sample; `turns` are the user's messages, each of which gets an answer."""
     metadata = {"category": category, "check": check, "turns": turns, "system": system, **more}
     return Sample(input=turns[0], target=json.dumps(target), metadata=metadata)
 
@@ -243,7 +239,7 @@ _MAKERS: dict[Callable[[random.Random, int], Sample], int] = {
     _instruction: 6,
     _secret: 6,
 }
-"""The makers of all categories, and how many questions each makes."""
+"""How many questions each maker makes."""
 
 
 @solver

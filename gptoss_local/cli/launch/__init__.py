@@ -152,7 +152,6 @@ def _load(client: "Client", model: str, n_ctx: int) -> int:
 def _with_data(
     agent: Agent, program: Path | None, server: ServedModel, settings: Settings
 ) -> Setup:
-    """Return how a program is started, with its file of data if this version of it takes that."""
     setup = agent.setup(server)
     if program is None or not setup.data:
         return setup
@@ -176,7 +175,6 @@ def _with_data(
 
 
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
-    """Show the missing settings of a file, ask, and add them."""
     if file is None:
         return
     from gptoss_local.settings_file import make_change, read_change
@@ -203,7 +201,6 @@ def _undo(agent: Agent, *, yes: bool) -> None:
 
 
 def _confirm(change: "Change", *, yes: bool) -> None:
-    """Show a change, and ask whether to make it."""
     say(change.diff())
     if yes:
         return
@@ -259,7 +256,7 @@ def _start(program: Path, setup: Setup, arguments: list[str], settings: Settings
 
 
 def _environment(program: Path, setup: Setup, settings: Settings) -> dict[str, str]:
-    """The user's variables and the program's; no proxy gets requests for this server."""
+    """Return the user's variables and the program's; no proxy gets requests for this server."""
     environment: dict[str, str] = {**os.environ, **setup.environment}
     if settings.api_key:
         environment[KEY_VARIABLE] = settings.api_key
@@ -278,5 +275,4 @@ def _without_proxy(environment: Mapping[str, str], host: str) -> dict[str, str]:
 
 
 def _is_windows() -> bool:
-    """On Windows a process cannot become another program."""
     return sys.platform == "win32"

@@ -1,4 +1,4 @@
-"""The programs that `gptoss launch` knows, of agents.toml: how each is found and set up."""
+"""The programs of agents.toml that `gptoss launch` starts: how to find and to set up each."""
 
 import json
 import os
@@ -24,12 +24,7 @@ _FOLDERS = (
 
 
 class ServedModel(NamedTuple):
-    """The server and model that a program is to talk to.
-
-    Attributes:
-        url: Without a path.
-        api_key: Empty if the server asks for none.
-    """
+    """The server and model for a program; `url` has no path, and `api_key` may be empty."""
 
     url: str
     model: str
@@ -39,8 +34,8 @@ class ServedModel(NamedTuple):
     def values(self) -> dict[str, Any]:
         """Return the values of the places in agents.toml.
 
-        `token` is the key, or a word for programs that want one, also in place of the user's real
-        keys. `n_output` is the most tokens of one answer: programs keep as much of n_ctx free.
+        `token` is the key, or a word in place of the user's real keys. `n_output` limits one
+        answer.
         """
         n_output = self.n_ctx // 4
         return {
@@ -55,12 +50,9 @@ class ServedModel(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The way a program is started; arguments go before the user's.
+    """The way to start a program.
 
-    Attributes:
-        alone: Arguments of a start without any of the user's.
-        file: Settings that it takes from a file only.
-        data: JSON of a file of ours.
+    Arguments go before the user's, `alone` only without any. `data` is JSON of a file of ours.
     """
 
     environment: Mapping[str, str] = {}
@@ -74,15 +66,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A program, as agents.toml has it.
 
     Attributes:
-        install: A command or a page.
         n_ctx: Tokens of context that it should have; 0: as always.
         environment: Variables besides the user's; a table becomes JSON.
         options: More arguments, `-c NAME=VALUE` with the value in TOML.
         alone: Arguments of a start without any of the user's.
-        file: Places where its settings file may be.
-        wanted: Its required contents.
-        data: JSON of a file that the program may be given.
-        probe: Arguments with which it shows that it takes that file.
+        file: Places where its settings file may be, with the `wanted` contents.
+        data: JSON of a file that it may be given, if the arguments `probe` show so.
         is_tried: A test runs the program; else it is set up as its pages say.
         sends_key: Servers that ask for a key answer it.
     """
@@ -135,7 +124,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return Setup(environment, tuple(arguments), self.alone, file, filled(self.data))
 
     def find(self) -> Path | None:
-        """Search PATH, then the usual places."""
         home = Path.home()
         places = [home / place for place in _FOLDERS] + [Path("/opt/homebrew/bin")]
         places += [Path("/usr/local/bin"), Path(os.environ.get("APPDATA", home), "npm")]
@@ -169,4 +157,3 @@ def _read() -> dict[str, Agent]:
 
 
 AGENTS = _read()
-"""All programs, by the name that can follow `gptoss launch`."""

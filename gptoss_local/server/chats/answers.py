@@ -24,8 +24,6 @@ _LOOK_S = 0.1
 
 
 class Answers:
-    """The exchanges that run."""
-
     def __init__(self, manager: ModelManager, store: ChatStore, sources: ToolSources) -> None:
         self.store = store
         self.toolboxes = Toolboxes(sources)
@@ -36,7 +34,7 @@ class Answers:
         self._titling: asyncio.Task[None] | None = None
 
     def start(self, chat: ChatSummary, branch: list[Turn], owner: str) -> None:
-        """Let an answer run into the last turn of a branch, which is stored as streaming."""
+        """Run an answer into the last turn of a branch, which is stored as streaming."""
         if self._titling is not None:  # an answer waits for no title
             self._titling.cancel()
         exchange = Exchange(chat, branch, owner, self._parts)
@@ -48,15 +46,11 @@ class Answers:
         return self._with(turn_id) is not None
 
     async def stop(self, turn_id: int) -> None:
-        """Stop an answer or a call, and wait until it is stored; one that is over stays so.
-
-        Its exchange ends, too.
-        """
+        """Stop an answer or a call with its exchange, and wait until it is stored."""
         if exchange := self._with(turn_id):
             await self._stop(exchange)
 
     async def stop_chat(self, chat_id: int) -> None:
-        """Stop the answers of a chat."""
         for exchange in [each for each in self._tasks if each.chat_id == chat_id]:
             await self._stop(exchange)
 
@@ -68,12 +62,7 @@ class Answers:
         exchange.answer_now()
 
     def decide(self, turn_id: int, decision: Decision) -> None:
-        """Answer the question whether a call may run.
-
-        Raises:
-            AnsweringError: it is answered already, or was never asked.
-            UsageError: a lasting consent cannot be written; the question stays open.
-        """
+        """Answer the question whether a call may run. Raises AnsweringError if it is not open."""
         exchange = self._with(turn_id)
         if exchange is None or not exchange.decide(turn_id, decision):
             raise AnsweringError("this question is not open", hint="It was answered or stopped.")
@@ -81,7 +70,7 @@ class Answers:
     async def finish(self, ending: asyncio.Event) -> None:
         """Let answers run until the server's grace is over, then end the streams to tabs.
 
-        One that waits for the user ends now, as no request comes any more.
+        Answers that wait for the user end now, as no more requests come.
         """
         while self._tasks and not ending.is_set():
             for exchange in self._tasks:
@@ -91,7 +80,6 @@ class Answers:
         self.changes.close()
 
     async def close(self) -> None:
-        """Stop and store all of them, and end their tools."""
         if self._titling is not None:
             self._titling.cancel()
         for exchange in self._tasks:

@@ -19,11 +19,7 @@ from gptoss_local.talk.tools import Toolbox
 def asked_of(
     chat: ChatSummary, branch: Sequence[Turn], toolbox: Toolbox, defaults: ModelDefaults
 ) -> tuple[ChatRequest, int | None]:
-    """Return the request for the last turn of a branch, and the context that the chat asks for.
-
-    Raises:
-        UsageError: an option or an imported turn makes no sense.
-    """
+    """Return the request for a branch's last turn, and the context asked for."""
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
     effort, reasoning = parse_think(chat.effort or "medium")

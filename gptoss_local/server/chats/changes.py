@@ -1,7 +1,4 @@
-"""Reports changes of the chats, by a tab, a terminal, or an answer that grows.
-
-One task looks at the file and publishes the differences. It runs only while a client listens.
-"""
+"""Reports changes of the chats, which one task looks for while a client listens."""
 
 import asyncio
 import logging
@@ -53,18 +50,14 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Live(Protocol):
-    """An answer that streams into a turn of this server."""
-
-    def flush(self) -> None:
-        """Publish the newest text."""
+    def flush(self) -> None: ...
 
     @property
-    def turn(self) -> Turn:
-        """The turn with the text so far."""
+    def turn(self) -> Turn: ...
 
 
 def outward(turn: Turn) -> Turn:
-    """Return a turn as clients get it: without thousands of token ids."""
+    """Return a turn for clients: without thousands of token ids."""
     if "tokens" not in turn.stats:
         return turn
     stats = {name: value for name, value in turn.stats.items() if name != "tokens"}
@@ -72,8 +65,6 @@ def outward(turn: Turn) -> Turn:
 
 
 class _Listener:
-    """One client, and the lines that wait for it."""
-
     def __init__(self, chat_id: int | None) -> None:
         self.chat_id = chat_id
         self.is_new = True
@@ -115,12 +106,6 @@ class _Listener:
 
 
 class _Seen(NamedTuple):
-    """One look at the file.
-
-    Attributes:
-        chats: With their turns that have changed, and all turns if a listener there is new.
-    """
-
     version: tuple[int, int]
     chats: list[ChatSummary]
     watched: dict[int, tuple[ChatSummary, list[Turn], list[Turn]]]
@@ -128,8 +113,6 @@ class _Seen(NamedTuple):
 
 
 class Changes:
-    """The listeners, and the task that looks for them."""
-
     def __init__(self, store: ChatStore, running: Mapping[int, Live]) -> None:
         self._store = store
         self._running = running
@@ -148,12 +131,7 @@ class Changes:
         return bool(self._listeners)
 
     async def listen(self, chat_id: int | None) -> AsyncGenerator[bytes, None]:
-        """Yield lines: first the state of things, then changes.
-
-        Raises:
-            ChatNotFoundError: there is no such chat.
-            HistoryError: the file cannot be used.
-        """
+        """Yield lines: first the state, then changes. Raises ChatNotFoundError, HistoryError."""
         if self._is_closed:
             return
         listener = _Listener(chat_id)
@@ -168,15 +146,14 @@ class Changes:
             self._listeners.discard(listener)
 
     def look_now(self) -> None:
-        """Something was written here: no need to wait."""
+        """Look without waiting, as something was written here."""
         self._wake.set()
 
     def publish(self, chat_id: int, event: ChangeEvent) -> None:
-        """Send an event to those that know this chat's turns."""
+        """Send an event to listeners that know this chat's turns."""
         self._send(event, lambda each: each.chat_id == chat_id and not each.is_new)
 
     def close(self) -> None:
-        """End all streams, as the server ends."""
         self._is_closed = True
         for listener in self._listeners:
             listener.end()
@@ -207,7 +184,6 @@ class Changes:
             listener.end(error)
 
     async def _look(self, *, finds_orphans: bool) -> None:
-        """Publish changes since the last look, and the whole to new listeners."""
         new = [each for each in self._listeners if each.is_new]
         wanted = {each.chat_id for each in self._listeners if each.chat_id is not None}
         joined = {each.chat_id for each in new}
@@ -284,7 +260,6 @@ class Changes:
         listener.is_new = False
 
     def as_it_is(self, turn: Turn) -> Turn:
-        """Return a turn with the text that was published of it."""
         live = self._running.get(turn.id)
         if live is not None and turn.state == "streaming":
             live.flush()

@@ -1,7 +1,6 @@
 """A message until the model's last word: answers, and the calls of tools between them.
 
-Each call has a turn, which streams until its result is there. The question whether it may run is
-in the figures of that turn, so each tab that shows the chat has it, and the first answer counts.
+A call's turn streams until the result; its question is there, too, so every tab shows it.
 """
 
 import asyncio
@@ -48,18 +47,13 @@ T = TypeVar("T")
 _log = logging.getLogger("gptoss")
 
 ASK_S = 600.0
-"""Seconds that a question waits for an answer."""
 
 RETRY_S = 5.0
-"""Seconds until the next try where the disk refuses something."""
+"""Time until the next try where the disk refuses something."""
 
 
 class Parts(NamedTuple):
-    """The parts that all exchanges share.
-
-    Attributes:
-        running: Answers by their turns, for `Changes`.
-    """
+    """The parts that all exchanges share."""
 
     manager: ModelManager
     store: ChatStore
@@ -69,16 +63,12 @@ class Parts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question whether a call may run."""
-
     turn_id: int
     tool: RunnableTool
     answer: asyncio.Future[Decision]
 
 
 class Exchange:
-    """One exchange, which begins with an answer."""
-
     def __init__(self, chat: ChatSummary, branch: list[Turn], owner: str, parts: Parts) -> None:
         self.turn_ids: set[int] = set()
         self._parts = parts
@@ -98,7 +88,7 @@ class Exchange:
 
     @property
     def leaf(self) -> Turn:
-        """The open turn as it began, or the last one."""
+        """Return the open turn as it began, or the last one."""
         return self._branch[-1]
 
     @property
@@ -110,21 +100,15 @@ class Exchange:
         return self._running.answer
 
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the current answer or call, and the exchange."""
         self._ended = self._ended or result
         if self._loop is not None:
             self._loop.stop(result)
 
     def answer_now(self) -> None:
-        """End the reasoning of the current answer."""
         self._answer_now.is_wished = True
 
     def decide(self, turn_id: int, decision: Decision) -> bool:
-        """Answer the question about a call; returns False if it is not open.
-
-        Raises:
-            UsageError: a lasting consent cannot be written; the question stays open.
-        """
+        """Answer the question about a call; return False if it is not open."""
         question = self._question
         if question is None or question.turn_id != turn_id or question.answer.done():
             return False
@@ -201,12 +185,7 @@ class Exchange:
                 answer.end("failed", "internal error, see the server log")
 
     async def _go_on(self, begin: Callable[..., list[Turn]] | None = None, *arguments: str) -> None:
-        """Store the end of the open turn and begin the next in one step.
-
-        Args:
-            begin: Adds a turn after it, and returns the branch down to that; None: nothing follows.
-            arguments: More of its arguments.
-        """
+        """Store the end of the open turn and, at once, the turn that `begin` adds, if any."""
         turn = self._branch[-1]
         fields: dict[str, Any] = self.answer.turn_fields(turn.stats)
         if turn.role == "tool":
@@ -224,7 +203,6 @@ class Exchange:
             self._open(following)
 
     def _open(self, branch: list[Turn]) -> None:
-        """Continue with the last turn of a branch: an answer, or a call."""
         self._branch, turn = branch, branch[-1]
         self.turn_ids.add(turn.id)
         self._result = STOPPED
@@ -234,7 +212,6 @@ class Exchange:
             running[turn.id] = self._running
 
     def _fail(self, history: History) -> None:
-        """Leave no turn that looks as if it still streamed."""
         error = {"error": "internal error, see the server log"}
         for turn_id in self.turn_ids:
             if history.turn(turn_id).state == "streaming":
@@ -265,11 +242,7 @@ class Exchange:
         await self._store(lambda history: history.update(turn_id, stats=stats))
 
     async def _store(self, work: Callable[[History], T]) -> T:
-        """Change the chats; where the disk refuses it, again and again.
-
-        Raises:
-            ChatNotFoundError: the chat was deleted.
-        """
+        """Change the chats, again and again while the disk refuses it. Raises ChatNotFoundError."""
         while True:
             try:
                 result = await self._parts.store.call(work, self.chat_id)

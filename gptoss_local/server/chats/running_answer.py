@@ -22,8 +22,6 @@ _SAVE_S = 1.0
 
 
 class RunningAnswer:
-    """An answer, and the turn that it is stored in."""
-
     def __init__(
         self,
         turn: Turn,
@@ -43,7 +41,6 @@ class RunningAnswer:
 
     @property
     def turn(self) -> Turn:
-        """The turn with the text so far."""
         return msgspec.structs.replace(self._turn, **self.answer.turn_fields(self._turn.stats))
 
     @contextmanager
@@ -99,7 +96,6 @@ class RunningAnswer:
             self._changes.look_now()
 
     def _describe(self) -> ChangeEvent | None:
-        """Return the answer's progress; None if it is not known."""
         answer = self.answer
         event = partial(ChangeEvent, event="progress", turn_id=self._turn.id)
         if answer.phase in ("reasoning", "answering"):

@@ -17,11 +17,7 @@ _log = logging.getLogger("gptoss")
 
 
 class ChatStore:
-    """A `History` in a thread of its own, opened with the first call, with GPTOSS_PASSPHRASE.
-
-    Args:
-        path: The file, which another process may have open, too.
-    """
+    """A `History` in its own thread, opened with the first call and GPTOSS_PASSPHRASE."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,15 +26,7 @@ class ChatStore:
         self._history: History | None = None
 
     async def call(self, work: Callable[[History], T], chat_id: int | None = None) -> T:
-        """Do something with the chats; calls are done one after the other.
-
-        Args:
-            work: Gets the history that has the chat `chat_id`; without one, the file's.
-            chat_id: Of a chat.
-
-        Raises:
-            HistoryError: the file cannot be used.
-        """
+        """Do something with the history of `chat_id`, or the file's; calls run one by one."""
 
         def run() -> T:
             self._history = self._history or self._open()

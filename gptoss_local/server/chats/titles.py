@@ -1,4 +1,4 @@
-"""Titles of saved chats, which the model writes once it has answered the first question.
+"""Titles of saved chats, written by the model after its first answer.
 
 The request continues the chat's own prompt, so almost nothing of it is read again.
 """
@@ -50,7 +50,6 @@ async def write_title(
 async def _ask(
     manager: ModelManager, toolboxes: Toolboxes, chat: ChatSummary, branch: list[Turn], owner: str
 ) -> str:
-    """Return the model's title; empty if it has none that is worth showing."""
     entry = find_model(chat.model, manager.settings)
     usable: list[LoadedModel | RemoteModel] = [*manager.loaded, *manager.remote]
     if entry.embedded or entry.name not in [model.entry.name for model in usable]:
@@ -81,7 +80,6 @@ async def _ask(
 
 
 def clean(text: str) -> str:
-    """Return a model's title without its marks; empty if it cannot be a title."""
     title = one_line(text.removeprefix(_BEGINNING)).strip(" *_#`\"'“”„«».")
     is_title = len(title) <= _MAX_CHARS and len(title.split()) <= _MAX_WORDS
     return title if is_title and re.search(r"\w", title) else ""

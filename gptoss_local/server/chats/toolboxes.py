@@ -13,8 +13,6 @@ _N_KEPT = 8  # chats without an answer that runs
 
 
 class _Kept:
-    """One chat's tools."""
-
     def __init__(self, toolbox: Toolbox) -> None:
         self.toolbox = toolbox
         self.choice = ToolChoice(toolbox)
@@ -22,7 +20,7 @@ class _Kept:
 
 
 class Toolboxes:
-    """Makes a toolbox for a chat when one is needed, and ends those not used for longest."""
+    """Makes toolboxes of chats when needed, and ends the least recently used ones."""
 
     def __init__(self, sources: ToolSources) -> None:
         self._sources = sources
@@ -31,11 +29,7 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
-        """Have the toolbox of a chat, with the chat's choice of tools on.
-
-        Raises:
-            UsageError: the settings have a tool that no model could use.
-        """
+        """Yield the toolbox of a chat, with the chat's choice of tools on."""
         async with self._lock:
             kept = self._kept.get(chat.id)
             if kept is None:
@@ -53,7 +47,7 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use_new(self) -> AsyncGenerator[Toolbox, None]:
-        """Have the tools of a new chat for a moment."""
+        """Yield the tools of a new chat for a moment."""
         toolbox = self._sources.toolbox()
         try:
             yield toolbox
@@ -61,16 +55,14 @@ class Toolboxes:
             await toolbox.close()
 
     async def renew(self) -> None:
-        """Take over the MCP servers of a configuration that was changed."""
+        """Use the MCP servers of a configuration that was changed."""
         await self._sources.renew(kept.toolbox for kept in self._kept.values())
 
     async def drop(self, chat_id: int) -> None:
-        """End the tools of a chat that is deleted."""
         if kept := self._kept.pop(chat_id, None):
             await kept.toolbox.close()
 
     async def close(self) -> None:
-        """End all of them."""
         for chat_id in list(self._kept):
             await self.drop(chat_id)
 

@@ -13,13 +13,13 @@ MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 
 Temperature = Annotated[float, msgspec.Meta(le=100)]
-"""No infinity, and no "nan", of which text in place of a number would make one."""
+"""Excludes infinity, and the "nan" that a text would become."""
 
 ThinkBudget = Annotated[int, msgspec.Meta(ge=-1)]
 """Tokens of reasoning, after which the model answers; -1: any number."""
 
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
-"""Bounds of `presence_penalty` and `frequency_penalty`. Source: OpenAI's API reference."""
+"""Source: OpenAI's API reference."""
 
 MAX_TOP_LOGPROBS = 20
 TopCount = Annotated[
@@ -29,17 +29,17 @@ TopCount = Annotated[
 
 
 def think_budget(*said: int | None) -> int | None:
-    """Return the first budget that a request says; None if it says none, or that there is none."""
+    """Return the first budget that is said; None without one, or if it is unlimited."""
     return limit_tokens(next((each for each in said if each is not None), None))
 
 
 def limit_tokens(n_tokens: int | None) -> int | None:
-    """Return a limit the engine understands; negative ones mean none."""
+    """Return a limit that the engine understands; negative ones mean none."""
     return None if n_tokens is None or n_tokens < 0 else min(n_tokens, MAX_INT)
 
 
 def number_in(query: Mapping[str, str], name: str) -> int | None:
-    """Return a positive number among the parameters after the `?`; None if it is not there."""
+    """Return a positive number of the query; None if it is missing."""
     text = query.get(name, "")
     if text and not (text.isdecimal() and 0 < int(text) <= MAX_INT):
         raise UsageError(f"{name} must be a positive number")

@@ -1,7 +1,4 @@
-"""Embeddings in Ollama's and OpenAI's APIs. gpt-oss has none: another server computes them.
-
-It is asked at `/v1/embeddings`, which Ollama, llama-server and text-embeddings-inference have.
-"""
+"""Embeddings in Ollama's and OpenAI's APIs, which another server's `/v1/embeddings` computes."""
 
 import time
 from typing import Any
@@ -106,11 +103,9 @@ def _vectors(found: OpenAIEmbeddings) -> list[list[float]]:
 
 
 async def _ask(request: Request, body: dict[str, Any]) -> OpenAIEmbeddings:
-    """Return the answer of the other server, in the order of the texts.
+    """Return the other server's answer, in the order of the texts.
 
-    Raises:
-        UsageError: no server is set, or it refuses the request.
-        UpstreamError: it does not answer.
+    Raises UsageError if no server is set or it refuses, UpstreamError if it is silent.
     """
     if not body.get("model"):
         raise UsageError("model is required")

@@ -1,8 +1,6 @@
 """Reads the messages that a conversation brings along, in any dialect, as far as possible.
 
-An agent cannot take a message back, so a refusal would end its conversation for good. Images
-and the like have a note in their place. Only in a new message are they refused, as that can be
-sent again without it.
+Agents cannot take messages back: only new media are refused, older ones become a note.
 """
 
 import base64
@@ -56,15 +54,7 @@ class FunctionCall(msgspec.Struct):
 
 
 def join_parts(content: str | list[ContentPart], *, is_new: bool = False) -> str:
-    """Return the text of a message or of a tool's result.
-
-    Args:
-        content: As it was sent.
-        is_new: The user has just sent it.
-
-    Raises:
-        UsageError: it is new, and has a part that is not text.
-    """
+    """Return the text of a message or a tool's result. Raises UsageError for media if `is_new`."""
     if isinstance(content, str):
         return content
     return "".join(_read_part(part, is_new=is_new) for part in content)
@@ -86,7 +76,6 @@ def _read_part(part: ContentPart, *, is_new: bool) -> str:
 
 
 def _read_file(name: str, url: str) -> str | None:
-    """Return the text of a file that is one, below its name."""
     head, _, data = url.partition(",")
     if not (head.startswith("data:text/") and head.endswith(";base64")):
         return None
@@ -95,7 +84,7 @@ def _read_file(name: str, url: str) -> str | None:
 
 
 def decode_text(data: str) -> str | None:
-    """Return the text that is in base64; None if it is not base64."""
+    """Return the text in base64; None if it is not base64."""
     try:
         return base64.b64decode(data).decode("utf-8", "replace")
     except ValueError:
@@ -121,17 +110,16 @@ def refuse_media(kind: str) -> None:
 
 
 def left_out(kind: str) -> str:
-    """Return the note that stands for a part that is not text."""
     return f"[{kind} left out: only text can be read here]"
 
 
 def unseal(sealed: str) -> str:
-    """Return the thinking that was handed out with a seal; empty if there is none."""
+    """Return the thinking that was sent out sealed; empty if there is none."""
     return sealed.removeprefix(SEAL) if sealed.startswith(SEAL) else ""
 
 
 def read_arguments(arguments: Any) -> dict[str, Any] | str:
-    """Return the arguments of a call in a history: an object, or the text that stands for them."""
+    """Return the arguments of a call in a history: an object, or the text as sent."""
     if isinstance(arguments, dict):
         return arguments
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
@@ -147,11 +135,10 @@ def read_arguments(arguments: Any) -> dict[str, Any] | str:
 
 
 RESULTS = ("tool", "function")
-"""Roles of messages with results of tools."""
 
 
 def message_of(role: str, text: str) -> Message:
-    """Return a message of a role that harmony does not have, as the user's."""
+    """Return a message of a role that harmony lacks, as the user's."""
     return Message(role="user", content=f"[message of the role '{role}']\n{text}")
 
 

@@ -1,7 +1,4 @@
-"""Log-probabilities as the dialects show them, and the limits of OpenAI's bodies.
-
-Source: Ollama's api/types.go (Logprob); OpenAI's API reference (Chat Completions, Completions).
-"""
+"""Log-probabilities in the dialects. Source: Ollama's api/types.go; OpenAI's API reference."""
 
 from collections.abc import Iterable
 
@@ -51,17 +48,7 @@ def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs:
 
 
 def openai_count(name: str, n_top: int, *, is_on: bool, needs: str) -> int | None:
-    """Return how many alternatives an OpenAI body asks for; None: it wants no log-probabilities.
-
-    Args:
-        name: The field that holds the number.
-        n_top: Its value.
-        is_on: Log-probabilities are asked for.
-        needs: The field to set for that, in words.
-
-    Raises:
-        UsageError: out of bounds, or a number without log-probabilities.
-    """
+    """Return how many alternatives an OpenAI body asks for; None: no log-probabilities at all."""
     if not 0 <= n_top <= MAX_TOP_LOGPROBS:
         which, bound = "above maximum", f"<= {MAX_TOP_LOGPROBS}"
         if n_top < 0:

@@ -1,7 +1,4 @@
-"""The model that a request names: found once, and its defaults fill in for the request.
-
-The request's own fields win. Options are filled in while its body is still a dictionary, as the
-structs do not show which were sent; a model's messages are put before the request's own.
+"""The model that a request names, with its defaults; the request's own fields win.
 
 Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 """
@@ -35,14 +32,7 @@ _INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place
 
 
 class NamedModel:
-    """The model of one request.
-
-    Args:
-        request: With the name in its body.
-        names: The dialect's names of options, where they differ from the options' own, for bodies
-            that hold options among their other fields, as all of `/v1` do; None for bodies that
-            hold them under `options`, as Ollama's do.
-    """
+    """The model of one request; `names` maps options to `/v1`'s fields (None: Ollama's body)."""
 
     def __init__(self, request: Request, names: Mapping[str, str] | None = None) -> None:
         self._request = request
@@ -57,10 +47,7 @@ class NamedModel:
         body_type: type[Body],
         prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda sent: sent,
     ) -> Body:
-        """Read the body, changed by `prepare`, and with the model's options where it has none.
-
-        Fields that are not read are named in the answer's headers. Errors as `read_body`.
-        """
+        """Read the body, changed by `prepare`, with the model's options; warn of unread fields."""
 
         def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
             self._warn("ignored", unread_fields(sent, body_type))
@@ -70,14 +57,14 @@ class NamedModel:
 
     @property
     def entry(self) -> ModelEntry:
-        """The model, once the body has been read. Raises ModelNotFoundError, ModelLoadError."""
+        """Return the model, after `read`. Raises ModelNotFoundError, ModelLoadError."""
         assert self._found is not None
         if isinstance(self._found, GptOssError):
             raise self._found
         return self._found
 
     def warn_of(self, kinds: Iterable[str]) -> None:
-        """Say in the answer's headers which kinds of tools the model is not offered."""
+        """Name kinds of tools that the model is not offered in the answer's headers."""
         self._warn("not offered", filter(is_of_server, kinds))
 
     def _warn(self, what: str, names: Iterable[str]) -> None:
@@ -88,11 +75,7 @@ class NamedModel:
     async def asked(self, make: Callable[[], RequestT]) -> RequestT:
         """Make a request of a body: with the model's messages, and with its owner.
 
-        Reasoning that one caller was shown is never put into the prompt of another one.
-
-        Raises:
-            UsageError: see `make`.
-            ModelNotFoundError: there is no such model.
+        One caller's reasoning never gets into another's prompt. Raises ModelNotFoundError.
         """
         asked = await translate(self._request, make)
         asked = begin(asked, self.entry.defaults)
@@ -121,10 +104,7 @@ class NamedModel:
 
 
 def _lasting(message: Message) -> Message | None:
-    """Return a message without Claude Code's line of billing; None if it is nothing else.
-
-    The line is another one in each request, so nothing after it would be found in the cache.
-    """
+    """Return a message without Claude Code's billing line, which would defeat the cache."""
     if message.role != "system" or not (line := _BILLING.match(message.content)):
         return message
     rest = message.content[line.end() :]
@@ -148,7 +128,6 @@ def fill_in(
 def _as_fields(
     options: dict[str, Any], body: dict[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Put options among the other fields of a body, by the dialect's names."""
     fields = {names.get(name, name): value for name, value in options.items()}
     if fields.get("seed", 0) < 0:  # Ollama's way to say that there is none
         del fields["seed"]
@@ -158,11 +137,7 @@ def _as_fields(
 
 
 def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
-    """Put the messages of a model before the request's, and its system message first.
-
-    A request that has a system message first keeps that alone; one that continues from the tokens
-    of an earlier answer has had all of it.
-    """
+    """Put a model's messages before the request's, whose own system message alone counts."""
     if isinstance(request, RawRequest) or request.earlier_tokens:
         return request
     messages = [message for each in request.messages if (message := _lasting(each))]

@@ -1,7 +1,6 @@
 """Tools as requests send them, in any API's spelling, and as the model gets them.
 
-Source: OpenAI's and Anthropic's API references (tools), Ollama's api/types.go, the Model Context
-Protocol (`inputSchema`), and what their SDKs send.
+Source: OpenAI's and Anthropic's API references (tools), Ollama's api/types.go, MCP's `inputSchema`.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,6 @@ def _schema(required: str, **properties: Any) -> dict[str, Any]:
 
 
 def _edits(*commands: str, **properties: Any) -> dict[str, Any]:
-    """Return the schema that Anthropic's editor and memory share but for some commands."""
     shared = dict.fromkeys(("path", "file_text", "old_str", "new_str", "insert_text"), _TEXT)
     command = {"enum": ["view", "create", "str_replace", "insert", *commands]}
     more = {"insert_line": _NUMBER, "view_range": _RANGE, **properties}
@@ -77,7 +75,7 @@ OWN_ITEMS = frozenset(_OPENAI)
 
 
 def is_of_server(kind: str) -> bool:
-    """Return whether tools of a kind are run by servers; agents send a web search unasked."""
+    """Return whether servers run tools of a kind; agents send a web search unasked."""
     return kind.startswith("web_search") or kind in ("code_interpreter", "mcp")
 
 
@@ -124,15 +122,7 @@ class SentTool(Declared, kw_only=True):
 
 
 def read_tool(sent: SentTool, place: str) -> Tool:
-    """Return a tool that the client runs, as the model gets it.
-
-    Args:
-        sent: Of a request.
-        place: Its place there, for errors.
-
-    Raises:
-        UsageError: it has no name, or is of a kind that this server cannot offer.
-    """
+    """Return a client's tool as the model gets it. Raises UsageError, which names `place`."""
     if (kind := sent.kind) in ("function", "custom"):
         inner = sent.function or sent.custom or sent
         if not inner.name:

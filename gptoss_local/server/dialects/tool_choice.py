@@ -1,7 +1,4 @@
-"""Chooses the tools that the model is offered, and those among them that it must call.
-
-Source: OpenAI's API reference (`tools`, `tool_choice`), and Anthropic's.
-"""
+"""Chooses the tools to offer, and to call. Source: OpenAI's and Anthropic's API references."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,17 +22,7 @@ def select_tools(
 ) -> dict[str, Any]:
     """Return the fields of a ChatRequest for `tools` and `tool_choice`.
 
-    Named tools come as `{"type": "function", "name": …}`, nested under `function` in Chat
-    Completions.
-
-    Args:
-        tools: All that are declared; one that is there twice counts once.
-        choice: As it was sent.
-        resolve: Finds tools by a client's names for them.
-        one_call: The answer may hold one call at most.
-
-    Raises:
-        UsageError: the choice cannot be kept, or two tools have one name.
+    `resolve` finds tools by a client's names. UsageError: the choice cannot be met, or names clash.
     """
     resolve = resolve or _by_name(tools)
     check_names(tools)

@@ -73,11 +73,7 @@ _ASKS_WHEN_EMPTY = frozenset(
 def unread_fields(
     sent: Mapping[str, Any], body: type[msgspec.Struct], place: str = ""
 ) -> Iterator[str]:
-    """Yield the fields of a request that might change its answer, and that nothing here reads.
-
-    Raises:
-        UsageError: one asks for an answer that the model cannot give.
-    """
+    """Yield unread fields that might change an answer; UsageError for an impossible demand."""
     read = _fields(body)
     for name, value in sent.items():
         if name in read:
@@ -97,7 +93,6 @@ def _asks_for_nothing(name: str, value: Any) -> bool:
 
 @cache
 def _fields(body: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
-    """Return the names of a body's fields on the wire, each with its struct if it is one."""
     return {
         field.encode_name: field.type
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)

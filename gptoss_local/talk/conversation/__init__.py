@@ -1,7 +1,4 @@
-"""A branch of a saved chat as a request of `/api/chat`, and the frames of its answer as a turn.
-
-The terminal chat and the web page's answers share it, so that their turns are alike.
-"""
+"""A branch of a saved chat as a request of `/api/chat`, and the frames of its answer as a turn."""
 
 from gptoss_local.talk.conversation.calls import Decision, pages_of, result_stats
 from gptoss_local.talk.conversation.request import messages_of, request_of, was_cut

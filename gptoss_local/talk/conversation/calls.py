@@ -8,20 +8,16 @@ from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.talk.tools.toolbox import Scope
 
 NOT_RUN = "Not run."
-"""The result of a call that was never run, as the process that asked for it died."""
+"""The result of a call whose process died before it ran."""
 
 INTERRUPTED = "This call was interrupted; it is not known how far it came."
-"""The result of a call during which its process died."""
+"""The result of a call whose process died during it."""
 
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
 
 
 class Decision(NamedTuple):
-    """The user's answer to whether a call may run.
-
-    Attributes:
-        scope: How far the permission goes; None denies it.
-    """
+    """The user's answer to whether a call may run; no `scope` denies it."""
 
     scope: Scope | Literal["once"] | None
     reason: str = ""

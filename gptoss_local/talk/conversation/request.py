@@ -18,15 +18,7 @@ def request_of(
     options: Mapping[str, Any],
     begun: Turn | None = None,
 ) -> dict[str, Any]:
-    """Return the body of `/api/chat` for a branch, without the answer that begins now.
-
-    Args:
-        turns: The branch; a turn that streams is left out.
-        model: Its name.
-        effort: How long to think.
-        options: Of the chat; `truncate` and `tools` may be among them.
-        begun: The answer, if a part of it is there: the model continues it.
-    """
+    """Return the body of `/api/chat` for a branch; the model continues `begun`."""
     messages = list(map(_message, to_send(turns, begun)))
     options = without_tools(options)
     truncate = {"truncate": True} if options.get("truncate") else {}
@@ -42,10 +34,8 @@ def request_of(
 def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
     """Return turns as the model reads them: only answers with calls keep their reasoning.
 
-    A call without a result gets one that says so: the model expects one for each. Empty answers,
-    and turns that stream, are left out.
-
-    An answer that has begun comes last, for the model to continue.
+    Calls without a result get one that says so. Empty and streaming turns are left out; one that is
+    `begun` comes last.
     """
     sent: list[Turn] = []
     open_calls: list[Turn] = []  # results that are missing
@@ -67,7 +57,6 @@ def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
 
 
 def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Return turns as messages of `/api/chat`; see `to_send`."""
     return list(map(_message, to_send(turns)))
 
 

@@ -1,4 +1,4 @@
-"""Keep which tools are on as a property of the chat: its option `tools`."""
+"""Keep the tools that are on in the chat's option `tools`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,15 +6,11 @@ from typing import Any
 from gptoss_local.talk.tools import Toolbox
 
 OPTION = "tools"
-"""Names of sources with commas between them; not there until the user has switched one."""
+"""Comma-separated sources; not there until the user has switched one."""
 
 
 class ToolChoice:
-    """Joins a toolbox with the options of the chat that is open.
-
-    Args:
-        toolbox: As it was made, with the tools of new chats on.
-    """
+    """Joins a toolbox, at first with the tools of new chats, with the open chat's options."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -27,11 +23,7 @@ class ToolChoice:
         self._toolbox.on = set(names) & self._known
 
     def text(self, options: Mapping[str, Any]) -> str:
-        """Return the option that names the current tools.
-
-        Args:
-            options: Of the chat so far; names in them that are not known here stay.
-        """
+        """Return the option for the current tools; unknown names in it stay."""
         before = options.get(OPTION)
         others = names_in(before) - self._known if isinstance(before, str) else set()
         return ",".join(sorted(self._toolbox.on | others))
@@ -46,5 +38,4 @@ def names_in(text: str) -> set[str]:
 
 
 def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as requests and presets have them."""
     return {name: value for name, value in options.items() if name != OPTION}

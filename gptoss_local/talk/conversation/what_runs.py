@@ -16,11 +16,7 @@ _TAB = 4
 
 
 class CallPart(NamedTuple):
-    """A text that runs, or the input of a program that runs.
-
-    Attributes:
-        text: Safe to show: nothing in it hides, or changes its place; line ends stay.
-    """
+    """Code, or a command line, or the arguments of a call; `text` is safe to show."""
 
     kind: Literal["code", "command", "arguments"]
     text: str
@@ -37,19 +33,13 @@ def what_runs(tool: RunnableTool, arguments: Arguments) -> list[CallPart]:
 
 
 def code_of(name: str, arguments: object) -> str | None:
-    """Return the code of a call of `python`; None if a call is not one."""
     if name == "python" and isinstance(arguments, dict) and list(arguments) == ["code"]:
         return arguments["code"] if isinstance(arguments["code"], str) else None
     return None
 
 
 class Answer(NamedTuple):
-    """An answer to the question whether a call may run.
-
-    Attributes:
-        scope: How far the permission goes; None denies it.
-        has_reason: The user then says why, and the model is told.
-    """
+    """A choice when asked whether a call may run: no `scope` denies it, maybe with a reason."""
 
     label: str
     scope: Scope | Literal["once"] | None
@@ -68,12 +58,7 @@ def answers_to(tool: RunnableTool) -> list[Answer]:
 
 
 def doubt(answer: Answer, n_unseen: int = 0) -> str:
-    """Return why an answer is asked for twice; empty if once is enough.
-
-    Args:
-        answer: The first one.
-        n_unseen: Lines of the call that were never on the screen.
-    """
+    """Return why an answer is asked for twice, such as lines never shown; empty if it is not."""
     doubts = []
     if n_unseen:
         lines = "1 line was" if n_unseen == 1 else f"{n_unseen:,} lines were"
@@ -92,7 +77,6 @@ def about_text(tool: RunnableTool) -> str:
 
 
 def always_text(tool: RunnableTool) -> str:
-    """Name the tool that a lasting permission allows, and its source."""
     of = "" if tool.source in ("", tool.name) else f" of {tool.source}"
     return in_order(visible(f"this tool{of}"))
 
@@ -103,10 +87,7 @@ def seen(code: str) -> str:
 
 
 def shell_text(argv: Sequence[str]) -> str:
-    r"""Return a command line as a shell would take it, with every character that cannot be seen.
-
-    These are escapes in a word such as `$'one\n'`; the rest of it begins a row of its own.
-    """
+    r"""Return a command line for a shell, with invisible characters as escapes: `$'one\n'`."""
     return " ".join(map(_word, argv))
 
 

@@ -1,7 +1,4 @@
-"""The chats of `gptoss chat`, kept in one SQLite file: a tree of turns each, searchable as a whole.
-
-Knows nothing of the terminal, of HTTP or of a model.
-"""
+"""All chats in one SQLite file, searchable, with no knowledge of terminals, HTTP or models."""
 
 from gptoss_local.talk.history.chats import History, is_temporary
 from gptoss_local.talk.history.export import read_export

@@ -37,20 +37,15 @@ from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnFie
 
 
 class History:
-    """The chats in one SQLite file (WAL).
+    """The chats in one SQLite file (WAL), or in `MEMORY`. Use it from one thread only.
 
-    Every call is a transaction of its own, so a killed process loses only the text that it
-    had not handed over yet. Turns that a dead process left streaming become `stopped` here.
-
-    Args:
-        path: The file; made, readable by its owner only, if it is not there. `MEMORY` for none.
+    Every call is a transaction, so a killed process loses only the text that it had not handed
+    over yet. Turns that a dead process left streaming become `stopped`.
 
     Raises (all methods):
         HistoryError: the file is damaged, full, in use, or not for this version.
         HistoryLockedError: it has a passphrase, and `lock.unlock` was not called.
-        ChatNotFoundError: a chat or turn is not there, perhaps deleted by another process.
-
-    Thread: all calls from the thread that made it.
+        ChatNotFoundError: a chat or turn is missing, perhaps deleted by another process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,27 +63,23 @@ class History:
 
     @property
     def temporary(self) -> "History":
-        """The chats that are not written to disk, and end when this is closed."""
+        """Return the chats that are not written to disk, and end when this is closed."""
         self._temporary = self._temporary or History(MEMORY)
         return self._temporary
 
     def of(self, chat_id: int | None) -> "History":
-        """Return the history that has a chat: this one, or the one of temporary chats."""
+        """Return the history that has a chat: this one, or that for temporary chats."""
         return self.temporary if is_temporary(chat_id) else self
 
     @property
     def version(self) -> tuple[int, int]:
-        """Return two numbers, of which others' writes change the first, and ours the second.
-
-        PERF: 10 µs, so it can be asked many times a second.
-        """
+        """Return counters of other processes' writes and of ours. PERF: 10 µs, so poll freely."""
         with translated(self.path):
             ((n_others,),) = self._database.execute("PRAGMA data_version").fetchall()
         n_temporary = self._temporary.version[1] if self._temporary else 0
         return n_others, self._database.total_changes + n_temporary + self.lock.n_unlocked
 
     def stop_orphans(self) -> None:
-        """Mark the streaming turns of dead processes as `stopped`."""
         with translated(self.path):
             owner.stop_orphans(self._database)
 
@@ -110,7 +101,7 @@ class History:
             return insert_chat(self._database, chat)
 
     def chats(self, limit: int = 100, *, pinned_first: bool = False) -> list[ChatSummary]:
-        """Return the chats with the newest turns, newest first; pinned ones come first if asked."""
+        """Return the chats with the newest turns, newest first; pinned ones first if asked."""
         pinned = "is_pinned DESC, " if pinned_first else ""
         order = f"{pinned}updated_s DESC, id DESC"
         query = f"SELECT {CHAT_COLUMNS} FROM chat ORDER BY {order} LIMIT ?"
@@ -129,7 +120,7 @@ class History:
         self._change_chat(chat_id, title=one_line(title))
 
     def has_title(self, chat_id: int) -> bool:
-        """Return whether a chat is called other than its first question."""
+        """Return whether a chat's title differs from its first question."""
         query = (
             f"SELECT {opened('chat.title')}, {opened('turn.content')}, {opened('turn.stats')} "
             "FROM chat JOIN turn ON chat_id = chat.id "
@@ -139,7 +130,7 @@ class History:
         return not rows or rows[0][0] != title_of(rows[0][1], json.loads(rows[0][2]))
 
     def give_title(self, chat: ChatSummary, title: str) -> bool:
-        """Rename a chat unless its title has changed meanwhile."""
+        """Rename a chat unless its title has changed meanwhile; return whether it was done."""
         with self._write():
             column = "chat.title"
             change = (
@@ -149,11 +140,10 @@ class History:
             return bool(self._database.execute(change, values).rowcount)
 
     def pin(self, chat_id: int, is_pinned: bool) -> None:
-        """List a chat before the others, or no longer."""
         self._change_chat(chat_id, is_pinned=is_pinned)
 
     def move(self, chat_id: int, folder: str) -> None:
-        """Put a chat into a folder, which is there as long as a chat is in it; empty: into none."""
+        """Move a chat to a folder, or to none if empty. Empty folders disappear."""
         self._change_chat(chat_id, folder=one_line(folder))
 
     def set_model(self, chat_id: int, model: str, effort: str) -> None:
@@ -183,11 +173,7 @@ class History:
         content: str,
         **fields: Unpack[TurnFields],
     ) -> Turn:
-        """Append a turn, which becomes the leaf of its chat.
-
-        `parent_id` is a turn of the same chat, or None for a (further) first turn; `fields` are
-        others of `Turn`. With `state="streaming"` it is expected that `update` follows.
-        """
+        """Append a turn, the new leaf of its chat; `update` must follow `state="streaming"`."""
         turn = Turn(
             id=0,
             chat_id=chat_id,
@@ -245,7 +231,7 @@ class History:
         return read_turn(rows[0])
 
     def questions(self, limit: int = 1000) -> list[Turn]:
-        """Return the newest messages of the user in all chats, the newest first."""
+        """Return the newest messages of the user in all chats, newest first."""
         query = f"SELECT {TURN_COLUMNS} FROM turn WHERE role = 'user' ORDER BY id DESC LIMIT ?"
         return [read_turn(row) for row in self._rows(query, (limit,))]
 
@@ -256,12 +242,7 @@ class History:
         return [read_turn(row) for row in self._rows(query, (chat_id,))]
 
     def changed(self, chat_id: int, seen: dict[int, int]) -> list[Turn]:
-        """Return the turns of a chat that are new or changed since the last call.
-
-        Args:
-            chat_id: Of a chat; one that is not there has no turns.
-            seen: Empty at first; this method remembers the turns in it.
-        """
+        """Return the chat's turns that differ from `seen`, which is updated; none if it is gone."""
         query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
         changed = [row for row in self._rows(query, (chat_id,)) if seen.get(row[0]) != hash(row)]
         seen.update((row[0], hash(row)) for row in changed)
@@ -307,8 +288,7 @@ class History:
     def search(self, words: str, limit: int = 50) -> list[Hit]:
         """Find turns and titles with all `words`; best matches first.
 
-        Case and accents do not count, the last word may be unfinished, and "several words" in
-        quotes stand next to each other.
+        Case and accents do not count, the last word may be unfinished, and quotes make a phrase.
         """
         with self._read():
             return search(self._database, words, limit, has_index=not self.lock.is_set)
@@ -322,16 +302,12 @@ class History:
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
     def import_json(self, text: str) -> int:
-        """Add an exported chat as a new one, and return its id."""
         chat, turns = export.parse_json(text)
         with self._write():
             return insert_tree(self._database, chat, turns)
 
     def set_system(self, chat_id: int, content: str) -> list[Turn]:
-        """Let the branch that is shown continue below another version of its system message.
-
-        Nothing is overwritten: the turns after it are copied. Empty content means none.
-        """
+        """Continue the shown branch, copied, below another system message; empty: below none."""
         branch = self.branch(self.chat(chat_id).leaf_id)
         first = branch[0] if branch and branch[0].role == "system" else None
         if content != (first.content if first is not None else ""):

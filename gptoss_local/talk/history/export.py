@@ -21,8 +21,6 @@ _MAX_LEVEL = 6  # of headings
 
 
 class _Export(msgspec.Struct, kw_only=True):
-    """The JSON of a chat, with the ids of the file it came from."""
-
     format: Literal["gptoss-chat"] = "gptoss-chat"
     version: Literal[1] = 1
     chat: ChatSummary
@@ -39,8 +37,6 @@ class _Call(msgspec.Struct):
 
 
 class _Stats(msgspec.Struct):
-    """The figures of a turn that the chat reads, and their types."""
-
     eval_count: int = 0
     eval_duration: float = 0
     prompt_eval_count: int = 0
@@ -62,7 +58,6 @@ class _Stats(msgspec.Struct):
 
 
 def read_export(path: Path) -> str:
-    """Return the text of a file that is to be imported."""
     try:
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
@@ -76,7 +71,6 @@ def read_export(path: Path) -> str:
 
 
 def render_markdown(chat: ChatSummary, turns: list[Turn]) -> str:
-    """Return one branch, the reasoning as quotes, the calls of tools as JSON."""
     when = datetime.fromtimestamp(chat.created_s).astimezone().strftime("%Y-%m-%d %H:%M")
     facts = [chat.model, f"effort {chat.effort}" if chat.effort else "", when]
     parts = [f"# {chat.title or 'Untitled'}", f"*{one_line(', '.join(filter(None, facts)))}*"]
@@ -97,11 +91,7 @@ def render_json(chat: ChatSummary, turns: list[Turn]) -> str:
 
 
 def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
-    """Read the JSON of `render_json`.
-
-    Returns:
-        The chat, and its turns, every parent before its children, none of them streaming.
-    """
+    """Read the JSON of `render_json`: turns have parents before children, and none streams."""
     try:
         found = msgspec.json.decode(text, type=_Export)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -136,11 +126,7 @@ def _check_details(turn: Turn) -> None:
 
 
 def _below_headings(text: str) -> str:
-    """Make a text part of its turn: lower its headings, and close a last block that is open.
-
-    Else a line of an answer would read as the next turn, or a stopped answer swallow the turns
-    below.
-    """
+    """Lower a text's headings and close its last block, or it would swallow the next turns."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     markdown = MarkdownIt("commonmark").disable("inline")

@@ -1,7 +1,6 @@
 """The passphrase of the chats, and the texts in the tables that are encrypted with it.
 
-A random key encrypts the texts, each for its place; the passphrase encrypts that key. Statements
-read and write texts with SQLite functions, `opened` and `sealed`.
+A random key encrypts the texts, each for its place; the passphrase encrypts that key.
 """
 
 import base64
@@ -27,7 +26,7 @@ _TEXTS = {
 }
 _ALL_TEXTS = {f"{table}.{name}" for table, names in _TEXTS.items() for name in names}
 _ROWS = {"chat": ("id",), "turn": ("id", "chat_id", "parent_id", "role")}
-"""Names of a row that its texts are encrypted for: they are refused in any other row."""
+"""Columns that bind a text to its row: it is refused in any other."""
 _FORMAT = "gptoss 1"
 _SEALED = "\0"  # the first character of an encrypted text, which no other has: see `storable`
 _NONCE_BYTES = 12
@@ -42,7 +41,7 @@ def opened(column: str) -> str:
 
 
 def sealed(column: str, value: str = "?", *, row: str = "") -> str:
-    """Return the SQL that makes a value one of a column; `row` comes before the row's own names."""
+    """Return the SQL that makes a value one of a column; `row` precedes the row's own names."""
     return f"sealed({value}, {_place(column, row)})" if column in _ALL_TEXTS else value
 
 
@@ -52,10 +51,7 @@ def _place(column: str, row: str = "") -> str:
 
 
 class Lock:
-    """Holds the key of one connection to the file; its methods raise HistoryError as `History`'s.
-
-    `n_unlocked` counts calls of `unlock`.
-    """
+    """Holds one connection's key to the file; its methods raise HistoryError as `History`'s."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database
@@ -75,7 +71,7 @@ class Lock:
 
     @property
     def is_locked(self) -> bool:
-        """Texts cannot be read; another process may have set or removed the passphrase."""
+        """Return whether texts cannot be read; another process may have changed the passphrase."""
         with translated(self._path):
             kept = self._kept_id()
         if kept != self._key_id:
@@ -92,7 +88,7 @@ class Lock:
             )
 
     def unlock(self, passphrase: str) -> None:
-        """Make the chats readable here. Raise HistoryLockedError if the passphrase is wrong."""
+        """Make the chats readable here. Raises HistoryLockedError for a wrong passphrase."""
         with translated(self._path):
             self._unwrap(passphrase)
             # The log may still have plain text, if the process that set it was killed.
@@ -104,7 +100,6 @@ class Lock:
         self._rewrite(None, passphrase)
 
     def change(self, old: str, new: str) -> None:
-        """Encrypt all texts with another key and passphrase; the old ones open nothing any more."""
         self._rewrite(old, new)
 
     def remove(self, passphrase: str) -> None:
@@ -113,7 +108,7 @@ class Lock:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn errors into ours, as the function does, and say which text is refused."""
+        """Translate errors as the function does, and name the text that is refused."""
         try:
             with translated(self._path):
                 yield
@@ -127,10 +122,7 @@ class Lock:
             raise HistoryError(message, hint=RESTORE) from error
 
     def _rewrite(self, old: str | None, new: str | None) -> None:
-        """Write all texts again, so that no byte of them, or of the old key, stays in the file.
-
-        Without `old` they are in plain, without `new` they will be.
-        """
+        """Write all texts again, so that no byte of them, or of the old key, stays in the file."""
         with self.translated():
             with transaction(self._database):
                 owner.stop_orphans(self._database)
@@ -187,7 +179,6 @@ class Lock:
         self._database.execute(f"PRAGMA trusted_schema = {cipher is None}")
 
     def _wrapped(self, passphrase: str) -> tuple[bytes, "AESGCM"]:
-        """Make a key, and keep it, encrypted, in the file."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, key = secrets.token_bytes(16), secrets.token_bytes(32)
@@ -212,7 +203,7 @@ class Lock:
         return _SEALED + base64.b64encode(data).decode()
 
     def _open(self, text: str, *place: str | int | None) -> str:
-        """Return a text in plain; what is raised here, SQLite raises as an error of its own."""
+        """Return a text in plain. SQLite replaces errors raised here by its own."""
         self._refused = "The {} of {}".format(*place)
         if text.startswith(_SEALED) != (self._opens is not None):
             raise ValueError("in plain with a passphrase, or encrypted without one")

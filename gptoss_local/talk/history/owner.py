@@ -14,7 +14,7 @@ def this_process() -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Return whether the process that `this_process` named still runs; False for any other text."""
+    """Return whether the process that `this_process` named still runs; False for other text."""
     import psutil
 
     try:
@@ -29,7 +29,6 @@ def is_alive(owner: str) -> bool:
 
 
 def stop_orphans(database: sqlite3.Connection) -> None:
-    """Mark turns that a dead process streamed as `stopped`."""
     owners = database.execute("SELECT DISTINCT owner FROM turn WHERE state = 'streaming'")
     dead = [row for row in owners.fetchall() if not is_alive(row[0])]
     database.executemany(

@@ -12,17 +12,15 @@ _SPACE = re.compile(r"\s+")
 
 
 def storable(text: str) -> str:
-    """Replace half characters, and NUL, at which functions of SQLite end a text."""
+    """Replace lone surrogates, and NUL, at which functions of SQLite end a text."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def plain_text(text: str) -> str:
-    """Drop control sequences and characters but tab and newline: no text drives a terminal."""
     return _CONTROL.sub("", text)
 
 
 def one_line(text: str, max_chars: int | None = None) -> str:
-    """Return the words of a text with single spaces, cut with an ellipsis."""
     line = _SPACE.sub(" ", plain_text(storable(text))).strip()
     is_long = max_chars is not None and len(line) > max_chars
     return f"{line[:max_chars].rstrip()}…" if is_long else line

@@ -36,12 +36,10 @@ def read_chat(row: tuple[Any, ...]) -> ChatSummary:
 
 
 def write_json(value: Any) -> str:
-    """Return JSON that SQLite can store."""
     return storable(json.dumps(value, ensure_ascii=False))
 
 
 def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
-    """Insert a chat without turns; return its new id."""
     values = msgspec.structs.asdict(chat) | {
         "title": one_line(chat.title),
         "model": storable(chat.model),
@@ -56,10 +54,7 @@ def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
 
 
 def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> int:
-    """Insert `turn` but for its id, which is returned, and make it the leaf of its chat.
-
-    `owner` is the process that streams it.
-    """
+    """Insert `turn` with a new id, which is returned, and make it the leaf of its chat."""
     values = msgspec.structs.asdict(turn) | {
         "tool_calls": write_json(turn.tool_calls),
         "stats": write_json(turn.stats),

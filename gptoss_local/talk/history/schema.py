@@ -1,7 +1,4 @@
-"""The SQLite file of chats: its tables, and its errors as ours.
-
-A file that is damaged or of another program raises before a byte is written.
-"""
+"""The SQLite file of chats: its tables, and its errors as ours."""
 
 import contextlib
 import os
@@ -14,10 +11,10 @@ from gptoss_local.errors import HistoryError
 
 _APPLICATION_ID = 0x67_70_74_31  # "gpt1", in the header of the file
 MEMORY = Path(":memory:")
-"""In place of a file: chats that no other process sees, and that end with this one."""
+"""Stands for chats that no other process sees, and that end with this one."""
 
 FIRST_TEMPORARY = 1 << 30
-"""Ids of chats and turns in memory begin here, so that none is taken for one of the file."""
+"""Ids of chats and turns in memory begin here, so that none is also in the file."""
 
 _BUSY_S = 5.0  # how long to wait for another process that writes
 
@@ -74,7 +71,7 @@ SEARCH = (
     END
     """,
 )
-"""The index of the search, which a file with a passphrase has not."""
+"""The index of the search, which a file with a passphrase lacks."""
 DROP_SEARCH = (
     *(f"DROP TRIGGER {name}" for name in re.findall(r"CREATE TRIGGER (\w+)", "".join(SEARCH))),
     "DROP TABLE turn_words",
@@ -134,11 +131,7 @@ _TABLES = (
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it, readable by its owner only.
-
-    Raises:
-        HistoryError: it is damaged, not ours, or cannot be opened.
-    """
+    """Open the file, or make it, readable by its owner only."""
     with translated(path):
         if path != MEMORY:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -170,7 +163,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def check_file(path: Path) -> None:
-    """Look at the file, which must be there; nothing in it is changed."""
+    """Raise HistoryError if the file, which must exist, cannot be used; change nothing."""
     with translated(path):
         uri = f"{path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
         with contextlib.closing(sqlite3.connect(uri, timeout=_BUSY_S, uri=True)) as database:
@@ -195,7 +188,7 @@ def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterat
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the file system into a HistoryError with a way out."""
+    """Turn errors of SQLite and the file system into HistoryErrors with a hint."""
     try:
         yield
     except OSError as error:
@@ -223,7 +216,6 @@ _HINTS = {
 
 
 def _has_tables(database: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the file is begun; raise HistoryError if it is not ours."""
     (application_id,) = database.execute("PRAGMA application_id").fetchone()
     (n_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if n_tables and application_id != _APPLICATION_ID:

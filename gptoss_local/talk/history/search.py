@@ -1,7 +1,6 @@
-"""Full-text search over turns and titles.
+"""Full-text search over turns and titles: an index of words, and a scan.
 
-The index finds words. Text without words in its sense, such as Chinese, Japanese, Thai or `=>`, is
-found by a scan, and so is all text with a passphrase.
+A scan finds text without words, such as Chinese or `=>`, and any text with a passphrase.
 """
 
 import re
@@ -13,7 +12,7 @@ from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.turn import Hit
 
 MATCH_START, MATCH_END = "\x02", "\x03"
-"""Around every match of a snippet. The text itself may have them too: expect no pairs."""
+"""Around every match of a snippet. The text itself may have them, too: expect no pairs."""
 
 _TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _UNSPACED = re.compile(  # Thai to Khmer, kana, Han; Hangul has spaces, but endings without
@@ -28,8 +27,7 @@ _TITLE = opened("chat.title")
 def search(database: sqlite3.Connection, words: str, limit: int, *, has_index: bool) -> list[Hit]:
     """Return titles, turns, then chats of a folder of that name, best matches first.
 
-    A title or a folder counts only if none of the chat's turns matches. `words` may be any text; of
-    a long one the first words count.
+    A title or a folder counts only if none of the chat's turns matches.
     """
     terms = _parse_terms(words)
     if not terms:
@@ -114,7 +112,6 @@ def _in_folders(
 
 
 def _like(terms: list[str], read: Callable[[str], str]) -> tuple[Callable[[str], str], list[str]]:
-    """Return the condition that a column has all terms, and its values."""
     patterns = ["%" + re.sub(r"([%_^])", r"^\1", term) + "%" for term in terms]
     return lambda column: " AND ".join([f"{read(column)} LIKE ? ESCAPE '^'"] * len(terms)), patterns
 

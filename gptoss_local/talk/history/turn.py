@@ -1,4 +1,4 @@
-"""Chats and turns as the store hands them out: frozen, detached from the file."""
+"""Chats and turns as the store returns them: frozen, detached from the file."""
 
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -40,8 +40,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnFields(TypedDict, total=False):
-    """The fields that a new turn may have besides its place, role and content."""
-
     reasoning: str
     tool_calls: tuple[dict[str, Any], ...]
     tool_name: str

@@ -1,8 +1,4 @@
-"""Tools that the model may call: the user's programs, MCP servers, `python` and `browser`.
-
-Each chat has a `Toolbox`, which declares its tools and runs calls. The front ends hold the loop and
-ask the user.
-"""
+"""Tools that the model may call: the user's programs, MCP servers, `python` and `browser`."""
 
 from gptoss_local.talk.tools.results import Page, ToolResult
 from gptoss_local.talk.tools.sources import ToolSources

@@ -22,11 +22,7 @@ class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Consents:
-    """Permissions that hold until the tool is another one.
-
-    Args:
-        path: The file, there or not; None keeps them in memory.
-    """
+    """Permissions that hold until the tool changes; no `path` keeps them in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -41,13 +37,12 @@ class Consents:
         return allowed.get(tool.source, {}).get(tool.name) == _digest_of(tool)
 
     def add(self, tool: RunnableTool) -> None:
-        """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
+        """Allow a tool for good. Raises UsageError if the file cannot be read or written."""
         allowed = self._read()
         allowed.setdefault(tool.source, {})[tool.name] = _digest_of(tool)
         self._write(allowed)
 
     def forget(self, source: str) -> None:
-        """Ask again for all tools of a source."""
         allowed = self._read()
         if allowed.pop(source, None) is not None:
             self._write(allowed)
@@ -71,18 +66,11 @@ class Consents:
 
 
 def digest(*facts: object) -> str:
-    """Return a hash of the facts, which hides them."""
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:32]
 
 
 def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> str:
-    """Return the digest of a program: which file its name stands for, and how it is started.
-
-    Args:
-        command: The program and its arguments.
-        folder: In which it runs; for a relative path it decides which program that is.
-        env: Its variables besides ours.
-    """
+    """Return the digest of a program: its file, command line, folder and variables."""
     name = str(folder / command[0]) if os.path.dirname(command[0]) else command[0]
     file = shutil.which(name, path=env.get("PATH"))
     return digest(command, file, str(folder.resolve()), env)

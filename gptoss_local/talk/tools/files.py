@@ -12,13 +12,7 @@ from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 
 class Files(ToolSource):
-    """A source with one tool.
-
-    Args:
-        settings: They may name the folder that may be read.
-        folder: Read otherwise: the working folder of the chat, unless that is the home folder or
-            above it, as for the web page.
-    """
+    """Reads below the folder of the settings, or the chat's, unless that contains the home."""
 
     name = "read_file"
     description = "Reads a text file of the user."
@@ -52,7 +46,7 @@ class Files(ToolSource):
         return [tool]
 
     def _resolve(self, arguments: Arguments) -> Arguments:
-        """Fill in the path of the file itself, where there are links on the way."""
+        """Fill in the path after links, and refuse one outside the folder."""
         path = str(arguments.get("path", ""))
         try:
             resolved = (self._folder / path).resolve()
@@ -69,7 +63,6 @@ class Files(ToolSource):
 
 
 def _beginning_of(path: Path) -> str:
-    """Read a text file up to the limit. Raise UsageError if it cannot be read or is not text."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_OUTPUT_BYTES + 1)

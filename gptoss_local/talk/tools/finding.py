@@ -1,4 +1,4 @@
-"""A tool that finds others, for whom so many would take too much of the context."""
+"""A tool that finds others, where declaring all of them would take too much of the context."""
 
 import re
 from collections.abc import Sequence
@@ -20,12 +20,7 @@ def n_tokens_about(tool: RunnableTool) -> int:
 
 
 def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
-    """Return the tool `find_tools`.
-
-    Args:
-        hidden: The tools to search.
-        found: Gets the names of the found tools, which are declared from then on.
-    """
+    """Return `find_tools`, which adds names from `hidden` to `found`, to be declared next."""
     names = sorted(tool.name for tool in hidden)
     listed = ", ".join(names[:_N_NAMES]) + (", ..." if len(names) > _N_NAMES else "")
 

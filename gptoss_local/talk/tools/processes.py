@@ -1,7 +1,7 @@
-"""Starts a program of a tool, and ends it with all that it has started.
+"""Starts a program of a tool, and ends it with all its children.
 
-Linux has sessions for that, and Windows jobs: a process is in the job of its parent, and all of a
-job end when its last handle is closed, also by the end of this process.
+Linux has sessions for that. Windows has jobs, whose processes end with the last handle, also by the
+end of this process.
 """
 
 import asyncio
@@ -16,11 +16,7 @@ _jobs: weakref.WeakKeyDictionary[asyncio.subprocess.Process, Any] = weakref.Weak
 
 
 async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a program with the options of `asyncio.create_subprocess_exec`.
-
-    Raises:
-        OSError: it does not start.
-    """
+    """Start a program with the options of `asyncio.create_subprocess_exec`. Raises OSError."""
     if sys.platform == "win32":
         job = _new_job()  # first: a program soon starts others
     process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
@@ -31,11 +27,7 @@ async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kill a process of `start`, and its descendants.
-
-    Raises:
-        ProcessLookupError: none is left.
-    """
+    """Kill a process of `start` and its descendants. Raises ProcessLookupError if none is left."""
     if sys.platform == "win32":
         import win32job
 

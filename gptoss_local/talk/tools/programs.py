@@ -24,11 +24,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Program(ToolSource):
-    """A source with one tool, which runs a program of the user's.
-
-    Raises:
-        UsageError: a name or a schema that no model could use.
-    """
+    """The user's program as a tool. Raises UsageError for a name or schema no model could use."""
 
     is_on = True
 
@@ -71,11 +67,7 @@ def _check(name: str, command: ToolCommand) -> None:
 
 
 def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:
-    """The command with `{name}` replaced by the argument of that name.
-
-    A word of the command with an argument that was not given is left out. Only parameters of the
-    schema are places, so other braces stay.
-    """
+    """Return the command with each `{name}` replaced; words without their argument go."""
     known = command.parameters.get("properties", {})
     words = []
     for word in command.command:
@@ -125,7 +117,6 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
-    """Feed a program and read its output up to the limit; also return whether there was more."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(ConnectionError):  # it reads nothing

@@ -6,11 +6,7 @@ MAX_OUTPUT_CHARACTERS = 32 * 1024
 
 
 class Page(NamedTuple):
-    """A page that the model has read, and may cite as `【cursor†L3-L7】`.
-
-    Attributes:
-        url: Where it was found; empty for a list of search results.
-    """
+    """A page that the model may cite as `【cursor†L3-L7】`; search results have no `url`."""
 
     cursor: int
     url: str
@@ -18,13 +14,7 @@ class Page(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """The result of a call that the model gets.
-
-    Attributes:
-        text: The model's part.
-        is_error: The call came to nothing, and `text` says why.
-        pages: Pages that can be cited from now on.
-    """
+    """The result of a call; `text` is for the model, and says why if it `is_error`."""
 
     text: str
     is_error: bool = False

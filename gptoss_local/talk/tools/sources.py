@@ -20,12 +20,7 @@ def taken_names(settings: Settings) -> set[str]:
 
 
 class ToolSources:
-    """Makes the toolboxes of chats, and ends the servers that they have started.
-
-    Args:
-        settings: The user's; they name the tools, and the ones on in new chats.
-        folder: Where programs run, and `read_file` reads.
-    """
+    """Makes the toolboxes of chats; programs run in `folder`, and `read_file` reads there."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
@@ -34,12 +29,7 @@ class ToolSources:
         self._mcp = McpServers(settings, folder)
 
     def toolbox(self) -> Toolbox:
-        """Return the tools of a new chat.
-
-        Raises:
-            UsageError: a setting or mcp.json cannot be read, or a program has a name or a schema
-                that no model could use.
-        """
+        """Return a new chat's tools. Raises UsageError if the configuration cannot be used."""
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[ToolSource] = [

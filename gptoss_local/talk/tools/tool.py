@@ -1,4 +1,4 @@
-"""Define one tool, and where tools come from."""
+"""Define one tool, and its source."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +14,13 @@ class RunnableTool:
     """One function that the model may call.
 
     Attributes:
-        run: Does the work; raises UsageError for mistakes that the model may correct.
+        run: Raises UsageError for mistakes that the model may correct.
         about: Describes it for the user, after "It".
-        source: Name of where it comes from, which is switched on and off as a whole.
-        argv: The program that a call runs, and its arguments; None if it is not one.
+        argv: The command line that a call runs; None if it runs no program.
         resolve: Fills in the arguments, such as the address of a link, so that the user sees all
-            that `run` gets; asks nothing of others. Raises UsageError as `run`.
-        asks: Whether the user is asked before any call; before one in which `resolve` has filled in
-            something, always.
+            that `run` gets, without asking others. Raises UsageError as `run`.
+        asks: Whether the user is asked before a call; where `resolve` has filled in something,
+            always.
         identity: Ends a lasting permission when it changes; without secrets.
         is_built_in: Harmony declares its parameters, so these are not sent.
         own_name: As its source calls it, where the model cannot.
@@ -49,11 +48,7 @@ class RunnableTool:
 
 
 class ToolSource(Protocol):
-    """A provider of tools for one chat: a program, a server, something built in.
-
-    Attributes:
-        about: Describes it for the user, after "It".
-    """
+    """A provider of tools for one chat; `about` describes it for the user, after "It"."""
 
     name: str
     about: str

@@ -1,7 +1,4 @@
-"""The tools of one chat. Nothing here asks the user; the front ends do.
-
-Thread: one event loop.
-"""
+"""The tools of one chat, used from one event loop. Front ends ask the user."""
 
 import asyncio
 import itertools
@@ -22,7 +19,7 @@ from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 MAX_DECLARED_TOKENS = 6_000
-"""About, of all declarations; tools over it are offered through a search."""
+"""About, of all declarations; further tools are offered through a search."""
 
 _log = logging.getLogger("gptoss")
 
@@ -30,8 +27,6 @@ Scope = Literal["chat", "always"]
 
 
 class Group(NamedTuple):
-    """A source as the user sees it."""
-
     name: str
     about: str
     description: str
@@ -42,11 +37,7 @@ class Group(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call as it is asked about and run.
-
-    Attributes:
-        arguments: Resolved; see `RunnableTool.resolve`.
-    """
+    """A call to ask about and run, its arguments resolved; see `RunnableTool.resolve`."""
 
     name: str
     tool: RunnableTool | None
@@ -55,12 +46,7 @@ class Call(NamedTuple):
 
 
 class LoopLimit:
-    """Ends a loop of answers and calls that does not end by itself.
-
-    Args:
-        n_rounds: Most answers that ask for calls.
-        clock: Seconds; tests have their own.
-    """
+    """Ends a loop of answers and calls after `n_rounds` answers with calls, or a time."""
 
     def __init__(
         self, n_rounds: int, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -69,11 +55,11 @@ class LoopLimit:
         self._n, self._end_s = 0, clock() + seconds
 
     def pause(self, seconds: float) -> None:
-        """Do not count a time in which the user was asked."""
+        """Exclude a time in which the user was asked."""
         self._end_s += seconds
 
     def reached(self) -> str:
-        """Count a round of calls that comes next; return which limit forbids it, or nothing."""
+        """Count the next round of calls; return which limit forbids it, or nothing."""
         self._n += 1
         if self._n > self._n_rounds:
             return f"{self._n_rounds} rounds of tools"
@@ -81,11 +67,7 @@ class LoopLimit:
 
 
 class Toolbox:
-    """The tools of a chat: which are on, and which are trusted.
-
-    Args:
-        sources: Their sources; tools of the first ones keep their names.
-    """
+    """The tools of a chat: which are on and trusted. The first source of a name keeps it."""
 
     def __init__(
         self,
@@ -102,21 +84,13 @@ class Toolbox:
         self._problems: dict[str, str] = {}
         self._by_source: dict[str, tuple[RunnableTool, ...]] = {}
         self.tools: dict[str, RunnableTool] = {}
-        """Tools of the sources that are on and were prepared, by name."""
+        """By name; only of sources that are on and were prepared."""
         self.on: set[str] = {source.name for source in sources if source.is_on}
-        """Names of sources."""
         self.trusted: set[str] = set()
         """Tools that need no approval in the open chat."""
 
     async def prepare(self, on: Container[str] | None = None) -> list[str]:
-        """Make the tools of all sources that are on ready, starting servers.
-
-        Args:
-            on: Names of sources, in place of those that are on now.
-
-        Returns:
-            News for the user: which source does not answer, and why.
-        """
+        """Prepare the sources that are on, starting servers; return which are dead, and why."""
         names = self.on if on is None else on
         on_now = [source for source in self._sources if source.name in names]
         listed = await asyncio.gather(*map(self._tools_of, on_now))
@@ -160,7 +134,7 @@ class Toolbox:
         ]
 
     def switch(self, name: str) -> bool:
-        """Turn a source on or off; returns whether it is on now. Raises UsageError: no such one."""
+        """Turn a source on or off; return whether it is on now. Raises UsageError if unknown."""
         names = [source.name for source in self._sources]
         if name not in names:
             raise UsageError(f"there is no tool '{name}'", hint=f"There are {', '.join(names)}.")
@@ -168,7 +142,7 @@ class Toolbox:
         return name in self.on
 
     def set_servers(self, sources: Sequence[ToolSource]) -> None:
-        """Have these MCP servers in place of the ones so far; new ones are on as they say."""
+        """Replace the MCP servers; new ones are on as they say."""
         names = {source.name for source in self._sources}
         self._sources = [each for each in self._sources if not each.is_mcp] + list(sources)
         self.on |= {each.name for each in sources if each.is_on and each.name not in names}
@@ -187,7 +161,7 @@ class Toolbox:
         return [tool.declaration() for tool in self.offered()]
 
     def offered(self) -> list[RunnableTool]:
-        """Return the tools that the model is told of, after `prepare`."""
+        """Return the tools to declare to the model, after `prepare`."""
         return self._split()[0]
 
     def tool(self, name: str) -> RunnableTool | None:
@@ -247,10 +221,7 @@ class Toolbox:
             await source.close()
 
     def _split(self) -> tuple[list[RunnableTool], list[RunnableTool]]:
-        """Return the tools that are declared, and those that are found by a search only.
-
-        The tools of a source are in the same part, but for those that were found.
-        """
+        """Return declared tools, and those that a search finds; sources stay whole."""
         shown: list[RunnableTool] = []
         hidden: list[RunnableTool] = []
         n_left = MAX_DECLARED_TOKENS
@@ -279,7 +250,7 @@ def _with_free_name(tool: RunnableTool, taken: Container[str]) -> RunnableTool:
 
 
 def _what(tool: RunnableTool) -> tuple[Any, ...]:
-    """Return the tool as the user trusts it; another one under its name is not trusted."""
+    """Return the facts that the user trusts; another tool of the same name is not trusted."""
     return tool.source, tool.identity, tool.description, tool.parameters
 
 

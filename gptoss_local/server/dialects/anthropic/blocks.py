@@ -64,10 +64,7 @@ class AnthropicMessage(msgspec.Struct):
 
 
 def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
-    """Make messages of one: results of tools come before the user's words.
-
-    Raises UsageError for a new block that is not text.
-    """
+    """Make messages of one, results of tools first. Raises UsageError for a new non-text block."""
     blocks = wire.blocks
     match wire.role.lower():
         case "assistant":
@@ -87,7 +84,6 @@ def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
 
 
 def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
-    """Yield the assistant's thoughts, words and calls, in this order."""
     has_said = False
     for kind, group in itertools.groupby(blocks, _kind):
         if kind == "said":
@@ -108,7 +104,6 @@ def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
 
 
 def _kind(block: ContentBlock) -> str:
-    """Return the kind of an assistant's block; tools that others run have their own blocks."""
     if block.type.endswith("tool_use"):
         return "call"
     if block.type.endswith("tool_result"):
@@ -128,10 +123,7 @@ def _result(block: ContentBlock) -> Message:
 
 
 def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False) -> str:
-    """Return the text of blocks; documents and search results stand apart.
-
-    Raises UsageError for a part other than text, if the user has just sent it.
-    """
+    """Return the text of blocks, documents apart. Raises UsageError for new non-text parts."""
     text, is_apart = "", False
     for block in blocks:
         was_apart, is_apart = is_apart, block.type in _APART
@@ -162,14 +154,12 @@ def _read(block: ContentBlock, *, is_new: bool) -> str:
 
 
 def _read_content(content: Any) -> str:
-    """Return the text of a block's content: a text, one block or several, or other JSON."""
     is_block = isinstance(content, dict) and isinstance(content.get("type"), str)
     blocks = _to_blocks([content] if is_block else content)
     return read_output(content) if blocks is None else read_blocks(blocks)
 
 
 def _to_blocks(content: Any) -> list[ContentBlock] | None:
-    """Return the blocks that a list holds; None if it is other JSON, as tools may return."""
     try:
         return convert(content, list[ContentBlock]) if isinstance(content, list) else None
     except UsageError:
@@ -177,7 +167,6 @@ def _to_blocks(content: Any) -> list[ContentBlock] | None:
 
 
 def _document(source: Any) -> str | None:
-    """Return the text of a document; None if it is not text."""
     match source:
         case {"type": "text", "data": str(text)}:
             return text
@@ -192,15 +181,9 @@ def _document(source: Any) -> str | None:
 def offered_tools(
     declared: Iterable[SentTool], messages: Iterable[AnthropicMessage], chosen: str
 ) -> list[Tool]:
-    """Return the tools that the model is offered.
+    """Return the tools to offer, as changed in `messages`; one may be `chosen`.
 
-    Deferred ones are, once a search has found them, or where Anthropic's own search, which is not
-    here, would find them.
-
-    Args:
-        declared: The request's `tools`.
-        messages: Blocks in them find, add and remove tools.
-        chosen: The name in `tool_choice`.
+    Deferred tools count once found, or where Anthropic's own search would find them.
     """
     declared = list(declared)
     check_names(read_tools(declared))

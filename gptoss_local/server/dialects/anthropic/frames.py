@@ -1,7 +1,4 @@
-"""Answers of `/v1/messages`: events as content blocks, streamed and as a whole.
-
-Source: Anthropic's API reference (Messages, streaming).
-"""
+"""Answers of `/v1/messages`. Source: Anthropic's API reference (Messages, streaming)."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -47,10 +44,7 @@ _DETAILS: dict[str, dict[str, Any]] = {  # on which SDKs send the whole conversa
 class MessagesWriter:
     """One answer of `/v1/messages`. A block is open until an event of another kind comes.
 
-    Args:
-        model: As the request names it.
-        request_id: For errors.
-        hides_thinking: Thinking comes in the signature of its block, where no client shows it.
+    `hides_thinking` puts thinking into its block's signature, which no client shows.
     """
 
     framing = SSE
@@ -109,7 +103,6 @@ class MessagesWriter:
             yield _event("ping")
 
     def _text(self, field: str, text: str) -> Iterable[SseEvent]:
-        """Return a piece of text: of the open block, or of a new one."""
         if self._open_field != field:
             yield from self._close()
             self._open_field = field
@@ -122,7 +115,6 @@ class MessagesWriter:
             yield self._delta(f"{field}_delta", **{field: text})
 
     def _close(self) -> Iterable[SseEvent]:
-        """End the open block, if there is one."""
         field, self._open_field = self._open_field, ""
         if not (field or self._open_call):
             return
@@ -137,7 +129,6 @@ class MessagesWriter:
         yield self._block_event("content_block_stop")
 
     def _call_text(self, call_id: str, name: str, text: str) -> Iterable[SseEvent]:
-        """Return a piece of a call's arguments: of the open call, or of a new one."""
         if self._open_call != call_id:
             yield from self._close()
             self._open_call = call_id
@@ -147,7 +138,6 @@ class MessagesWriter:
         yield self._delta("input_json_delta", partial_json=text)
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
-        """Return the whole call, or the rest of it."""
         n_sent = sum(map(len, self._texts)) if self._open_call == call.id else 0
         yield from self._call_text(call.id, call.name, call.arguments_json()[n_sent:])
         self._blocks[-1]["input"] = call.arguments
@@ -194,7 +184,6 @@ def error_body(error: GptOssError, request_id: str) -> dict[str, Any]:
 
 
 def model_info(entry: ModelEntry) -> dict[str, Any]:
-    """Describe a model as Anthropic's API does."""
     made = datetime.fromtimestamp(entry.modified_ns // 10**9, UTC)
     return {
         "type": "model",
@@ -206,7 +195,6 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
 
 
 def model_list(entries: Iterable[ModelEntry]) -> dict[str, Any]:
-    """Return all models as one page."""
     data = list(map(model_info, entries))
     ids = [model["id"] for model in data] or [None]
     return {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": False}

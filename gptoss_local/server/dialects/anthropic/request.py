@@ -1,8 +1,4 @@
-"""Request bodies of `/v1/messages` and its `count_tokens`.
-
-Source: Anthropic's API reference (Messages) and Claude Code's requests. References to
-a conversation are refused.
-"""
+"""Request bodies of `/v1/messages` and its `count_tokens`. Source: Anthropic's API reference."""
 
 from typing import Any
 
@@ -63,7 +59,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
-        """Raises UsageError for a field that an answer needs, and a count of tokens does not."""
+        """Raise UsageError for a field that an answer needs, and a count of tokens does not."""
         if self.compaction is not None:
             raise UsageError("compaction is not supported: ask for a summary as a message")
         if self.max_tokens <= 0:
@@ -115,7 +111,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             raise UsageError("messages is required")
 
     def _effort(self) -> tuple[Effort, bool]:
-        """Thinking can be switched off; otherwise `output_config.effort` says how much."""
         effort, reasoning = parse_effort(self.output_config.effort)
         match self.thinking.type:
             case "disabled":

@@ -1,7 +1,4 @@
-"""Anthropic's Messages: `/v1/messages` and `/v1/messages/count_tokens`.
-
-Source: Anthropic's API reference. Differences are listed in docs/api.md.
-"""
+"""Anthropic's `/v1/messages`. Source: its API reference; docs/api.md lists differences."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,7 +27,6 @@ async def messages(request: Request) -> Response:
 
 
 async def count_tokens(request: Request) -> Response:
-    """Count the tokens of the prompt that a request would become; loads no model."""
     model = NamedModel(request, _NAMES)
     body = await model.read(MessagesBody)
     asked = await model.asked(body.to_request)

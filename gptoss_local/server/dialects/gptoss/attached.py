@@ -30,7 +30,6 @@ async def count_tokens(request: Request) -> Response:
 
 
 async def read_file(request: Request) -> Response:
-    """Return a file's text as the terminal chat attaches it; the body is the file."""
     name, data = request.query_params.get("name", ""), await read_bytes(request)
     return json_response(await while_connected(request, _attached(name, data)))
 

@@ -1,7 +1,4 @@
-"""Saved chats for the web page: read, changed and asked over HTTP.
-
-All of it goes through `server/chats`; docs/api.md has the endpoints.
-"""
+"""Saved chats for the web page, over HTTP: see docs/api.md."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
@@ -118,7 +115,6 @@ class SystemBody(msgspec.Struct):
 
 
 async def chats(request: Request) -> Response:
-    """List the newest chats, pinned ones first, or where words are found."""
     words, limit = request.query_params.get("q"), number_in(request.query_params, "limit")
     if words is not None:
         n_hits = limit or _N_HITS
@@ -132,14 +128,12 @@ async def chats(request: Request) -> Response:
 
 
 async def unlock(request: Request) -> Response:
-    """Take the passphrase of the chats, which stay readable until the server stops."""
     body = await read_body(request, UnlockBody)
     await _changed(request, lambda history: history.lock.unlock(body.passphrase))
     return json_response(JobStatus("success"))
 
 
 async def new_chat(request: Request) -> Response:
-    """Begin a chat, perhaps a temporary one; instructions become its first turn."""
     body = await read_body(request, NewChatBody)
     options = _checked(body.options)
 
@@ -156,7 +150,6 @@ async def new_chat(request: Request) -> Response:
 
 
 async def chat(request: Request) -> Response:
-    """Send a chat with all its turns."""
     chat_id = _chat_id(request)
 
     def read(history: History) -> tuple[ChatSummary, list[Turn]]:
@@ -169,7 +162,6 @@ async def chat(request: Request) -> Response:
 
 
 async def change_chat(request: Request) -> Response:
-    """Rename, pin, or continue otherwise."""
     chat_id, body = _chat_id(request), await read_body(request, ChatChangesBody)
     options = None if body.options is None else _checked(body.options)
 
@@ -194,7 +186,6 @@ async def change_chat(request: Request) -> Response:
 
 
 async def delete_chat(request: Request) -> Response:
-    """Delete a chat; its answers are stopped first."""
     chat_id = _chat_id(request)
     await _answers(request).stop_chat(chat_id)
     await _changed(request, lambda history: history.delete(chat_id))
@@ -203,7 +194,7 @@ async def delete_chat(request: Request) -> Response:
 
 
 async def ask(request: Request) -> Response:
-    """Add a question and begin its answer, which runs whether or not the client stays."""
+    """Add a question and begin its answer, which runs even if the client leaves."""
     chat_id, body = _chat_id(request), await read_body(request, AskBody)
     if not body.content.strip():
         raise UsageError("the question is empty")
@@ -220,7 +211,6 @@ async def ask(request: Request) -> Response:
 
 
 async def answer(request: Request) -> Response:
-    """Begin an answer, perhaps another one, to a turn."""
     chat_id, body = _chat_id(request), await read_body(request, AnswerBody)
 
     def add(history: History) -> tuple[None, list[Turn]]:
@@ -234,7 +224,6 @@ async def answer(request: Request) -> Response:
 
 
 async def continue_answer(request: Request) -> Response:
-    """Let an answer that was cut grow from where it is."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
 
     def resume(history: History) -> tuple[None, list[Turn]]:
@@ -251,7 +240,6 @@ async def continue_answer(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
-    """Stop an answer; one that is over stays as it is."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
     answers = _answers(request)
     turn = await _turn(request, chat_id, body.turn_id)
@@ -263,7 +251,6 @@ async def stop(request: Request) -> Response:
 
 
 async def answer_now(request: Request) -> Response:
-    """End the reasoning of an answer, so that the answer itself comes."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
     answers = _answers(request)
     turn = await _turn(request, chat_id, body.turn_id)
@@ -272,7 +259,6 @@ async def answer_now(request: Request) -> Response:
 
 
 async def allow(request: Request) -> Response:
-    """Answer the question whether a call may run; the first answer counts."""
     chat_id, body = _chat_id(request), await read_body(request, AllowBody)
     if body.scope != "no" and current_caller().kind == "phone":
         raise ForbiddenError(
@@ -287,7 +273,6 @@ async def allow(request: Request) -> Response:
 
 
 async def set_system(request: Request) -> Response:
-    """Continue the branch that is shown below another version of its system message."""
     chat_id, body = _chat_id(request), await read_body(request, SystemBody)
 
     def change(history: History) -> list[Turn]:
@@ -300,7 +285,6 @@ async def set_system(request: Request) -> Response:
 
 
 async def fork(request: Request) -> Response:
-    """Make a chat of a branch, down to a turn."""
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
 
     def copy(history: History) -> ChatSummary:
@@ -311,7 +295,6 @@ async def fork(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """Send the whole chat as JSON, or the branch that is shown as Markdown."""
     chat_id, form = _chat_id(request), request.query_params.get("format", "json")
     if form not in ("json", "markdown"):
         raise UsageError("format is json or markdown")
@@ -325,20 +308,18 @@ async def export(request: Request) -> Response:
 
 
 async def import_chat(request: Request) -> Response:
-    """Add an exported chat."""
     text = await read_text(request)
     added = await _changed(request, lambda history: history.chat(history.import_json(text)))
     return json_response(added)
 
 
 async def changes(request: Request) -> Response:
-    """Send the list and the turns, and then changes, a line each."""
     lines = _answers(request).changes.listen(number_in(request.query_params, "chat"))
     return AnswerResponse(lines, _LinesWriter(), stream=True)
 
 
 class _LinesWriter:
-    """Lines as they are; silence says that nothing changes."""
+    """Sends lines as they are; silence means that nothing changes."""
 
     framing = _LINES
 
@@ -368,7 +349,6 @@ def _chat_id(request: Request) -> int:
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a chat. Raises UsageError for an unknown or wrong one."""
     tools = options.get(OPTION, "")
     if not isinstance(tools, str):
         raise UsageError(f"{OPTION} is a list of names with commas")
@@ -391,7 +371,6 @@ def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
 
 
 def _settled(turn: Turn) -> Turn:
-    """Return a turn; raise AnsweringError if it is still being written."""
     if turn.state == "streaming":
         raise AnsweringError("this answer is still being written", hint=_WAIT)
     return turn
@@ -400,7 +379,7 @@ def _settled(turn: Turn) -> Turn:
 async def _start(
     request: Request, add: Callable[[History], tuple[T, list[Turn]]]
 ) -> tuple[T, list[Turn]]:
-    """Add turns, of which the last of a branch is an answer, and let that run."""
+    """Add turns, and run the answer that ends the branch."""
     answers = _answers(request)
 
     def add_all(history: History) -> tuple[T, list[Turn], ChatSummary]:

@@ -182,7 +182,6 @@ _CHATS = (
         JobStatus,
     ),
 )
-"""The endpoints of our web page."""
 
 GPTOSS = Dialect(
     name="gptoss",

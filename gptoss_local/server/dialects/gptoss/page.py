@@ -1,7 +1,4 @@
-"""Serves the web page: for browsers at `/`, and its files below `/web/`.
-
-Nothing in it is of the user. It may load files from here alone, and run no other scripts.
-"""
+"""Serves the web page, without data of the user: for browsers at `/`, files below `/web/`."""
 
 import asyncio
 import functools
@@ -46,7 +43,7 @@ _PREVIEW = {
     "Connection-Allowlist": "()",  # Chromium looks nothing up, and connects to nothing
     "X-DNS-Prefetch-Control": "off",
 }
-"""Headers of the document in which a model's HTML runs: it reaches nothing."""
+"""Isolates the document in which a model's HTML runs."""
 _TYPES = {  # the system's types may make a script plain text
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -68,15 +65,13 @@ class LanBody(msgspec.Struct):
 
 
 class _File(NamedTuple):
-    """`packed` is its content as gzip."""
-
     content: bytes
     packed: bytes
     etag: str
 
 
 async def root(request: Request) -> Response:
-    """Answer a browser with the page, and all others with the words that clients look for."""
+    """Answer a browser with the page, and others with the words that clients look for."""
     headers = request.headers
     origin, is_browser = headers.get("origin", ""), "text/html" in headers.get("accept", "").lower()
     if not is_browser or (origin and not is_own_origin(origin, headers.get("host", ""))):
@@ -91,8 +86,7 @@ async def root(request: Request) -> Response:
 async def new_link(request: Request) -> Response:
     """Make an address that opens the page in one browser, which then has the page's token.
 
-    The secret follows the `#`, which no browser sends, so it is in no log and no Referer. A
-    cookie would be sent to each port of this name, also to servers of other accounts.
+    Browsers never send the secret after `#`; a cookie would reach other ports' servers, too.
     """
     return json_response(PageLink(f"/#open={_access(request).new_link()}"))
 
@@ -106,14 +100,12 @@ async def open_lan(request: Request) -> Response:
 
 
 async def close_lan(request: Request) -> Response:
-    """Let the local network in no longer; its connections end now."""
     _access(request).end_phone_links()
     request.app.state.lan.close()
     return json_response(JobStatus("success"))
 
 
 async def open_link(request: Request) -> Response:
-    """Exchange a link's secret for the page's token."""
     body = await read_body(request, LinkBody)
     token = _access(request).open_link(body.link)
     if is_other_account(request.scope.get("client"), request.scope.get("server")):
@@ -125,7 +117,7 @@ async def open_link(request: Request) -> Response:
 
 
 async def file(request: Request) -> Response:
-    """One of the page's files; a browser that has it is told so."""
+    """Serve one of the page's files, unless the browser has it."""
     wanted = request.path_params["path"]
     found = await asyncio.to_thread(_find, wanted)
     if found is None:
@@ -153,7 +145,7 @@ def _access(request: Request) -> Access:
 
 @functools.cache
 def _paths() -> dict[str, Path]:
-    """Return the files of the page by their names in addresses; no other can be asked for."""
+    """Return the only files that can be asked for, by their names in addresses."""
     found = (path for path in web.FOLDER.rglob("*") if path.suffix in _TYPES and path != _INDEX)
     return {path.relative_to(web.FOLDER).as_posix(): path for path in found}
 

@@ -34,7 +34,6 @@ async def presets(_request: Request) -> Response:
 
 
 async def put_preset(request: Request) -> Response:
-    """Write a preset, a new one or in the place of another."""
     name, body = request.path_params["name"], await read_body(request, PresetBody)
     options = {key: parse_option(key, str(value)) for key, value in body.options.items()}
     preset = Preset(system=body.system, effort=body.effort, options=options)
@@ -49,7 +48,6 @@ async def put_preset(request: Request) -> Response:
 
 
 async def delete_preset(request: Request) -> Response:
-    """Remove a preset; chats that began with it stay as they are."""
     async with _changing:
         await asyncio.to_thread(remove_preset, request.path_params["name"])
     return json_response(JobStatus("success"))

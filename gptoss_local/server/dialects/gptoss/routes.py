@@ -1,7 +1,4 @@
-"""Serve our own programs beyond Ollama's API: a model's view of a chat, and which models fit.
-
-Documented in docs/api.md, for other programs, too.
-"""
+"""Serves our own programs beyond Ollama's API; docs/api.md documents it for others, too."""
 
 import asyncio
 import os
@@ -75,7 +72,7 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
 
 
 async def inspect(request: Request) -> Response:
-    """A conversation as harmony has it, with token ids; loads no model."""
+    """Return a conversation as harmony has it, with token ids; loads no model."""
     model = NamedModel(request)
     body, manager = await model.read(InspectBody), model.manager
     if not body.model:
@@ -105,7 +102,6 @@ async def inspect(request: Request) -> Response:
 
 
 async def status(request: Request) -> Response:
-    """Describe the server's process, and the GPUs."""
     manager = _manager(request)
     gpus = await asyncio.to_thread(read_usable_gpus)
     return json_response(
@@ -123,13 +119,12 @@ async def status(request: Request) -> Response:
 
 
 async def shut_down(request: Request) -> Response:
-    """End the server, as `gptoss stop` does."""
     request.app.state.shut_down()
     return json_response(JobStatus("success"))
 
 
 async def load(request: Request) -> Response:
-    """Bring a model into memory and tell how far that is; it continues if the client leaves."""
+    """Load a model and report progress; loading continues if the client leaves."""
     model = NamedModel(request)
     body = await model.read(GenerateBody)
     if not body.model:
@@ -141,7 +136,7 @@ async def load(request: Request) -> Response:
 
 
 async def fits(request: Request) -> Response:
-    """Send where each model on this machine or in the catalogue would go; takes some time."""
+    """Send where each model here or in the catalogue would go; slow."""
     manager = _manager(request)
     n_ctx = number_in(request.query_params, "n_ctx")
     freed = [model.engine for model in manager.loaded]
@@ -155,7 +150,6 @@ def _manager(request: Request) -> ModelManager:
 
 
 def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
-    """The request that follows: with the answer, and a message after it."""
     assert body.answer is not None
     answer = to_message(body.answer)
     following = Message(role="tool" if answer.tool_calls else "user")

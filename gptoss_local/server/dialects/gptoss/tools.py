@@ -1,8 +1,6 @@
 """The tools of a saved chat, for the web page to choose among, and its MCP servers.
 
-To add or to test a server runs a program of the caller's choice, with all that the server's account
-may do. So no key may, nor a page of another origin: only the owner, and the page that the owner has
-let in.
+Adding or testing a server runs any program, so only the owner and the owner's page may.
 """
 
 import asyncio
@@ -69,11 +67,7 @@ class ServerBody(msgspec.Struct):
 
 
 async def tools(request: Request) -> Response:
-    """List the tools of a chat, or else of a new one.
-
-    Those that are on are started for it, unless `start` is `no`; then they have no details. The
-    option `tools` of the chat switches them.
-    """
+    """List the tools of a chat, or of a new one, started unless `start` is `no`."""
     number = number_in(request.query_params, "chat")
     async with await _toolbox(request.app.state.answers, number) as toolbox:
         if request.query_params.get("start") != "no":
@@ -103,7 +97,6 @@ async def test_server(request: Request) -> Response:
 
 
 async def post_server(request: Request) -> Response:
-    """Add an MCP server to mcp.json; the chats have it from now on."""
     body, settings = await read_body(request, ServerBody), _settings(request)
     async with _changing:
         await asyncio.to_thread(
@@ -114,7 +107,6 @@ async def post_server(request: Request) -> Response:
 
 
 async def delete_server(request: Request) -> Response:
-    """Take an MCP server out of mcp.json, and end it."""
     async with _changing:
         await asyncio.to_thread(remove_server, request.path_params["name"])
     await request.app.state.answers.toolboxes.renew()

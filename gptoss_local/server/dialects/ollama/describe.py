@@ -1,7 +1,4 @@
-"""Describes a model for tags, show and ps, from its GGUF header.
-
-Source: Ollama's server/routes.go (ListHandler, GetModelInfo, PsHandler).
-"""
+"""Describes a model for tags, show and ps. Source: Ollama's server/routes.go."""
 
 import datetime
 import time
@@ -59,7 +56,6 @@ def _remote_fields(upstream: UpstreamAddress | None) -> dict[str, str]:
 
 
 def _remote_details(n_ctx: int) -> ModelDetails:
-    """Return the details of weights that are elsewhere; a context of 0 is not known."""
     return ModelDetails(
         parent_model="",
         format="",
@@ -72,7 +68,6 @@ def _remote_details(n_ctx: int) -> ModelDetails:
 
 
 def details(info: GGUFInfo | None, parent: str = "") -> ModelDetails:
-    """Return the `details` of a model."""
     return ModelDetails(
         parent_model=parent,
         format="gguf",
@@ -94,7 +89,6 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> ShownModel
 
 
 def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> ShownModel:
-    """Return the answer of `POST /api/show` for a model that is computed elsewhere."""
     model_info = {
         "general.architecture": _FAMILY,
         "general.basename": entry.name,
@@ -122,7 +116,6 @@ def _shown(entry: ModelEntry, found: ModelDetails, model_info: dict[str, Any]) -
 
 
 def running_remote(model: RemoteModel) -> RunningModel:
-    """Return the element of `GET /api/ps` for a model that is computed elsewhere."""
     n_ctx, address = model.engine.loaded.n_ctx, model.engine.address
     return RunningModel(
         name=model.entry.name,
@@ -139,7 +132,6 @@ def running_remote(model: RemoteModel) -> RunningModel:
 
 
 def running(model: LoadedModel, energy: ModelEnergy | None) -> RunningModel:
-    """Return one element of `GET /api/ps`."""
     loaded = model.engine.loaded
     return RunningModel(
         name=model.entry.name,

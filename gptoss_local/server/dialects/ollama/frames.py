@@ -34,7 +34,6 @@ _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
 def _metrics(done: Done) -> dict[str, Any]:
-    """Return the fields of AnswerMetrics for an answer that is over."""
     return {name: value for name, value in figures_of(done).items() if name != "tokens"}
 
 
@@ -50,7 +49,6 @@ def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any)
 
 
 def chat_event_frame(model: str, event: _Told) -> ChatFrame:
-    """Return the frame of `/api/chat` for one event."""
     match event:
         case ContentDelta(text, logprobs):
             message = AnswerMessage("assistant", text)
@@ -79,8 +77,6 @@ def generate_event_frame(model: str, event: _Told, *, with_context: bool) -> Gen
 
 
 class _Writer:
-    """The base of the writers of chat and generate."""
-
     framing = NDJSON
 
     def __init__(self, model: str) -> None:
@@ -92,13 +88,7 @@ class _Writer:
 
 
 class ChatWriter(_Writer):
-    """An answer of `/api/chat`.
-
-    Args:
-        model: Its name.
-        with_progress: Say how far the prompt is read.
-        with_tokens: Put the ids of the answer's tokens into the last frame.
-    """
+    """An answer of `/api/chat`; `with_tokens` adds the ids of its tokens to the last frame."""
 
     def __init__(
         self, model: str, *, with_progress: bool = False, with_tokens: bool = False
@@ -148,8 +138,6 @@ class ChatWriter(_Writer):
 
 
 class GenerateWriter(_Writer):
-    """An answer of `/api/generate`."""
-
     def __init__(self, model: str, *, with_context: bool) -> None:
         super().__init__(model)
         self._with_context = with_context

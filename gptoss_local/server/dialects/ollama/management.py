@@ -1,6 +1,6 @@
-"""Ollama's management of models: create, copy, delete, blobs, pull; and refusals of the rest.
+"""Ollama's management of models, with refusals; docs/api.md has deliberate differences.
 
-Source: Ollama's server/routes.go and server/create.go. Deliberate differences are in docs/api.md.
+Source: Ollama's server/routes.go and server/create.go.
 """
 
 import asyncio
@@ -80,7 +80,6 @@ class CreateBody(msgspec.Struct, kw_only=True):
     quantize: str = ""
 
     def defaults(self, inherited: ModelDefaults, parent: str) -> ModelDefaults:
-        """Return the new model's defaults: from the body, or else from its parent."""
         texts = (self.license,) if isinstance(self.license, str) else tuple(self.license)
         return ModelDefaults(
             parent=parent,
@@ -91,7 +90,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raises UsageError for fields that a model here cannot have."""
+        """Raise UsageError for fields that a model here cannot have."""
         if not (self.model or self.name):
             raise UsageError("invalid model name")
         for field, why in _REFUSED.items():
@@ -116,7 +115,7 @@ class CopyBody(msgspec.Struct):
 
 
 class StatusWriter:
-    """The lines of a long job; as a whole, the last one: how it ended."""
+    """The lines of a long job; as a whole, only the last one."""
 
     framing = NDJSON
 
@@ -240,7 +239,6 @@ async def put_blob(request: Request) -> Response:
 
 
 async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
-    """The body in pieces of about a megabyte, each within a minute."""
     pieces, buffer = request.stream(), bytearray()
     while True:
         try:

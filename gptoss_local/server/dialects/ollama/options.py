@@ -1,7 +1,4 @@
-"""`options` and `think` of Ollama's requests, in our own words.
-
-Source: Ollama's api/types.go (Options, ThinkValue).
-"""
+"""`options` and `think` of Ollama's requests. Source: its api/types.go (Options, ThinkValue)."""
 
 from typing import Annotated, Any
 
@@ -39,12 +36,11 @@ class Options(msgspec.Struct):
 
     @property
     def n_ctx(self) -> int | None:
-        """Tokens of context asked for; None leaves it to the settings."""
+        """Return the context asked for, in tokens; None leaves it to the settings."""
         return self.num_ctx if self.num_ctx and self.num_ctx > 0 else None
 
     @property
     def penalties(self) -> Penalties | None:
-        """None if no setting has an effect."""
         values = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
         if values == (1, 0, 0) or self.repeat_last_n == 0:
             return None
@@ -56,7 +52,6 @@ class Options(msgspec.Struct):
         )
 
     def request_fields(self) -> dict[str, Any]:
-        """Return the fields of a ChatRequest that options decide."""
         sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,

@@ -1,7 +1,4 @@
-"""Request bodies of Ollama's API and their translation into chat requests.
-
-Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
-"""
+"""Request bodies of Ollama's API. Source: its api/types.go (ChatRequest, GenerateRequest)."""
 
 from typing import Any
 
@@ -62,12 +59,12 @@ class _Common(msgspec.Struct, kw_only=True):
 
     @property
     def reasoning(self) -> tuple[Effort, bool]:
-        """Effort, and whether to reason at all."""
+        """Return the effort, and whether to reason at all."""
         return parse_think(self.think)
 
     @property
     def n_logprobs(self) -> int | None:
-        """Alternatives of every token; None: no log-probabilities."""
+        """Return the alternatives of every token; None: no log-probabilities."""
         if not 0 <= self.top_logprobs <= MAX_TOP_LOGPROBS:
             raise UsageError(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}")
         if self.top_logprobs and not self.logprobs:
@@ -165,7 +162,7 @@ def _offered(tool: Tool) -> Tool:
 
 
 def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
-    """Translate a message. Raise UsageError for media in a new one."""
+    """Translate a message. Raises UsageError for media in a new one."""
     role = wire.role.lower()
     is_new = is_new and role not in ("assistant", "tool", "function")
     if wire.images and is_new:

@@ -1,7 +1,4 @@
-"""Ollama's native API: `/api/*`.
-
-Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api.md.
-"""
+"""Ollama's `/api/*`. Source: its server/routes.go; docs/api.md has deliberate differences."""
 
 import asyncio
 
@@ -104,7 +101,7 @@ def _keep_alive_s(body: ChatBody | GenerateBody) -> float | None:
 
 
 async def _load_or_unload(model: NamedModel, body: ChatBody | GenerateBody) -> str:
-    """An empty request loads the model, or unloads it with keep_alive 0; returns done_reason."""
+    """Load the model, or unload it with keep_alive 0; return done_reason."""
     manager, keep_alive_s = model.manager, _keep_alive_s(body)
     if body.keep_alive_s == 0:
         if keep_alive_s is None:

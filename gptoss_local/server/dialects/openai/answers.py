@@ -1,7 +1,4 @@
-"""OpenAI's answers, as they are encoded and as the OpenAPI document shows them.
-
-The answer of `/v1/responses` grows as a dictionary; tests hold it against its struct.
-"""
+"""OpenAI's answers, for the encoder and the OpenAPI document; `/v1/responses` uses a dictionary."""
 
 from typing import Any, Literal
 

@@ -1,7 +1,4 @@
-"""OpenAI's Chat Completions, Completions and Models: `/v1/*`.
-
-Source: OpenAI's API reference. Differences are listed in docs/api.md.
-"""
+"""OpenAI's Chat Completions, Completions and Models: `/v1/*`. Source: its API reference."""
 
 import asyncio
 
@@ -58,7 +55,7 @@ async def model(request: Request) -> Response:
 
 
 def is_of_anthropic(request: Request) -> bool:
-    """Return whether a client of Anthropic's sent a request to a path that OpenAI has, too."""
+    """Return whether Anthropic's client sent a request to a path that OpenAI has, too."""
     return "anthropic-version" in request.headers
 
 

@@ -1,7 +1,4 @@
-"""Answers of `/v1/chat/completions` and `/v1/completions`: events as chunks, and as a whole.
-
-Source: OpenAI's API reference (chat.completion, chat.completion.chunk, text_completion).
-"""
+"""Answers of `/v1/chat/completions` and `/v1/completions`. Source: OpenAI's API reference."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,8 +42,6 @@ _END = SseEvent(msgspec.Raw(b"[DONE]"))
 
 
 class _Writer:
-    """The base of both endpoints: every body has the same head, and the stream the same end."""
-
     framing = SSE
     _id_prefix: str
     _chunk_object: str
@@ -68,7 +63,6 @@ class _Writer:
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """Return the fields of the answer as a whole, but for its only choice."""
         counts = CompletionUsage(**usage(self._answer.done, "prompt", "completion"))
         return self._head | {"object": self._whole_object, "usage": counts}
 
@@ -80,11 +74,10 @@ class _Writer:
 
     @property
     def _native(self) -> str | UnsetType:
-        """The reason that OpenAI has no word for, as OpenRouter names it."""
+        """Return the reason that OpenAI has no word for, as OpenRouter names it."""
         return "repetition" if self._answer.done.end == "repetition" else UNSET
 
     def _last(self, done: Done) -> list[SseEvent]:
-        """Return the chunks after the finish reason."""
         if not self._include_usage:
             return [_END]
         counts = usage(done, "prompt", "completion")
@@ -163,7 +156,6 @@ class ChatCompletionWriter(_Writer):
         return head | _function(call.name, call.arguments_json())
 
     def _piece(self, index: int, call_id: str, name: str, text: str) -> dict[str, Any]:
-        """Return a piece of a call's arguments; the first one has the call's head."""
         n_sent = self._n_sent.get(index)
         self._n_sent[index] = (n_sent or 0) + len(text)
         if n_sent is None:
@@ -181,13 +173,7 @@ def _function(name: str, arguments: str) -> dict[str, Any]:
 
 
 class CompletionWriter(_Writer):
-    """An answer of `/v1/completions`: content alone.
-
-    Args:
-        model: As the client names it.
-        include_usage: Whether a stream ends with token counts.
-        echo: The text before the answer.
-    """
+    """An answer of `/v1/completions`: content alone, after `echo`."""
 
     _id_prefix = "cmpl-"
     _chunk_object = "text_completion"

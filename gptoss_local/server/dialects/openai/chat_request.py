@@ -147,7 +147,6 @@ class CompletionBody(_Common, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The prompt."""
         return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
     def to_request(self) -> ChatRequest:
@@ -182,7 +181,6 @@ class CompletionBody(_Common, kw_only=True):
 
 
 def _message(wire: ChatMessage, *, is_new: bool) -> Message:
-    """Translate a message. Raise UsageError for media in a new one."""
     role = wire.role.lower()
     match role:
         case "assistant":

@@ -1,7 +1,6 @@
 """The common parts of OpenAI's dialects: effort, formats, sampling, usage, errors.
 
-Source: OpenAI's API reference (Chat Completions, Responses), and Ollama's openai/openai.go for what
-its clients have come to rely on.
+Source: OpenAI's API reference (Chat Completions, Responses), and Ollama's openai/openai.go.
 """
 
 import secrets
@@ -45,8 +44,6 @@ class Reasoning(msgspec.Struct):
 
 
 class SamplingFields(msgspec.Struct, kw_only=True):
-    """Sampling fields of every OpenAI body."""
-
     temperature: Temperature = 1.0
     top_p: float = 1.0
     top_k: int = 0
@@ -73,7 +70,6 @@ class SamplingFields(msgspec.Struct, kw_only=True):
 
     @property
     def penalties(self) -> Penalties | None:
-        """None if no setting has an effect."""
         presence, frequency = self.presence_penalty, self.frequency_penalty
         return Penalties(presence=presence, frequency=frequency) if presence or frequency else None
 
@@ -102,7 +98,7 @@ def parse_effort(value: str) -> tuple[Effort, bool]:
 
 
 def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
-    """`response_format` or `text.format`; `schema` is where the dialect keeps it."""
+    """Return `response_format` or `text.format`; the dialect keeps its `schema` elsewhere."""
     match wanted.get("type", "text"):
         case "text":
             return None
@@ -134,7 +130,7 @@ def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:
 
 
 def error_body(error: GptOssError) -> dict[str, Any]:
-    """OpenAI's error shape; our hint goes into the message, as clients show nothing else."""
+    """Return OpenAI's error shape, with our hint in the message, as clients show nothing else."""
     text = f"{error.message}. {error.hint}" if error.hint else error.message
     default = "invalid_request_error" if error.http_status < 500 else "api_error"
     kind = _KINDS.get(error.http_status, default)

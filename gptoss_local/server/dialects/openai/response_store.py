@@ -1,8 +1,4 @@
-"""Remembers answers of `/v1/responses`, so that the next request can continue from them.
-
-In memory only, as long as the server lives, and bounded. An answer is its owner's: for another one
-its id is unknown. Every record holds its whole conversation, so none depends on another.
-Thread: one event loop.
+"""Remembers answers of `/v1/responses` for their owners, in bounded memory, in one event loop.
 
 Source: OpenAI's API reference (Responses: get, delete, list input items, previous_response_id).
 """
@@ -21,7 +17,7 @@ WireItem = dict[str, Any]
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Both as JSON: the conversation up to the answer, and the response object."""
+    """The conversation up to the answer and the response object, both as JSON."""
 
     items: bytes
     response: bytes
@@ -33,18 +29,14 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class ResponseStore:
-    """Responses by owner and id.
-
-    Args:
-        max_bytes: Of all of them; one that is larger is not kept at all.
-    """
+    """Responses by owner and id; one larger than `max_bytes` is not kept."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._records = FairStore[_Record](max_bytes, lambda record: record.n_bytes)
         self._response_ids: dict[str, str] = {}  # by ids of output items
 
     def add(self, owner: str, items: list[WireItem], response: dict[str, Any]) -> None:
-        """Keep an answer, and the items before it from the first one of the conversation on."""
+        """Keep an answer, and all items before it from the start of the conversation."""
         record = _Record(
             msgspec.json.encode(items),
             msgspec.json.encode(response),
@@ -55,12 +47,11 @@ class ResponseStore:
             self._forget(gone)
 
     def response(self, owner: str, response_id: str) -> dict[str, Any]:
-        """Return the response object. Raises ResponseNotFoundError."""
         response: dict[str, Any] = msgspec.json.decode(self._find(owner, response_id).response)
         return response
 
     def items(self, owner: str, response_id: str) -> list[WireItem]:
-        """Return the input of an answer, from the first item. Raise ResponseNotFoundError."""
+        """Return the input of an answer, from the first item. Raises ResponseNotFoundError."""
         items: list[WireItem] = msgspec.json.decode(self._find(owner, response_id).items)
         return items
 
@@ -70,7 +61,6 @@ class ResponseStore:
         return self.items(owner, response_id) + output
 
     def output_item(self, owner: str, item_id: str) -> WireItem:
-        """Return one item of an answer. Raises ResponseNotFoundError."""
         record = self._records.get(owner, self._response_ids.get(item_id, ""))
         if record is None:
             raise _not_found("Item", item_id)
@@ -78,7 +68,7 @@ class ResponseStore:
         return next(item for item in output if item["id"] == item_id)
 
     def delete(self, owner: str, response_id: str) -> None:
-        """Forget an answer; others that continue it stay. Raise ResponseNotFoundError."""
+        """Forget an answer; others that continue it stay. Raises ResponseNotFoundError."""
         self._forget(self._find(owner, response_id))
         self._records.pop(owner, response_id)
 

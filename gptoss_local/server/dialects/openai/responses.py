@@ -1,7 +1,4 @@
-"""OpenAI's Responses: `/v1/responses`, and the server's memory of them.
-
-Source: OpenAI's API reference. Differences are listed in docs/api.md.
-"""
+"""OpenAI's `/v1/responses`. Source: its API reference; docs/api.md lists differences."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -64,7 +61,6 @@ async def responses(request: Request) -> Response:
 
 
 async def input_tokens(request: Request) -> Response:
-    """Count the tokens of the prompt that a request would become; loads no model."""
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
     asked = await _asked(request, model, body)
@@ -74,7 +70,7 @@ async def input_tokens(request: Request) -> Response:
 
 
 async def response(request: Request) -> Response:
-    """An answer as it was given; `stream` cannot repeat how it came."""
+    """Return an answer as it was given; `stream` cannot repeat how it came."""
     if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
         raise UsageError("answers of the past are not streamed")
     name = request.path_params["response"]
@@ -121,8 +117,6 @@ async def input_items(request: Request) -> Response:
 
 
 class _Asked(NamedTuple):
-    """A request after its tools were started."""
-
     request: ChatRequest
     items: list[InputItem]
     toolbox: ClientTools

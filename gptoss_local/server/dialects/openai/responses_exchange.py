@@ -42,10 +42,7 @@ class HostedExchange:
         )
 
     async def run(self, known: Collection[str]) -> AsyncGenerator[LoopEvent | ToolListing, None]:
-        """Yield events as of one answer; the last one is Done, of all together.
-
-        The tools of MCP servers come first, unless the client knows them by an item.
-        """
+        """Yield events as of one answer, Done last; unknown tools of MCP servers come first."""
         listings = [each for each in self._hosted.listings if each.server not in known]
         with self._hosted.memory.using(self._hosted.state):
             async with aclosing(self._loop.run()) as events:
@@ -59,7 +56,7 @@ class HostedExchange:
         yield self._total
 
     def _take(self, event: LoopEvent) -> bool:
-        """Take note of an event; return whether the client gets it as it is."""
+        """Note an event; return whether the client gets it as it is."""
         match event:
             case Done():
                 self._total = _sum(self._total, event)

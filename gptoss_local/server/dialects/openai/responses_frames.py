@@ -1,8 +1,6 @@
-"""Answers of `/v1/responses`: events as numbered stream events, and as a response object.
+"""Answers of `/v1/responses`. Source: OpenAI's API reference (Responses, streaming events).
 
-Source: OpenAI's API reference (Responses, streaming events). Its SDKs need the order of events
-to put a response together: a part is added before its first delta, every item ends with
-`output_item.done`, and its index is never used again.
+SDKs need a part before its first delta, `output_item.done` for all items, and unique indexes.
 """
 
 import itertools
@@ -116,7 +114,6 @@ class ResponsesWriter:
             yield self._event("response.in_progress", response=empty)
 
     def _text(self, kind: "type[TextItem]", delta: TextDelta) -> Iterable[SseEvent]:
-        """Return a piece of text: of the open item, or of a new one."""
         if delta.is_next or not isinstance(self._open, kind):
             yield from self._close()
             self._open = kind(len(self._output), delta)
@@ -125,7 +122,6 @@ class ResponsesWriter:
         yield self._event(f"response.{kind.text_event}.delta", **self._open.delta(delta))
 
     def _close(self, status: str = "completed") -> Iterable[SseEvent]:
-        """End the open item, if there is one; an incomplete one is cut off."""
         item, self._open = self._open, None
         if item is None:
             return
@@ -142,7 +138,6 @@ class ResponsesWriter:
         yield self._item_done(item.done(status))
 
     def _call_text(self, call_id: str, name: str, text: str) -> Iterable[SseEvent]:
-        """Return a piece of a call's arguments: of the open call, or of a new one."""
         call = self._open
         if not (isinstance(call, CallItem) and call.call_id == call_id):
             yield from self._close()
@@ -151,7 +146,6 @@ class ResponsesWriter:
         yield self._event(f"{call.event}.delta", **call.delta(text))
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
-        """Return the whole call, or the rest of it."""
         kind = self._toolbox.origin(call.name).kind
         if kind == SEARCH or kind in OWN_ITEMS:
             yield from self._close()
@@ -167,7 +161,6 @@ class ResponsesWriter:
         yield from self._close()
 
     def _search(self, call: ToolCall) -> dict[str, Any]:
-        """Return a call of the client's search for tools; its arguments are an object."""
         return {
             "id": new_id("tsc_"),
             "type": "tool_search_call",

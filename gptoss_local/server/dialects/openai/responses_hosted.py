@@ -1,4 +1,4 @@
-"""The tools of `/v1/responses` that the server runs, if its setting and the request both say so.
+"""Tools of `/v1/responses` that the server runs, if its setting and the request both say so.
 
 Source: OpenAI's API reference (web search, code interpreter, and MCP servers as tools).
 """
@@ -33,8 +33,6 @@ class _Filter(msgspec.Struct):
 
 
 class _Server(msgspec.Struct):
-    """A tool of type `mcp`."""
-
     server_label: str = ""
     server_url: str = ""
     allowed_tools: list[str] | _Filter | None = None
@@ -54,8 +52,7 @@ class _Server(msgspec.Struct):
 class Permission:
     """The tools that a caller may have run: the `tools` of its key, or else GPTOSS_API_TOOLS.
 
-    Both have entries such as `web_search`, `mcp:SERVER:TOOL` and `mcp:SERVER:*`; the setting also
-    `mcp`, which is every tool of every server.
+    Entries are such as `web_search`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`, and in the setting `mcp`.
     """
 
     def __init__(self, caller: Caller, settings: Settings) -> None:
@@ -97,7 +94,7 @@ class ToolListing(NamedTuple):
 
 @dataclass
 class HostedTools:
-    """The tools of one request that the server runs.
+    """The tools of one request that the server runs, by the model's names.
 
     Attributes:
         state: The tools of the conversation.
@@ -146,19 +143,14 @@ def kind_of(entry: Mapping[str, Any]) -> str:
 
 
 def not_offered(choice: dict[str, Any]) -> UsageError:
-    """Return the error for a `tool_choice` of a tool that the server could run, and does not."""
     kind = choice["type"]
     return UsageError(f"tool_choice demands a call of {kind}, which is not offered", hint=_SETTING)
 
 
 def wanted(entries: Iterable[dict[str, Any]], permission: Permission) -> list[dict[str, Any]]:
-    """Return the tools of a request for the server to run.
+    """Return the tools that the server runs, without those that GPTOSS_API_TOOLS lacks.
 
-    Agents offer a search unasked, so types that GPTOSS_API_TOOLS does not list are skipped. A
-    search that may not access the web has nothing to search.
-
-    Raises:
-        ForbiddenError: the caller's key may not use one, or an MCP server is not allowed.
+    Agents offer a search unasked. Raises ForbiddenError for a server or a key without the right.
     """
     found = []
     for entry in entries:
@@ -179,10 +171,7 @@ async def find_state(
     entries: Iterable[dict[str, Any]],
     items: Sequence[Mapping[str, Any]],
 ) -> ToolState:
-    """Return the tools of the conversation's last calls, or else new ones that know its pages.
-
-    Raises UsageError if an entry names a container that is not there.
-    """
+    """Return the last calls' tools, or new ones with its pages. UsageError: unknown container."""
     for entry in entries:
         container = entry.get("container")
         if kind_of(entry) == CODE_INTERPRETER and isinstance(container, str):
@@ -254,7 +243,7 @@ def _check_built_in(entry: dict[str, Any]) -> None:
 
 
 def _check_server(server: _Server, known: set[str], permission: Permission) -> None:
-    """Refuse a server that is not the user's, and fields for the user's own file alone."""
+    """Refuse an unknown server, and fields that belong in the user's own file."""
     label = server.server_label
     hint = "Add it to those that the server knows: gptoss tools add."
     if label not in known:

@@ -1,7 +1,4 @@
-"""Output items of calls that the server runs, and the events about them.
-
-Source: OpenAI's API reference (Responses, streaming events), and the types of its Python SDK.
-"""
+"""Output items and events of calls that the server runs. Source: OpenAI's API reference."""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -29,15 +26,13 @@ _TYPES = {
 
 
 class Told(NamedTuple):
-    """An event about an item: its name without `response.`, and its fields besides the item's."""
+    """An event about an item: its name without `response.`, and its own fields."""
 
     name: str
     fields: Mapping[str, Any] = MappingProxyType({})
 
 
 class HostedItem:
-    """A call while it runs."""
-
     def __init__(self, call: ToolCall, hosted: HostedTools, include: Collection[str]) -> None:
         self._call, self._tool, self._state = call, hosted.tools[call.name], hosted.state
         self._include = include
@@ -73,7 +68,6 @@ class HostedItem:
         return {"id": self.id, "type": self._type, "status": status} | fields
 
     def begun(self) -> Iterable[Told]:
-        """Return the events until the call is run."""
         yield Told(f"{self._type}.in_progress")
         match self._tool.kind:
             case "web_search":
@@ -94,7 +88,6 @@ class HostedItem:
             yield Told("mcp_call.failed")
 
     def done(self, result: ToolResult) -> Fields:
-        """Return the item as a whole."""
         return self.item("failed" if self._is_failed(result) else "completed", result)
 
     def _is_failed(self, result: ToolResult) -> bool:
@@ -137,7 +130,6 @@ def _execution_error(result: ToolResult) -> Fields:
 
 
 def tool_list(listing: ToolListing) -> Fields:
-    """Return the item that lists the tools of a server."""
     return {
         "id": new_id("mcpl_"),
         "type": "mcp_list_tools",

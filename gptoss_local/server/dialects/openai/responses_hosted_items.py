@@ -1,4 +1,4 @@
-"""Items of a conversation about calls that the server has run, as the model wrote and read them.
+"""Reads items about calls that the server has run. Source: OpenAI's API reference (input items).
 
 Clients send items back. Results that have no place in an item are remembered for a while.
 
@@ -59,7 +59,6 @@ class HostedHistory(NamedTuple):
 
 
 def text_in(item: RawItem, name: str) -> str:
-    """Return a field that may be missing, or of another type."""
     value = item.get(name)
     return value if isinstance(value, str) else ""
 

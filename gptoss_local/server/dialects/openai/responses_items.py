@@ -1,7 +1,6 @@
-"""Input items of `/v1/responses` -> messages.
+"""Input items of `/v1/responses` -> messages; items that only OpenAI runs keep their text.
 
-Source: OpenAI's API reference (Responses, input items) and the requests of Codex and the Copilot
-command line. Items of tools that only OpenAI runs have no place in harmony; their text is kept.
+Source: OpenAI's API reference (input items), requests of Codex and the Copilot command line.
 """
 
 from collections.abc import Iterable
@@ -62,12 +61,11 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """Its type, which messages and references need not have."""
+        """Return its type, which messages and references need not have."""
         return self.type or ("message" if self.role else "item_reference" if self.id else "")
 
     @property
     def is_reference(self) -> bool:
-        """Return whether it stands for an item of an earlier answer."""
         return self.kind == "item_reference"
 
     def to_wire(self) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def with_unknown_aside(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def aside(item: Any) -> Any:
-    """Return an item, its fields in `raw` if its kind is unknown; a client's own `raw` is none."""
+    """Return an item, in `raw` if its kind is unknown; a client's own `raw` is dropped."""
     if not isinstance(item, dict):
         return item
     kind = item.get("type")
@@ -114,10 +112,7 @@ def aside(item: Any) -> Any:
 def to_messages(
     items: list[InputItem], toolbox: ClientTools, hosted: HostedHistory | None = None
 ) -> list[Message]:
-    """Make messages of the conversation; `hosted` reads the items of tools that the server runs.
-
-    Raises UsageError for an item that makes no sense, or a new one that is not text.
-    """
+    """Make messages of items, with `hosted` calls. UsageError: nonsense, or new non-text."""
     newest = last_of_user("tool" if item.kind.endswith("_output") else item.role for item in items)
     turns, hosted = _Turns(), hosted or HostedHistory()
     for i, item in enumerate(items):
@@ -160,8 +155,6 @@ def to_messages(
 
 
 class _Turns:
-    """Messages under construction, and the assistant's steps that may become one message."""
-
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._reasoning = ""
@@ -200,7 +193,6 @@ class _Turns:
         self._add(Message(role="tool", content=text, tool_call_id=call_id, tool_name=name))
 
     def ran(self, steps: Iterable[Step]) -> None:
-        """Add calls that the server has run, and their results."""
         for step in steps:
             if isinstance(step, ToolRequest):
                 self.call(step)

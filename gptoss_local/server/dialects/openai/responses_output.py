@@ -1,7 +1,4 @@
-"""Output items of `/v1/responses` that grow while the model writes.
-
-Source: OpenAI's API reference (Responses, streaming events).
-"""
+"""Output items of `/v1/responses` that grow while the model writes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +35,6 @@ class CallItem:
 
     @property
     def text(self) -> str:
-        """The arguments so far."""
         return "".join(self._texts)
 
     def added(self) -> dict[str, Any]:
@@ -53,7 +49,6 @@ class CallItem:
         return self._place | {"name": self._name, self._field: self.text}
 
     def done(self, status: str) -> dict[str, Any]:
-        """Return the item as a whole."""
         return self._item | {"status": status, self._field: self.text}
 
 
@@ -99,7 +94,6 @@ class TextItem(ABC):
         return {**self._place(), "text": "".join(self._texts), **self._extra(self._logprobs)}
 
     def done(self, status: str) -> dict[str, Any]:
-        """Return the item as a whole."""
         return self._item(status, [self._part()])
 
     def _place(self) -> dict[str, Any]:
@@ -148,7 +142,7 @@ class MessageItem(TextItem):
         self._annotations: list[dict[str, Any]] = []
 
     def annotate(self, pages: Mapping[int, Page]) -> Iterable[dict[str, Any]]:
-        """Note which pages the whole text cites, and return the fields of the events."""
+        """Note the pages that the whole text cites, and return the fields of the events."""
         # The marks stay in the text, as the model wrote it.
         self._annotations = [
             {

@@ -1,8 +1,4 @@
-"""Request bodies of `/v1/responses`.
-
-Source: OpenAI's API reference (Responses). A request brings the whole conversation, or says by ids
-which items precede it.
-"""
+"""Request bodies of `/v1/responses`. Source: OpenAI's API reference (Responses)."""
 
 from typing import Annotated, Any
 
@@ -57,12 +53,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def items(self, remembered: ResponseStore, owner: str) -> list[InputItem]:
-        """Return the conversation: the items before the request, and its own.
-
-        Raises:
-            ResponseNotFoundError: something that it refers to is not remembered.
-            UsageError: an item has a field of the wrong type.
-        """
+        """Return the items before the request, and its own. Raises ResponseNotFoundError."""
         own = self.input
         if isinstance(own, str):
             own = [InputItem(type="message", role="user", content=own)] if own else []
@@ -75,19 +66,13 @@ class ResponsesBody(SamplingFields, kw_only=True):
         ]
 
     def toolbox(self, items: list[InputItem], hosted: HostedTools | None = None) -> ClientTools:
-        """Return the tools of the request, and those that the conversation has brought.
-
-        `hosted` are those that the server runs.
-        """
+        """Return the tools of the request, of the conversation, and `hosted` by the server."""
         return ClientTools(self.tools, (tool for item in items for tool in item.tools), hosted)
 
     def to_request(
         self, items: list[InputItem], toolbox: ClientTools, history: HostedHistory | None = None
     ) -> ChatRequest:
-        """Make a request of the whole conversation; `history` as for `to_messages`.
-
-        Raises UsageError for demands that gpt-oss or this version cannot meet.
-        """
+        """Make a request of the whole conversation; `history` as for `to_messages`."""
         self._check()
         messages = to_messages(items, toolbox, history)
         if self.instructions:

@@ -1,7 +1,4 @@
-"""Tools of `/v1/responses`: as the model knows them, and as a client dispatches their calls.
-
-A namespace groups functions, such as those of an MCP server. The model has one namespace, so it
-knows them as `NAMESPACE__NAME`; the client's items have the two apart.
+"""Tools of `/v1/responses`: the model's `NAMESPACE__NAME` for a client's namespace and name.
 
 Source: OpenAI's API reference (tools of a response, tool search) and Codex's requests.
 """
@@ -30,13 +27,7 @@ class Origin(NamedTuple):
 
 
 class ClientTools:
-    """The tools of one request.
-
-    Args:
-        declared: The request's `tools`.
-        loaded: Those that items of the conversation have brought since.
-        hosted: Those that the server runs; they keep their names.
-    """
+    """The tools of one request, and `loaded` ones of its items; `hosted` ones keep their names."""
 
     def __init__(
         self,
@@ -102,15 +93,12 @@ class ClientTools:
 
 
 def _join(namespace: str, name: str) -> str:
-    """`NAMESPACE__NAME`; some namespaces end in the line that separates them."""
+    """Join to `NAMESPACE__NAME`; some namespaces end in the separator."""
     return f"{namespace.removesuffix('__')}__{name}" if namespace else name
 
 
 def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, SentTool]]:
-    """Yield tools with their names.
-
-    Raises UsageError for one that cannot be offered, or a second one of its name.
-    """
+    """Yield tools with their names. Raises UsageError for unusable ones, or one name twice."""
     known: dict[Origin, SentTool] = {}
     for n, tool in enumerate(tools):
         if kind_of(tool):  # the server's own
@@ -128,7 +116,6 @@ def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, SentTool
 
 
 def _namespace(group: SentTool) -> Iterator[tuple[Origin, SentTool]]:
-    """Yield the tools of a namespace; the first one describes the namespace."""
     about = f"{group.name}: {group.description}\n\n" if group.description else ""
     for origin, wire in _flatten(group.tools):
         if not origin.namespace and origin.kind != SEARCH:

@@ -1,8 +1,6 @@
-"""Remembers the tools that run for `/v1/responses`: their state, calls and results.
+"""Remembers tools that run for `/v1/responses`, with calls and results that items cannot hold.
 
-The items of some tools have no place for all of a call, and none for its result, so a conversation
-that comes back is completed from here. In memory only, and bounded. Thread: one event loop; others
-may look up calls.
+In bounded memory, in one event loop; other threads may look up calls.
 """
 
 import asyncio
@@ -25,13 +23,9 @@ _MAX_BYTES = 32 * 1024 * 1024
 
 @dataclass(eq=False)
 class ToolState:
-    """The tools of one conversation, and their memory of it.
+    """The tools of one conversation, all off at first; clients know it by `container_id`.
 
-    Attributes:
-        toolbox: No source is on at first.
-        container_id: Names it to clients, as OpenAI names containers.
-        pages: Read by the model, by cursor.
-        preparing: Held while sources are switched on and asked for their tools.
+    `preparing` is held while sources are switched on and asked for their tools.
     """
 
     owner: str
@@ -74,17 +68,9 @@ class RememberedCall(NamedTuple):
 
 
 class ToolMemory:
-    """States and calls of all conversations.
+    """States and calls of all conversations; `runs` has the calls by the items' ids.
 
-    Args:
-        make: Makes the tools of a conversation.
-        n_states_max: Most conversations with idle tools; the owner with the most loses the least
-            recently used.
-        idle_s: Seconds after which unused tools are ended.
-        max_bytes: Of calls and results, about.
-
-    Attributes:
-        runs: The calls of items, by the items' ids.
+    Over `n_states_max`, the owner with the most idle tools loses the least recently used.
     """
 
     def __init__(
@@ -112,10 +98,7 @@ class ToolMemory:
         return state
 
     def state(self, owner: str, container_id: str) -> ToolState | None:
-        """Return the tools of a conversation, which are not ended soon.
-
-        None if they were ended, or are another owner's.
-        """
+        """Return a conversation's tools and keep them for a while; None if ended or another's."""
         state = self._states.get(container_id)
         if state is None or state.owner != owner:
             return None
@@ -126,7 +109,6 @@ class ToolMemory:
 
     @contextmanager
     def using(self, state: ToolState) -> Iterator[None]:
-        """Keep the tools of a conversation as long as they are used."""
         if state.expiry:
             state.expiry.cancel()
         self._states[state.container_id] = state
@@ -140,7 +122,6 @@ class ToolMemory:
                 self._rest(state)
 
     async def close(self) -> None:
-        """End all tools."""
         for state in list(self._states.values()):
             self._end(state)
         await asyncio.gather(*self._closing, return_exceptions=True)

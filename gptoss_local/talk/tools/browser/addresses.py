@@ -1,4 +1,4 @@
-"""Says which URLs and addresses may be opened. Nothing here resolves names or connects."""
+"""Decides which URLs and addresses may be opened. Nothing here resolves names or connects."""
 
 import ipaddress
 from typing import TYPE_CHECKING
@@ -38,11 +38,11 @@ _NOT_PUBLIC = tuple(
         ],
     )
 )
-"""Networks without web sites that `ipaddress` of some Python version takes for public."""
+"""Networks without web sites that some version of `ipaddress` takes for public."""
 
 
 def check_url(url: str) -> "httpx.URL":
-    """Return the URL, normalized, without its fragment."""
+    """Return the normalized URL without fragment; raise UsageError if it may not be opened."""
     import httpx  # PERF: 110 ms
 
     text = url.strip()
@@ -72,11 +72,7 @@ def host_of(url: "httpx.URL") -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one of the public internet.
-
-    IPv4 addresses inside IPv6 ones are not, except by NAT64's prefix, through which networks
-    without IPv4 reach public sites.
-    """
+    """Return whether an address is public; inside IPv6, IPv4 is so only by NAT64's prefix."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:  # with a scope, as in `fe80::1%eth0`, of older Pythons
@@ -91,7 +87,7 @@ def is_public(address: str) -> bool:
 
 
 def is_internal(host: str) -> bool:
-    """Return whether a name is, by its form, one of this machine or its network."""
+    """Return whether a name looks like one of this machine or its network."""
     name = host.lower().rstrip(".")
     return "." not in name or name.endswith(_INTERNAL)
 

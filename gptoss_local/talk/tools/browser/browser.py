@@ -1,7 +1,7 @@
 """The source of the tools `browser.search`, `browser.open` and `browser.find`.
 
-Cursors, layout and messages for wrong calls follow the reference implementation, with which gpt-oss
-was trained. Source: gpt_oss.tools.simple_browser.simple_browser_tool.
+Cursors, layout and error messages are those of training. Source:
+gpt_oss.tools.simple_browser.simple_browser_tool.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,16 +51,7 @@ _ArgumentsT = TypeVar("_ArgumentsT", _Search, _Open, _Find)
 
 
 class Browser(ToolSource):
-    """The source `browser`, with the pages and cursors of one conversation.
-
-    Args:
-        settings: The user's; they say how it searches, and whether it opens private addresses.
-        fetcher: Gets pages; tests have their own.
-        engine: Searches; tests have their own.
-
-    Raises:
-        UsageError: the setting `search` names no engine, or one that lacks its address.
-    """
+    """The pages and cursors of one conversation. UsageError: `search` names no usable engine."""
 
     name = _NAME
     description = "Searches the web, opens pages and finds text in them."
@@ -224,7 +215,6 @@ class Browser(ToolSource):
 
 
 def _convert(arguments: Arguments, wanted: type[_ArgumentsT]) -> _ArgumentsT:
-    """Return arguments of a call, checked; null counts as not given."""
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
         return msgspec.convert(given, wanted, strict=False)
@@ -244,7 +234,7 @@ def _link_of(given: int | float | str) -> int | str:
 
 
 def _address(key: str, *, is_link: bool) -> str:
-    """Return the URL of a key as it is sent. Raises UsageError: it is not opened."""
+    """Return the URL of a key as it is sent; raise UsageError if it may not be opened."""
     from gptoss_local.talk.tools.browser.addresses import check_url
 
     url = key.removeprefix(SOURCE_PREFIX)

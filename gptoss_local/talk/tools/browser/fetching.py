@@ -1,8 +1,7 @@
 """Gets pages, from public addresses only, within limits of time and size.
 
-Names are resolved here, every address is checked, and the connection is made to an address that
-was checked, again for each redirect. So a name that resolves to something else a moment later
-gains nothing. Behind a proxy of the environment it is the proxy that connects; see `_addresses`.
+Connections, also of redirects, go to addresses resolved and checked here, so a name that resolves
+differently later gains nothing. Where a proxy connects, see `_addresses`.
 """
 
 import asyncio
@@ -45,8 +44,6 @@ _USER_AGENT = f"Mozilla/5.0 (compatible; gptoss/{__version__})"  # many sites re
 
 
 class Limits(NamedTuple):
-    """The bounds of a fetch, of which tests have smaller ones."""
-
     n_bytes: int = MAX_BYTES
     seconds: float = _TIMEOUT_S
 
@@ -59,8 +56,6 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Fetcher:
-    """Fetches pages."""
-
     def __init__(
         self,
         *,
@@ -73,7 +68,6 @@ class Fetcher:
         self._limits = limits
 
     async def fetch(self, url: str) -> Fetched:
-        """Return the answer of a site."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 return await self._follow(check_url(url))
@@ -96,10 +90,9 @@ class Fetcher:
         raise UsageError(_failed(str(url), f"it redirects more than {_N_REDIRECTS} times"))
 
     async def _addresses(self, url: httpx.URL, proxy: str | None) -> list[str]:
-        """Return what to connect to, checked; nothing where a proxy is to do it.
+        """Return the checked addresses to connect to; none where a proxy connects.
 
-        A proxy gets the name and resolves it itself, as names in such networks often have no
-        address that we could find out. What does have one is still checked.
+        A proxy resolves the name itself; an address found here is checked even so.
         """
         host = host_of(url)
         nowhere = _failed(str(url), f"{host} has no address")
@@ -133,7 +126,7 @@ class Fetcher:
     async def _get_from(
         self, url: httpx.URL, address: str, proxy: str | None
     ) -> Fetched | httpx.URL:
-        """Return the answer, or where it redirects to; without an address, ask the proxy."""
+        """Return the answer, or the target of its redirect; without an address, ask the proxy."""
         target = url.copy_with(host=address.partition("%")[0]) if address else url
         headers = {
             "Host": url.netloc.decode("ascii"),
@@ -189,10 +182,7 @@ class Fetcher:
 
 
 def _decoder(encoding: str, url: httpx.URL) -> Callable[[bytes, int], bytes]:
-    """Return a function that decompresses pieces, up to a number of bytes.
-
-    httpx would decompress a piece whole: a few kilobytes become gigabytes.
-    """
+    """Return a bounded decompressor, as httpx would unpack kilobytes into gigabytes."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return lambda piece, n_max: piece

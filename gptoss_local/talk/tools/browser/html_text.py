@@ -1,7 +1,7 @@
-"""Writes a parsed page as text: headings, lists, code and quotes in the way of Markdown.
+"""Writes a parsed page as text, in the way of Markdown.
 
-gpt-oss was trained with this layout, which the reference implementation makes by html2text;
-`tests/tools/browser/test_layout.py` compares the two.
+gpt-oss was trained with this layout of html2text; `tests/tools/browser/test_layout.py` compares the
+two.
 """
 
 import re
@@ -26,7 +26,6 @@ _MAX_DEPTH = 150  # of elements; deeper ones are written as text only
 
 
 def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
-    """Return the text of an element."""
     writer = _Writer(skipped)
     writer.write(root, 0)
     lines = (line.rstrip() for line in "".join(writer.pieces).split("\n"))
@@ -34,8 +33,6 @@ def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
 
 
 class _Writer:
-    """Collects pieces of text, and knows how the current line began."""
-
     def __init__(self, skipped: frozenset[Node]) -> None:
         self.pieces: list[str] = []
         self._skipped = skipped
@@ -179,7 +176,6 @@ class _Writer:
         self._n_breaks, self._has_space = 0, False
 
     def _break(self, n: int) -> None:
-        """End the line, or a paragraph with 2."""
         while self._n_breaks < n:
             self._new_line()
             self._n_breaks += 1

@@ -20,10 +20,7 @@ def domain_of(url: str) -> str:
 
 
 def mark_links(root: Node, page_url: str) -> list[str]:
-    """Replace each link by `【id†text†domain】`, without the domain if it is the page's own.
-
-    Returns:
-        The URLs in the order of ids. Links to the same URL have the same id.
+    """Replace each link by `【id†text†domain】`, or `【id†text】` if local; return URLs by id.
 
     Source: `_clean_links` of gpt_oss.tools.simple_browser.page_contents.
     """
@@ -58,7 +55,6 @@ def clean_texts(root: Node) -> None:
 
 
 def mark_images(root: Node) -> None:
-    """Replace each image by `[Image n: description]`."""
     for n, image in enumerate(list(root.iter("img"))):
         name = clean(image.get("alt") or image.get("title") or "")
         _replace(image, f"[Image {n}: {name}]" if name else f"[Image {n}]")
@@ -70,7 +66,6 @@ def text_of(node: Node) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text on one line, without false links."""
     return _SPACES.sub(" ", without_markup(text)).strip()
 
 

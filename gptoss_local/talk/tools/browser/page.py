@@ -9,12 +9,7 @@ SOURCE_PREFIX = "view-source:"
 
 
 class Fetched(NamedTuple):
-    """The answer of a web site.
-
-    Attributes:
-        url: Where it was found, after redirects.
-        content_type: Of the header, lower case, with its parameters; empty if it is missing.
-    """
+    """A site's answer, after redirects; `content_type` is in lower case with its parameters."""
 
     url: str
     content_type: str
@@ -32,7 +27,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A page as the model sees it.
 
     Attributes:
-        url: Where it was found; empty for results of a search.
+        url: Empty for results of a search.
         text: Unwrapped, with links as `【id†text†domain】`.
         links: URLs or keys by link id.
         link_lines: Of results of `find`: the lines at which links open their page.
@@ -47,11 +42,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The text of a PDF or a Word document; where not all was read, it ends with a note of that.
-
-    Attributes:
-        length: Its pages or words.
-    """
+    """The text of a PDF or a Word document, with a note if cut; `length` is its pages or words."""
 
     title: str
     text: str

@@ -1,7 +1,7 @@
-"""Has the bytes of a page or a document turned into text by a process of its own, `reading`.
+"""Reads the bytes of a page or a document in a process of its own, `reading`.
 
-Parsers of other people's files may crash, take minutes or gigabytes. There they take a limited
-part of the machine, and are killed when the time is over.
+Parsers of foreign files may crash, or take minutes or gigabytes: the process has limits, and is
+killed when its time is over.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _TOO_MUCH = "Attach a part of it."
 
 
 class UnreadableError(Exception):
-    """Says why there is no text, in words that follow a name."""
+    """There is no text; says why, in words that follow a name."""
 
     def __init__(self, why: str, hint: str = _TOO_MUCH) -> None:
         super().__init__(why)
@@ -32,7 +32,6 @@ class UnreadableError(Exception):
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
-    """Return the text of a page as it is shown, or its source."""
     try:
         request = Request(page, "source" if is_source else "page")
         return await _answer(request, Content, timeout_s)

@@ -49,8 +49,6 @@ _SAVE_AGAIN = "Open it in the program that made it, and save it again."
 
 
 class _NoText(Exception):
-    """Says why there is no text."""
-
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
         self.hint = hint
@@ -89,7 +87,7 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
 
 
 def _kind_of(page: Fetched) -> str:
-    """Return the type of a page: as it is declared, if that says something."""
+    """Return the declared type of a page, or a guess if that says nothing."""
     kind = page.content_type.partition(";")[0].strip()
     if page.body.startswith(b"%PDF-"):
         return "application/pdf"
@@ -275,7 +273,7 @@ def _read_docx(body: bytes) -> Attached:
 
 
 def _rows(table: Any) -> list[list[str]]:
-    """Return the cells of a table as text; of a cell that spans others, these are empty."""
+    """Return the cells of a table as text; places that a cell spans are empty."""
     from gptoss_local.talk.tools.browser.html_text import text_of_page
 
     rows: list[list[str]] = []

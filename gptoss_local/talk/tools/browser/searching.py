@@ -30,8 +30,6 @@ class SearchResult(NamedTuple):
 
 
 class _Fields(msgspec.Struct):
-    """A result as any of the engines names its parts."""
-
     url: str | None = None
     href: str | None = None
     title: str | None = None
@@ -45,15 +43,7 @@ class _Answer(msgspec.Struct):
 
 
 class SearchEngine:
-    """The engine that the settings name.
-
-    Args:
-        exa_url: Of Exa's API; tests have their own.
-        tavily_url: Of Tavily's.
-
-    Raises:
-        UsageError: there is no engine of that name, or SearXNG's address is missing.
-    """
+    """The engine that the settings name. Raises UsageError if it is unknown or has no address."""
 
     def __init__(
         self,
@@ -86,12 +76,10 @@ class SearchEngine:
 
     @property
     def about(self) -> str:
-        """Return where queries go, for the user."""
         engine = {"exa": "Exa", "tavily": "Tavily", "ddgs": "public search engines"}
         return engine.get(self.name) or self._url
 
     async def search(self, query: str, n_results: int) -> Content:
-        """Return a page of results."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 found = await self._ask(query, n_results)
@@ -192,7 +180,6 @@ def _ask_ddgs(query: str, n_results: int) -> list[_Fields]:
 
 
 def _usable(found: Iterable[_Fields]) -> Iterable[SearchResult]:
-    """Yield the results that can be opened, each URL once."""
     seen = set()
     for each in found:
         url = (each.url or each.href or "").strip()
@@ -204,10 +191,7 @@ def _usable(found: Iterable[_Fields]) -> Iterable[SearchResult]:
 
 
 def results_page(query: str, results: Iterable[SearchResult]) -> Content:
-    """Return results as a page of links.
-
-    Source: `ExaBackend.search` of gpt_oss.tools.simple_browser.backend.
-    """
+    """Source: `ExaBackend.search` of gpt_oss.tools.simple_browser.backend."""
     lines: list[str] = []
     ids: dict[str, int] = {}
     for result in results:
@@ -220,7 +204,7 @@ def results_page(query: str, results: Iterable[SearchResult]) -> Content:
 
 
 def _is_private_host(url: str) -> bool:
-    """Return whether a host is one of this machine or its network, which needs no proxy."""
+    """Return whether a host is of this machine or its network, which needs no proxy."""
     host = urlsplit(url).hostname or ""
     try:
         ipaddress.ip_address(host)

@@ -1,8 +1,4 @@
-"""The pages of a conversation, by cursor.
-
-Each display of a page has a cursor of its own, also a second one of the same page. A page is known
-by a key: its URL, or another name for pages that exist only here, such as results of a search.
-"""
+"""The pages of a conversation, by key (a URL or a name of ours) and cursor, one per display."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -14,24 +10,16 @@ from gptoss_local.talk.tools.results import Page
 
 MAX_PAGES = 50
 MAX_CHARACTERS = 10_000_000
-"""Most characters of all texts that are kept; each takes 1 to 4 bytes."""
+"""Limit of all texts that are kept; a character takes 1 to 4 bytes."""
 
 
 class Shown(NamedTuple):
-    """A display of a page, and the target of its citations."""
-
     key: str
     page: Page
 
 
 class Stack:
-    """Numbers displays, and keeps the pages that were used last.
-
-    Args:
-        known: Displays of a stored chat, without their pages.
-        n_pages: Most pages that are kept.
-        n_characters: Most characters of them.
-    """
+    """Numbers displays, with those of a stored chat, and keeps the pages used last."""
 
     def __init__(
         self,
@@ -66,7 +54,7 @@ class Stack:
         return self._contents.get(key)
 
     def keep(self, key: str, content: Content) -> None:
-        """Keep a page, and drop those that were used the longest time ago if that is too much."""
+        """Keep a page, and drop the least recently used ones over the limits."""
         self._contents.pop(key, None)
         self._contents[key] = content
         sizes = [len(each.text) for each in self._contents.values()]

@@ -1,9 +1,7 @@
 """The layout of a page as the model sees it: wrapped, numbered lines under a header.
 
-Matches of `find` are a page of links.
-
-Source: gpt_oss.tools.simple_browser.simple_browser_tool. There a view ends after 1,024 tokens of
-o200k; here tokens are estimated, as a client need not have the vocabulary.
+Source: gpt_oss.tools.simple_browser.simple_browser_tool, which counts 1,024 tokens of o200k; here
+they are estimated.
 """
 
 import re
@@ -36,7 +34,6 @@ _CHARACTERS_PER_TOKEN = {
 
 
 def wrap_lines(text: str) -> list[str]:
-    """Return the lines of a page, at most 80 characters each."""
     return [wrapped for line in text.split("\n") for wrapped in _wrap(line)]
 
 
@@ -63,10 +60,7 @@ def numbered(lines: Sequence[str], first: int = 0) -> str:
 
 
 def show(page: Content, cursor: int, loc: int = 0, n_lines: int = -1) -> str:
-    """Return a part of a page, under a header that says which.
-
-    Without a positive `n_lines` it has as many lines as a view has room for.
-    """
+    """Return a part of a page under a header; without `n_lines`, as much as a view has room for."""
     lines = wrap_lines(page.text)
     last = len(lines) - 1
     if loc > last:
@@ -110,7 +104,7 @@ _LINK_BEGINNING = re.compile(r"【\d*(?:†([^†】]*)(?:†[^†】]*)?)?$")
 
 
 def find_in_page(pattern: str, page: Content, key: str) -> Content:
-    """Return a page of matches in any case, each of them a link to its place in the page `key`."""
+    """Return a page of matches in any case, each a link to its place in the page `key`."""
     wanted = pattern.lower()
     lines = without_links("\n".join(wrap_lines(page.text))).split("\n")
     found: list[str] = []
@@ -134,7 +128,6 @@ def find_in_page(pattern: str, page: Content, key: str) -> Content:
 
 
 def without_links(text: str) -> str:
-    """Return the text of a page, with links as plain text."""
     text = _LINK_END.sub("", text)
     text = _LINK_BEGINNING.sub(lambda found: found[1] or "", text)
     return _LINK.sub(r"\1", text)

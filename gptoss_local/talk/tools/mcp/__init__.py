@@ -1,7 +1,4 @@
-"""MCP servers as sources of tools, by the official SDK, which is imported with the first of them.
-
-The user is asked elsewhere.
-"""
+"""MCP servers as sources of tools, by the official SDK, which is imported when needed."""
 
 from gptoss_local.talk.tools.mcp.config import (
     Entry,

@@ -1,7 +1,4 @@
-"""Reads `mcp.json`: the servers, in the format that other programs have.
-
-Knows the text of the file and the environment; starts nothing.
-"""
+"""Reads `mcp.json`: the servers, in the common format of other programs."""
 
 import os
 import re
@@ -32,8 +29,6 @@ _Value = str | int | float | bool
 
 
 class _Fields(msgspec.Struct, frozen=True):
-    """An entry as it is written. Fields of other programs are left alone."""
-
     command: str = ""
     args: tuple[_Value, ...] = ()
     env: dict[str, _Value] = {}
@@ -46,11 +41,7 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 class Launch(NamedTuple):
-    """An entry with the variables of this environment filled in.
-
-    Attributes:
-        secrets: Values that must not appear in a log or a message.
-    """
+    """An entry with variables filled in; `secrets` must not appear in a log or a message."""
 
     command: list[str]
     env: dict[str, str]
@@ -61,8 +52,6 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A server of the configuration."""
-
     name: str
     file: Path
     fields: _Fields = field(repr=False)
@@ -74,22 +63,20 @@ class Entry:
 
     @property
     def url(self) -> str:
-        """The address as it is written; empty for a program."""
         return self.fields.url
 
     @property
     def is_sse(self) -> bool:
-        """True if it says that it speaks SSE, the transport before streamable HTTP."""
+        """Return whether it says that it speaks SSE, the transport before streamable HTTP."""
         return "sse" in (self.fields.type.lower(), self.fields.transport.lower())
 
     @property
     def folder(self) -> str:
-        """The folder in which the program runs, if not the chat's."""
         return os.path.expanduser(self.fields.cwd)
 
     @property
     def written(self) -> str:
-        """The command line or address as it is written, without the values of variables."""
+        """Return the command line or address, without the values of variables."""
         return self.fields.url or shlex.join(self._command)
 
     @property
@@ -109,7 +96,7 @@ class Entry:
         return [self.fields.command, *map(as_written, self.fields.args)]
 
     def launch(self, environment: Mapping[str, str]) -> Launch:
-        """Fill in the variables that the entry names."""
+        """Fill in the variables that the entry names. Raises ToolError if one is missing."""
         if self.problem:
             raise ToolError(self.problem)
         known: dict[str, str] = {}
@@ -146,17 +133,11 @@ class Entry:
 
 
 def mcp_path() -> Path:
-    """Return the user's mcp.json, which need not be there."""
     return config_path().parent / "mcp.json"
 
 
 def read_entries(settings: Settings, taken: Collection[str] = ()) -> dict[str, Entry]:
-    """Return all servers by name; those that cannot be used have a problem, and a free name.
-
-    Args:
-        settings: They may name a second file, which takes precedence.
-        taken: Names of other tools.
-    """
+    """Return all servers by name; unusable ones have a `problem`. The settings' file wins."""
     files = [mcp_path()]
     if settings.mcp_config is not None:
         if not settings.mcp_config.is_file():
@@ -179,11 +160,7 @@ def read_entries(settings: Settings, taken: Collection[str] = ()) -> dict[str, E
 
 
 def parse_servers(text: str, file: Path) -> tuple[str, Mapping[str, Any]]:
-    """Return the key of the servers, and the servers by name.
-
-    Raises:
-        UsageError: the text is not JSON (comments allowed), or has a list where names belong.
-    """
+    """Return the key of the servers, and the servers by name. Raises UsageError for broken JSON."""
     data = _parse(text, file) if text.strip() else {}
     if not isinstance(data, dict):
         raise UsageError(f"{file} must be an object with {KEYS[0]}")
@@ -195,7 +172,7 @@ def parse_servers(text: str, file: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; empty if there is none. Raises UsageError: it cannot be read."""
+    """Return the text of a file; empty if there is none. Raises UsageError."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -207,7 +184,7 @@ def read_text(file: Path) -> str:
 
 
 def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> Entry:
-    """Return an entry. Raises UsageError: its name, or a value of it, cannot be used."""
+    """Return an entry. Raises UsageError if its name or a value cannot be used."""
     if name in taken:
         hint = "Give the server another name."
         raise UsageError(f"{file}: there is another tool '{name}'", hint=hint)
@@ -254,7 +231,6 @@ def _parse(text: str, file: Path) -> Any:
 
 
 def _without_secrets(words: Iterable[str]) -> list[str]:
-    """Return the words of a command line, with the values of options such as `--token` hidden."""
     shown: list[str] = []
     for word in words:
         flag, equals, _ = word.partition("=")

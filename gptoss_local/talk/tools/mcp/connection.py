@@ -1,6 +1,6 @@
-"""One session with a server, from its start to its end, held by a task of its own.
+"""One session with a server, held by a task of its own.
 
-The SDK's task groups must be left by the task that has entered them, while calls come from any.
+The SDK's task groups must be left by the task that entered them, while calls come from any.
 """
 
 import asyncio
@@ -29,11 +29,9 @@ _LISTEN_AGAIN_S = 30.0
 
 
 class Connection:
-    """A running server. Construct it in a running event loop; `ready` waits until it answers.
+    """A running server, in a running event loop; `ready` waits until it answers.
 
-    Attributes:
-        about: The name and version that the server gives itself, once it answers.
-        is_stale: Its tools must be listed, for the first time or again.
+    `about` is its own name and version; `is_stale`: its tools must be listed (again).
     """
 
     def __init__(self, entry: Entry, launch: Launch, folder: Path, log_dir: Path) -> None:
@@ -50,18 +48,16 @@ class Connection:
 
     @property
     def client(self) -> "Client":
-        """The SDK's client. Raises ToolError: the server has ended."""
         if self._client is None:
             raise self.error(self._problem) if self._problem else self.end_error()
         return self._client
 
     @property
     def is_over(self) -> bool:
-        """True once the server has ended, or is being ended."""
         return self._end.is_set() or self._task.done()
 
     async def ready(self) -> None:
-        """Wait until the server answers. Raises ToolError: it does not, and why."""
+        """Wait until the server answers. Raises ToolError, which says why it does not."""
         await self._is_ready.wait()
         _ = self.client
 
@@ -72,7 +68,7 @@ class Connection:
         return ToolError(self.log.hide(f"the MCP server '{self._name}' {what}{said}"), hint=hint)
 
     async def is_lost(self) -> bool:
-        """Ask a server at an address, which has refused something, whether the session is over."""
+        """Ask a server that has refused a request whether the session is over."""
         from mcp import MCPError
 
         try:
@@ -89,16 +85,11 @@ class Connection:
         await asyncio.wait({self._task})
 
     def end_error(self, when: str = "") -> ToolError:
-        """Return an error that says why the server has ended, after it has.
-
-        Args:
-            when: In words that can follow "ended".
-        """
+        """Return an error that says why the server has ended; `when` follows "ended"."""
         why = f", as it {self._problem}" if self._problem else ""
         return self.error(f"ended{when}{why}")
 
     def _on_fault(self, what: str) -> None:
-        """End the connection, after a fault of the server or its end."""
         self._problem = self._problem or what
         self._end.set()
         if self._scope is not None and not self._is_ready.is_set():

@@ -1,4 +1,4 @@
-"""Adds and removes servers of mcp.json: all else in the text stays, comments too."""
+"""Adds and removes servers of mcp.json; the rest of the text stays, comments too."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -20,14 +20,7 @@ from gptoss_local.whole_file import write_whole
 def new_entry(
     command: Sequence[str], url: str, env: Sequence[str], headers: Sequence[str]
 ) -> dict[str, Any]:
-    """Return an entry as it is written.
-
-    Args:
-        command: With its arguments.
-        url: Instead of a command.
-        env: `NAME=VALUE`, for a command.
-        headers: `NAME:VALUE`, for an address.
-    """
+    """Return an entry for a command with `NAME=VALUE`, or a URL with `NAME:VALUE`."""
     if bool(command) == bool(url):
         raise UsageError(
             "a server needs either a command or --url",
@@ -55,11 +48,7 @@ def _pair(text: str, sign: str, what: str) -> tuple[str, str]:
 def add_server(
     name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
 ) -> Entry:
-    """Write a server to mcp.json; `taken` are the names of other tools.
-
-    Raises:
-        UsageError: there is one of the name, or the entry cannot be used.
-    """
+    """Write a server to mcp.json. Raises UsageError if its name is taken or it is unusable."""
     from gptoss_local.settings_file import merge
 
     file = mcp_path()
@@ -74,14 +63,13 @@ def add_server(
 
 
 def remove_server(name: str) -> Path:
-    """Take a server out of mcp.json, and return the file. Raises UsageError: it has no such one."""
+    """Remove a server from mcp.json, and return the file. Raises UsageError if it lacks it."""
     file = mcp_path()
     write_whole(file, without_entry(read_text(file), name, file))
     return file
 
 
 def without_entry(text: str, name: str, file: Path) -> str:
-    """Return the text without a server. Raises UsageError: it has no such one."""
     from gptoss_local.settings_file import GONE, merge
 
     key, servers = parse_servers(text, file)

@@ -28,7 +28,6 @@ _JSON, _EVENTS = "application/json", "text/event-stream"
 async def reach(
     launch: Launch, *, is_sse: bool, log: ServerLog, inbox: Inbox
 ) -> AsyncGenerator["TransportStreams", None]:
-    """Talk to a server until the end of the block."""
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -53,7 +52,7 @@ class _Client(httpx2.AsyncClient):
         self._log, self._inbox, self._is_sse = log, inbox, is_sse
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; one that begins a session again with older versions of the protocol."""
+        """Send a request; begin a refused session again with older versions of the protocol."""
         from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
         sent = json.loads(request.content) if request.method == "POST" else {}
@@ -112,7 +111,6 @@ class _Client(httpx2.AsyncClient):
     async def _answer(
         self, stream: httpx2.AsyncByteStream, id_: Any, refused: str, code: int
     ) -> AsyncIterator[bytes]:
-        """Yield the answer to a request; one without its id becomes an error with that code."""
         from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
         body = b"".join([piece async for piece in stream])
@@ -129,8 +127,6 @@ class _Client(httpx2.AsyncClient):
 
 
 class _Pieces(httpx2.AsyncByteStream):
-    """The stream of an answer with other pieces in it."""
-
     def __init__(self, stream: httpx2.AsyncByteStream, pieces: AsyncIterator[bytes]) -> None:
         self._stream, self._pieces = stream, pieces
 

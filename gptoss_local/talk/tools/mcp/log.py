@@ -16,12 +16,7 @@ _LAST_S = 5.0
 
 
 class ServerLog:
-    """Appends to `mcp-NAME.log`, which is replaced when it has more than 1 MiB.
-
-    Args:
-        secrets: Words to hide, the longest first.
-
-    """
+    """Appends to `mcp-NAME.log`, which is replaced at 1 MiB, and hides `secrets`, longest first."""
 
     def __init__(self, folder: Path, name: str, secrets: Iterable[str]) -> None:
         self.path = log_path(folder, name)
@@ -34,7 +29,7 @@ class ServerLog:
 
     @property
     def last_words(self) -> str:
-        """Return the line of the last seconds, often why a server ended; empty if there is none."""
+        """Return the last line if recent, often why a server ended; else empty."""
         return self._last if time.monotonic() - self._last_s < _LAST_S else ""
 
     @property
@@ -47,7 +42,7 @@ class ServerLog:
         return text
 
     def write(self, line: str) -> None:
-        """Add a line. Past the limit of one start, all but a line that says so is dropped."""
+        """Add a line. Past the limit of one start, only a note of that is added."""
         if not self.is_open:
             return
         clean = self.hide(line.rstrip())

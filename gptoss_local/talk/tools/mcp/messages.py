@@ -1,7 +1,6 @@
-"""Reads what a server sends: within limits, and repaired where the SDK would lose it.
+"""Reads a server's messages: within limits, and repaired where the SDK would lose them.
 
-A whole list of tools would be refused for one wrong tool, and a call whose answer cannot be read
-would wait until its time is over.
+The SDK would refuse a whole list for one wrong tool, and wait for an answer that it cannot read.
 """
 
 import codecs
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: 2 s of CPU time
 NOT_MCP, REFUSED, NOT_RUN = -99_001, -99_002, -99_003
-"""Codes of errors: an answer cannot be read; it came with an error status; nor did the call run."""
+"""Codes of errors: an unreadable answer, an error status, an error status before the call ran."""
 _WINDOW_S = 10.0
 _MAX_IN_WINDOW = 10_000  # messages; each costs about 0.1 ms
 _MAX_BYTES_IN_WINDOW = 8 * MAX_MESSAGE_BYTES
@@ -31,12 +30,7 @@ _REQUEST = re.compile(rb'"method"\s*:')
 
 
 class Inbox:
-    """Takes all that a server sends.
-
-    Args:
-        log: Gets all else.
-        on_fault: Gets the reason why the connection is over.
-    """
+    """Takes all that a server sends; `log` gets the rest, `on_fault` why the connection is over."""
 
     def __init__(self, log: ServerLog, on_fault: Callable[[str], None]) -> None:
         self._log, self._on_fault = log, on_fault
@@ -45,7 +39,7 @@ class Inbox:
         self._since_s = time.monotonic()
 
     def read(self, data: bytes) -> "list[JSONRPCMessage]":
-        """Return the messages in a line, a body or an event; those of a batch one by one."""
+        """Return the messages in a line, a body or an event, batches taken apart."""
         data = data.removeprefix(codecs.BOM_UTF8).strip()
         try:
             found = _decoded(data) if data else []
@@ -67,7 +61,7 @@ class Inbox:
             self.end("sent more than can be read")
 
     def end(self, why: str) -> None:
-        """Take nothing more. An empty reason: the server has ended."""
+        """Take nothing more; an empty reason says that the server has ended."""
         if not self.is_over:
             self.is_over = True
             self._on_fault(why)
@@ -86,7 +80,6 @@ class Inbox:
             return None
 
     def _answer(self, value: dict[str, Any], data: bytes) -> dict[str, Any]:
-        """Return the result or the error of an answer; an error of ours if it has neither."""
         from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
         result, error = value.get("result"), value.get("error")
@@ -109,7 +102,7 @@ class Inbox:
         return {"error": {"code": NOT_MCP, "message": f"{NO_MCP}: {quoted(data)}"}}
 
     def _usable(self, tools: list[Any]) -> list[dict[str, Any]]:
-        """Leave out all but tools; the SDK would refuse all of the list."""
+        """Drop entries that are not tools; the SDK would refuse the whole list."""
         named = [each for each in tools if isinstance(each, dict)]
         named = [each for each in named if isinstance(each.get("name"), str)]
         if n_others := len(tools) - len(named):
@@ -122,7 +115,6 @@ _OF_ANSWERS = {"jsonrpc", "result", "error"}
 
 
 def quoted(data: bytes) -> str:
-    """Return the beginning of what a server sent, on one line."""
     text = " ".join(data.decode(errors="replace").split())
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]} [cut]"
 
@@ -135,7 +127,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def _answers_in(data: bytes) -> list[dict[str, Any]]:
-    """Return an empty answer to each request that a text which is no JSON seems to answer."""
+    """Return an empty answer to each request that a broken text seems to answer."""
     start = re.search(rb"^\s*\{", data, re.MULTILINE)
     if start is None or b'"jsonrpc"' not in data or _REQUEST.search(data):  # lines of a log
         return []
@@ -143,7 +135,6 @@ def _answers_in(data: bytes) -> list[dict[str, Any]]:
 
 
 def _text_of(result: dict[str, Any], blocks: list[Any]) -> str:
-    """Return the text of all content, and without any the structured content as JSON."""
     known = [block if isinstance(block, dict) else {"text": block} for block in blocks]
     parts = [_block_text(block) for block in known]
     has_text = any(block.get("type") == "text" for block in known)
@@ -173,7 +164,7 @@ _TOO_LONG = "[Which arguments it takes is not known: their schema is too long.]"
 
 
 def _repaired(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool; schemas of results go, as the model can read any result."""
+    """Return a tool without its schema of results, and with one that can be declared."""
     repaired = {key: tool[key] for key in _TEXTS if isinstance(tool.get(key), str)}
     schema: dict[str, Any] = tool.get("inputSchema") or {}
     note = "" if _is_of_object(schema) else _NO_OBJECT

@@ -1,8 +1,4 @@
-"""A server that is started when it is first needed, and again after it has died.
-
-Shared by all toolboxes of a process. Knows the server's tools and results, and no names that
-models use.
-"""
+"""A server, shared by a process's toolboxes, started when needed and again after its death."""
 
 import asyncio
 import time
@@ -29,15 +25,9 @@ _REST = 10  # a failed attempt is not repeated for this many times as long as it
 
 
 class Server:
-    """One server of the configuration.
+    """One server of the configuration; a program runs in `folder`, or the entry's from there.
 
-    Args:
-        entry: How it is reached.
-        folder: Where a program runs; its entry may name another one, from there.
-
-    Attributes:
-        identity: Stands for the program or address, with the values that were filled in.
-        about: Name and version as the server gives them; empty before its first start.
+    `identity` stands for the program or address, with the values that were filled in.
     """
 
     def __init__(self, entry: Entry, folder: Path, log_dir: Path) -> None:
@@ -54,8 +44,8 @@ class Server:
     async def listed(self) -> "Sequence[mcp_types.Tool]":
         """Return its tools; cheap unless it must be started, or has said that they changed.
 
-        A server that fails is left alone for ten times as long as the attempt took, so that one
-        that hangs does not hold up every request.
+        After a failure it rests for ten times as long as the attempt took: a hanging server must
+        not delay every request.
         """
         async with self._lock:
             if time.monotonic() < self._retry_at_s:
@@ -74,10 +64,8 @@ class Server:
     async def call(self, name: str, arguments: Arguments) -> ToolResult:
         """Call a tool. If the caller is cancelled, the server is told to stop.
 
-        Raises:
-            UsageError: the server refuses the call.
-            ToolError: it does not answer, or ends during the call. The call is made once more only
-                if an address has refused it, as it has lost the session.
+        Raises UsageError if the server refuses the call, ToolError if it does not answer or ends.
+        The call is repeated once, only if an address has refused it for a lost session.
         """
         for is_last in (False, True):
             async with self._lock:
@@ -104,7 +92,7 @@ class Server:
             await self._connection.close()
 
     async def _connected(self) -> Connection:
-        """Return a connection that answers, made if there is none. Called under the lock."""
+        """Return a connection that answers, made if needed. Called under the lock."""
         if self._is_closed:
             raise ToolError(f"the MCP server '{self.entry.name}' was ended")
         if self._connection is None or self._connection.is_over:

@@ -21,11 +21,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class McpSource(ToolSource):
-    """The tools of one server, in one chat; the server and its state are shared, and outlive it.
-
-    Args:
-        server: Shared with other chats.
-    """
+    """The tools of one server, in one chat; the server is shared, and outlives it."""
 
     description = ""
     is_mcp = True
@@ -72,12 +68,7 @@ def _cut(text: str) -> str:
 
 
 class McpServers:
-    """Keeps one server per entry, which all chats share.
-
-    Args:
-        settings: They may name a second file, and say where logs are.
-        folder: The working folder of programs, unless their entry names one.
-    """
+    """Keeps one server per entry, which all chats share; programs run in `folder` by default."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings, self._folder = settings, folder
@@ -89,7 +80,6 @@ class McpServers:
         return [McpSource(self._server(entry)) for entry in entries.values()]
 
     async def end_removed(self) -> None:
-        """End the servers that the configuration has no longer."""
         entries = list(read_entries(self._settings).values())
         removed = [server for server in self._servers if server.entry not in entries]
         self._servers = [server for server in self._servers if server not in removed]

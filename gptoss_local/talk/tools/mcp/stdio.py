@@ -28,7 +28,7 @@ _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
 async def run(
     launch: Launch, folder: Path, log: ServerLog, inbox: Inbox
 ) -> AsyncGenerator["TransportStreams", None]:
-    """Run a program until the end of the block. Raises OSError: it does not start."""
+    """Run a program until the end of the block. Raises OSError if it does not start."""
     import anyio
     from mcp.client.stdio import get_default_environment
 
@@ -121,7 +121,7 @@ async def _log(stderr: asyncio.StreamReader, log: ServerLog) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program, and what it has started: `npx` its `node`, a server its browser."""
+    """End a program and its children: `npx` has its `node`, a server its browser."""
     import psutil
 
     started = []

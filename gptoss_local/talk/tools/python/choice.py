@@ -12,8 +12,6 @@ _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Choice(NamedTuple):
-    """Names the place where code runs."""
-
     kind: Literal["sandbox", "jupyter"]
     name: str = ""
 
@@ -25,10 +23,7 @@ class Choice(NamedTuple):
         return "runs Python code in a sandbox without files and network"
 
     def told(self, timeout_s: float) -> str:
-        """Return the description for the model, the first part as it was trained.
-
-        Source: `ToolNamespaceConfig.python` of openai-harmony.
-        """
+        """Source: `ToolNamespaceConfig.python` of openai-harmony, for the first part."""
         limits = {
             "sandbox": "It has no files, no network, and a part of the standard library only.",
             "jupyter": "It may read and write the user's files.",
@@ -52,7 +47,7 @@ class Choice(NamedTuple):
 
 
 def parse_choice(text: str) -> Choice:
-    """Read the setting. Raises UsageError: it names no place where code can run."""
+    """Read the setting. Raises UsageError if it names no place where code can run."""
     kind, colon, name = text.strip().partition(":")
     if kind == "sandbox" and not colon:
         return Choice("sandbox")

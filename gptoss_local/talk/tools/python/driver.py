@@ -1,8 +1,7 @@
 """Runs code in a process of its own, and answers in frames: a script, not imported by gptoss.
 
-A frame is a length of four bytes, big-endian, and JSON. Code comes in as a string, and a `Result`
-goes out as an array. The process ends with its standard input, and after a result with a
-`stopped`. Its argument is a `Config` as JSON.
+A frame is a length (4 bytes, big-endian) and JSON: code as a string, a `Result` as an array. The
+argument is a `Config` as JSON. It ends with its stdin, or after a `stopped`.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 MOST_PRINTED = 50_000_000
-"""Characters, after which code that prints is stopped."""
+"""Characters after which code that prints is stopped."""
 _BLOCK = re.compile(
     r"\s|(?:async|case|class|def|elif|else|except|finally|for|if|match|try|while|with)\b"
 )
@@ -27,11 +26,7 @@ NO_OUTPUT = "(no output; print what you want to see)"
 
 
 class Config(NamedTuple):
-    """The host's choices.
-
-    Attributes:
-        n_characters: Length of a result's text, about.
-    """
+    """The host's choices; `n_characters` is about the length of a result's text."""
 
     timeout_s: float
     n_characters: int
@@ -40,12 +35,7 @@ class Config(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The outcome of one call.
-
-    Attributes:
-        is_error: The code failed or was stopped.
-        stopped: The reason for the end of the process, with which variables are lost; else empty.
-    """
+    """A call's outcome; `stopped` says why the process ended, and variables with it."""
 
     text: str
     is_error: bool = False
@@ -53,11 +43,7 @@ class Result(NamedTuple):
 
 
 class Output:
-    """Keeps the beginning and the end of a text of any length.
-
-    Args:
-        n_max: Characters that are kept, half of them of the end.
-    """
+    """Keeps `n_max` characters of a text of any length, half from its end."""
 
     def __init__(self, n_max: int) -> None:
         self._n_half = n_max // 2
@@ -73,7 +59,6 @@ class Output:
             self._tail = (self._tail + text[n_head:])[-self._n_half :]
 
     def text(self) -> str:
-        """Return it, with a note in place of the middle."""
         with self._lock:
             n_missing = self.n - len(self._head) - len(self._tail)
             note = f"\n[... {n_missing:,} characters left out ...]\n" if n_missing else ""
@@ -81,11 +66,7 @@ class Output:
 
 
 class MontySandbox:
-    """Runs code in Monty, an interpreter in a process without files and network.
-
-    Args:
-        check: Called after output.
-    """
+    """Runs code in Monty, an interpreter without files and network; `check` follows output."""
 
     _START = "pass; _ = ("  # no part of an expression, so it is an error in the middle of one
     _END = '\n)\nif _ is not None: print(f"{_!r}")\nNone'
@@ -134,9 +115,9 @@ class MontySandbox:
         return Result("")
 
     def _that_show_a_value(self, code: str) -> Iterator[str]:
-        """Yield the code with a last expression printed, for each place where one may begin.
+        """Yield the code with a last expression printed, per place where one may begin.
 
-        At a wrong place it is a syntax error. So the code is parsed by the sandbox alone.
+        A wrong place is a syntax error, so only the sandbox parses the code.
         """
         lines = [f"{line}\n" for line in code.split("\n")]  # `splitlines` knows ends of other kinds
         starts = [0]
@@ -212,8 +193,6 @@ def _limit_this_process() -> None:
 
 
 class CodeServer:
-    """Reads code, and answers with results, one after the other."""
-
     def __init__(self, config: Config, reading: BinaryIO, writing: BinaryIO) -> None:
         self._config, self._reading, self._writing = config, reading, writing
         self._calls: queue.Queue[str] = queue.Queue()
@@ -241,7 +220,7 @@ class CodeServer:
         self._answer(result)
 
     def _answer(self, result: Result) -> None:
-        """Send a result, if none was sent of this call; end if it says so."""
+        """Send a call's result, unless one was sent; end if it says so."""
         with self._lock:
             if not self._is_running:
                 return
@@ -280,7 +259,7 @@ class CodeServer:
 
 
 def main() -> None:
-    """Take over the standard streams, which code gets others of, and serve."""
+    """Keep the standard streams for frames, give code others, and serve."""
     config = Config(**json.loads(sys.argv[1]))
     reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)

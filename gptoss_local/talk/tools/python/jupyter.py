@@ -15,23 +15,17 @@ from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
 _INTERRUPT_S = 5.0
-"""Seconds in which a kernel must stop after an interrupt."""
+"""Time in which a kernel must stop after an interrupt."""
 _POLL_S = 1.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class _KernelDiedError(Exception):
-    """The process of a kernel has ended."""
+    pass
 
 
 class JupyterEngine:
-    """A kernel that is started with the first call.
-
-    Args:
-        name: Of a kernel specification, such as `python3`.
-        timeout_s: Of a call; after it the kernel is interrupted, and keeps its variables.
-        folder: Where the kernel runs.
-    """
+    """A kernel, started with the first call; after `timeout_s` a call is interrupted."""
 
     def __init__(self, name: str, timeout_s: float, folder: Path) -> None:
         self._name, self._timeout_s, self._folder = name, timeout_s, folder
@@ -78,11 +72,7 @@ class JupyterEngine:
             raise UsageError(message) from error
 
     async def _follow(self, call: str, output: Output, timeout_s: float) -> tuple[str, bool]:
-        """Collect the output of a call.
-
-        Returns:
-            Why it is not over, empty if it is, and whether it failed.
-        """
+        """Collect output; return why the call is not over, empty if it is, and if it failed."""
         is_error = False
         end_s, n_most = time.monotonic() + timeout_s, output.n + MOST_PRINTED
         while (left_s := end_s - time.monotonic()) > 0:

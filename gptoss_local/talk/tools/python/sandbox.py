@@ -19,19 +19,13 @@ _N_CHARACTERS = MAX_OUTPUT_CHARACTERS - 500  # with notes it is not cut again
 _NEEDED = ("SYSTEMROOT", "LD_LIBRARY_PATH")
 """Variables without which Python does not start: on Windows, and where it is built so."""
 _GRACE_S = 3.0
-"""After its time the process says itself that it ends; it is killed if it does not."""
+"""Time after the limit in which the process may end by itself, before it is killed."""
 _END_S = 10.0
 _START_S = 60.0  # a slow or busy disk takes long to read Python and Monty
 _N_LAST_WORDS = 2_000
 
 
 class Sandbox:
-    """A process with Monty, which is started with the first call.
-
-    Args:
-        timeout_s: Of a call; the process knows it, too.
-    """
-
     def __init__(self, timeout_s: float, memory_bytes: int) -> None:
         found = importlib.util.find_spec("pydantic_monty")
         if found is None or found.origin is None:
@@ -98,7 +92,6 @@ class Sandbox:
             await asyncio.wait({self._listening}, timeout=_END_S)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Keep the last words on its standard error, until it has ended."""
         assert process.stderr is not None
         while words := await process.stderr.read(4096):
             self._last_words = (self._last_words + words)[-_N_LAST_WORDS:]

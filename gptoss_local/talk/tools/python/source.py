@@ -19,22 +19,13 @@ if TYPE_CHECKING:
     from gptoss_local.talk.tools.python.sandbox import Sandbox
 
 IDLE_S = 600.0
-"""Seconds without a call after which an engine is ended."""
 MOST_CODE_CHARACTERS = 1_000_000
 _LEAST_MEMORY_BYTES = 16_000_000  # the sandbox itself takes some
 _LOST = "Python was restarted: variables, functions and imports of earlier calls are lost."
 
 
 class Python(ToolSource):
-    """A source with one tool, which keeps variables between the calls of a chat.
-
-    Args:
-        settings: Where code runs, how long, and in how much memory.
-        folder: Where a Jupyter kernel runs; others see no folder.
-        idle_s: Seconds without a call after which variables are dropped.
-
-    Thread: one event loop.
-    """
+    """Keeps variables between a chat's calls, until `idle_s` without one. One event loop only."""
 
     name = "python"
     description = "Runs Python code. Variables stay until the chat ends."
