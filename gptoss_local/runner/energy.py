@@ -1,8 +1,7 @@
 """Shares the energy that GPUs use among the answers under way.
 
-Counters are read where an answer begins or ends, in a thread of their own, and never in between.
-The energy between two readings is shared by the tokens generated meanwhile; where there were
-none, as in a prompt, all answers get the same. Thread: one event loop.
+Counters are read where an answer begins or ends, in a thread of their own. The energy in between is
+shared by the tokens generated, or equally without any. Thread: one event loop.
 """
 
 import asyncio
@@ -33,12 +32,7 @@ def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:
 
 
 class AnswerEnergy:
-    """An answer's part of the energy; Energy makes it.
-
-    Attributes:
-        joules: By GPU.
-        n_new: Tokens since the last reading.
-    """
+    """An answer's part of the energy, in joules by GPU; `n_new`: tokens since the last reading."""
 
     def __init__(self, energy: "Energy", model: str) -> None:
         self.model = model
@@ -73,11 +67,7 @@ class AnswerEnergy:
 
 
 class Energy:
-    """The energy of all answers since the server's start.
-
-    Attributes:
-        answers: Joules by model and GPU.
-    """
+    """The energy of all answers since the server's start: joules by model and GPU."""
 
     def __init__(self, open_meters: Callable[[], Meters] | None = None) -> None:
         self.answers: dict[tuple[str, str], float] = defaultdict(float)
@@ -162,7 +152,7 @@ class Energy:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _opened(self) -> Meters:
-        """Call it in the thread."""
+        """Open the driver, in the thread."""
         if self._meters is None:
             self._meters = self._open_meters()
         return self._meters

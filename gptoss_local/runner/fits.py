@@ -101,12 +101,10 @@ def advice(suggested: ModelFit | None, settings: Settings) -> str:
 
 
 def has_model(settings: Settings) -> bool:
-    """Return whether there is a model besides the embedded one."""
     return any(e.upstream or (e.path and not e.embedded) for e in list_models(settings))
 
 
 def machine_facts(machine: Machine, settings: Settings) -> dict[str, str]:
-    """Describe this machine in a few lines, by their titles."""
     cards = [
         f"{gpu.name}, {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free"
         for gpu in machine.gpus

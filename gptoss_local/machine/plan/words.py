@@ -53,7 +53,7 @@ def gib(n_bytes: float) -> str:
 
 
 def rate(tokens_s: float) -> str:
-    """Tokens a second, with a digit after the point where that is much of it."""
+    """Return tokens a second, with a digit after the point for small numbers."""
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
@@ -102,7 +102,6 @@ def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
 
 
 def _is_limited(machine: Machine, options: PlanOptions) -> bool:
-    """The user leaves the plan less than is free."""
     limit = options.vram_bytes
     return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
 
@@ -201,7 +200,6 @@ def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: boo
 
 
 def changes(balanced: Plan, plan: Plan) -> dict[str, tuple[int, int]]:
-    """The numbers that differ, by name: of the balanced plan, and of the other."""
     pairs = zip(_numbers(balanced), _numbers(plan), strict=True)
     return {name: pair for name, pair in zip(_WORDS, pairs, strict=True) if pair[0] != pair[1]}
 
