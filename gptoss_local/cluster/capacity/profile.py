@@ -22,8 +22,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         decode: Seconds of a step by its streams, in an empty cache.
-        prefill: Seconds of a step by its tokens of prompts, in an empty cache; more than in
-            proportion, as they also look at each other.
+        prefill: Seconds of a step by its tokens of prompts, in an empty cache, superlinear.
         row_cell_s: Added by a cell for each row, or on a GPU for all rows of a step together.
         token_cell_s: Added by a cell that was in use before, for each token of a prompt.
     """
@@ -44,13 +43,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def step_s(
         self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_cells_held: int
     ) -> float:
-        """Return the seconds of a step.
-
-        In a step of both, the weights are read once: the extra cost of a first row counts once.
+        """Return the seconds of a step; the extra cost of a first row counts once.
 
         `depths` are the tokens before each stream's, `chunks` pairs of a prompt's cached tokens and
-        the tokens that this step prefills. `n_cells_held` counts cells of running sequences and
-        cached prefixes.
+        those that this step prefills. `n_cells_held` counts running sequences and cached prefixes.
         """
         seconds, n_tokens = 0.0, sum(n for _, n in chunks)
         if depths:
@@ -87,10 +83,10 @@ def from_benchmark(
     n_seq: int,
     has_gpu: bool,
 ) -> Profile:
-    """Return the profile of a benchmark.
+    """Return the profile of a benchmark; no more sequences run than were measured.
 
-    `depths` (at least one) begin with the shortest, `widths` with the narrowest; no more sequences
-    run than were measured. `has_gpu`: at least a part of the model is in VRAM.
+    `depths` (at least one) begin with the shortest, `widths` with the narrowest. `has_gpu`: at
+    least a part of the model is in VRAM.
     """
 
     def n_seen(n_rows: int, n_own: float, n_cached: int) -> float:
@@ -134,14 +130,13 @@ def from_benchmark(
 
 
 def _n_seen(n_own: float, n_rows: int, n_held: float, *, has_gpu: bool) -> float:
-    """Weigh the cells that a decode step looks at, in own cells."""
     if has_gpu:
         return n_held
     return n_own + _MASKED * max(0.0, n_rows * n_held - n_own)
 
 
 def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, ...]:
-    """A prompt's steps, tokens, and the cells these look at: within a step, before it."""
+    """Return a prompt's steps, tokens, and the cells these look at: within a step, before it."""
     starts = range(0, depth.n_tokens, n_batch)
     chunks = [(n_past, min(n_batch, depth.n_tokens - n_past)) for n_past in starts]
     n_pairs = sum(n * n for _, n in chunks)
@@ -152,11 +147,6 @@ def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, .
 def _fit(
     terms: Sequence[Sequence[float]], seconds: Sequence[float], choices: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Return the cost of each term, by least squares of the relative error; 0 at least.
-
-    `terms` are amounts by measurement. Of `choices`, the sets of terms to explain it with, the best
-    comes first and the last has one term.
-    """
     import numpy as np
 
     weights = 1 / np.array(seconds)

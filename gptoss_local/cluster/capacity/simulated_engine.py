@@ -1,7 +1,4 @@
-"""Simulate engines: the scheduler of the real one decides, and no token is computed.
-
-`replay` takes requests through one or more of them, event by event.
-"""
+"""Simulate engines: the scheduler of the real one decides, and no token is computed."""
 
 import heapq
 from array import array
@@ -61,12 +58,7 @@ class _CountedContext:
 
 @dataclass(slots=True, eq=False)
 class Served:
-    """The outcome of a request.
-
-    Attributes:
-        arrived_s, times_s: Its arrival, and each token of its answer.
-        n_cached: Tokens of its prompt that a cached prefix had.
-    """
+    """The outcome of a request: arrival, times of tokens, and cached tokens of its prompt."""
 
     number: int
     arrived_s: float
@@ -79,7 +71,7 @@ class Served:
 
     @property
     def tok_s(self) -> float:
-        """Tokens a second after the first one; infinity for an answer of one token."""
+        """Return tokens a second after the first one; infinity for an answer of one token."""
         seconds = self.times_s[-1] - self.times_s[0]
         return (len(self.times_s) - 1) / seconds if seconds else float("inf")
 
@@ -113,11 +105,11 @@ class SimulatedEngine:
 
     @property
     def n_tokens_unread(self) -> int:
-        """Uncached tokens of the prompts without a first token."""
+        """Count uncached tokens of the prompts without a first token."""
         return sum(self._n_unread.values())
 
     def n_tokens_held(self, prompt: "array[int]") -> int:
-        """Tokens of all prompts that run or wait, and this one; shared ones count once."""
+        """Count tokens of all prompts that run or wait, and this one; shared ones count once."""
         prompts = sorted([prompt, *(s.tokens[: s.n_prompt] for s in self._served)])
         n_shared = sum(common_prefix(*pair) for pair in pairwise(prompts))
         return sum(map(len, prompts)) - n_shared
@@ -197,7 +189,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: When it arrives; with `follows`, how long after the end of that request.
         prompt: Its tokens in runs: an id, and how often it comes in a row.
-        follows: Index of an earlier request; it arrives after that one's end.
+        follows: Index of an earlier request.
         caller: Its key and connection.
     """
 
@@ -222,8 +214,8 @@ def least_outstanding(engines: Seq[SimulatedEngine], prompt: "array[int]") -> Si
 def prefix_aware(engines: Seq[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
     """Return the engine with the least to prefill and to hold, this prompt included.
 
-    Source: the default cost of Dynamo's KV router 1.6: prompts that have no first token, but for
-    what was cached of them, plus the active blocks of prompts, shared ones once.
+    Source: the default cost of Dynamo's KV router 1.6: uncached tokens of prompts without a first
+    token, plus the active blocks of prompts, shared ones once.
     """
 
     def cost(engine: SimulatedEngine) -> int:

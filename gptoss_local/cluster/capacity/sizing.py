@@ -23,17 +23,12 @@ _N_REQUESTS, _N_WARM_UP = 300, 60  # of a simulation; the first ones find an emp
 _SHARE = 0.95  # of the answers keep the promise
 _N_HALVINGS = 7
 ACTIVE = 0.1
-"""Share of the users that have an answer under way at the same time, on average."""
+"""Average share of the users with an answer under way."""
 _NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of machines that are tried
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """A promise that 95 % of the answers keep.
-
-    Attributes:
-        tokens_per_user_s: At least, once an answer has begun.
-        first_token_s: At most.
-    """
+    """At least `tokens_per_user_s`, and `first_token_s` at most, for 95 % of the answers."""
 
     tokens_per_user_s: float
     first_token_s: float
@@ -53,7 +48,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tok_s: Of all answers while requests arrive.
         user_tok_s: Of 95 % of the answers, at least.
-        first_token_s: From a request to its first token, in 95 % of the cases at most.
+        first_token_s: In 95 % of the cases at most.
         token_gap_s: Between two tokens of an answer, in 95 % of the cases at most.
         cached_share: Of the prompts' tokens.
     """
@@ -71,11 +66,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineLoad(Service, frozen=True, kw_only=True):
-    """The speed that the users of one machine get.
-
-    Attributes:
-        n_streams: Answers at the same time, on average.
-    """
+    """The speed for the users of one machine, with `n_streams` answers on average."""
 
     n_users: float
     n_streams: float

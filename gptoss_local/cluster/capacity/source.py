@@ -47,7 +47,7 @@ class _Benchmark(msgspec.Struct):
 
 
 class _BenchFile(msgspec.Struct):
-    """The needed part of a printed benchmark; one written by hand has its `source`."""
+    """The needed part of a printed benchmark; handwritten ones have a `source`."""
 
     benchmark: _Benchmark
     date: str = ""
@@ -94,8 +94,7 @@ class _Line(msgspec.Struct):
 def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
     """Return the requests of a file with one JSON object a line.
 
-    Two prompts share 512 tokens for each of their first equal `hash_ids`; without any, a prompt
-    shares nothing.
+    Two prompts share 512 tokens for each of their first equal `hash_ids`.
     """
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []
@@ -125,7 +124,7 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
 
 
 def _runs(blocks: list[int], n_tokens: int, *, own: int) -> tuple[tuple[int, int], ...]:
-    """The runs of a prompt; tokens without a block are the request's own."""
+    """Return the runs of a prompt; tokens without a block are the request's own."""
     runs = []
     for block in blocks:
         if n_tokens > 0:
