@@ -1,4 +1,4 @@
-"""Searches the messages that were written, as a shell's Ctrl-R does."""
+"""Searches sent messages, as a shell's Ctrl-R does."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -16,7 +16,7 @@ _MAX_SHOWN = 100
 
 
 class RecallDialog(Dialog[str | None]):
-    """Choose one of the messages, of which the newest comes first."""
+    """Chooses one of the messages, the newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),
@@ -54,6 +54,5 @@ class RecallDialog(Dialog[str | None]):
             self.dismiss(self._found[n])
 
     def action_move(self, step: int) -> None:
-        """Move in the list while the line has the focus."""
         options = self.query_one(OptionList)
         (options.action_cursor_down if step > 0 else options.action_cursor_up)()

@@ -1,4 +1,4 @@
-"""Show rows of text; a `LineBlock` has those of text that grows and is not Markdown.
+"""Show rows of text; a `LineBlock` has rows of growing text without Markdown.
 
 PERF: a row is rendered when it is seen, and only changed rows are rendered again.
 """
@@ -36,7 +36,6 @@ class RowsView(Widget):
         """Make the rows for a width, and for the present theme."""
 
     def drop_from(self, y: int) -> None:
-        """Render the rows from one on again."""
         for old in [old for old in self._strips if old >= y]:
             del self._strips[old]
 
@@ -94,11 +93,7 @@ class RowsView(Widget):
 
 
 class LineBlock(RowsView):
-    """Lines, each wrapped to the width.
-
-    Args:
-        tail_rows: Show the last rows only; None shows all.
-    """
+    """Lines, each wrapped to the width; only the last `tail_rows` are shown, or all for None."""
 
     DEFAULT_CSS = """
     LineBlock { height: auto; width: 1fr; }

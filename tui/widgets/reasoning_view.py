@@ -73,7 +73,6 @@ class ReasoningView(Vertical):
         self._apply()
 
     def cycle(self) -> None:
-        """Folded, tail, full, and folded again."""
         self._shown, self._is_chosen = _NEXT[self._shown], True
         self._apply()
 

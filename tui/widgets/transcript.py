@@ -1,6 +1,4 @@
-"""The turns of the open chat. A few are mounted, at the end or around a turn.
-
-Older ones, and newer ones, are mounted when they are scrolled to.
+"""The turns of the open chat, of which a few are mounted, and others when they are scrolled to.
 
 PERF: opening a chat costs a screenful, however long it is.
 """
@@ -21,9 +19,8 @@ _N_MORE = 8
 class Transcript(VerticalScroll, can_focus=False):
     """Stays at its end while text is added, until the user scrolls up.
 
-    Args:
-        place_of: Returns the number of a turn among its siblings, and how many there are.
-        pages_of: Returns the pages that a turn may cite.
+    `place_of` returns the number of a turn among its siblings, and how many there are; `pages_of`
+    the pages that a turn may cite.
     """
 
     BLANK = True  # PERF: as in AnswerView
@@ -69,11 +66,9 @@ class Transcript(VerticalScroll, can_focus=False):
         return view
 
     def views(self) -> list[TurnView]:
-        """Return the mounted ones in order."""
         return list(self.query_children(TurnView))
 
     def view(self, turn: Turn) -> TurnView | None:
-        """Return the view of a turn, if it is mounted."""
         return next((view for view in self.views() if view.turn.id == turn.id), None)
 
     async def ask(self, call: CallView) -> None:
@@ -106,7 +101,6 @@ class Transcript(VerticalScroll, can_focus=False):
             await self.show_end(step)
 
     async def show_end(self, step: int) -> None:
-        """Go to the first or the last turn."""
         if step < 0 and (turns := self._turns()):
             await self.show(turns[0])
         elif self._newer:
