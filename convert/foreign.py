@@ -1,7 +1,5 @@
-"""Names the kinds of checkpoints that cannot be converted, and says what to do instead.
-
-Quantized by other means, adapters, pickles, files for other programs: recognized by config.json,
-names of files and tensors, and dtypes. No file is opened here.
+"""Recognizes checkpoints that cannot be converted, by names and dtypes, and says what to do
+instead.
 """
 
 import re
@@ -79,7 +77,7 @@ def check_quantization(stated: Any, where: str) -> None:
 
 
 def check_tensor_names(names: Collection[str]) -> None:
-    """Check whether tensors that gpt-oss does not have show the kind of a checkpoint."""
+    """Refuse tensors that show the kind of a foreign checkpoint."""
     for pattern, (what, hint) in _TENSORS.items():
         if found := sorted(name for name in names if pattern.search(name)):
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""

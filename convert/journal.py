@@ -1,7 +1,7 @@
 """Records, next to a partial file, how much of a conversion is already safe on disk.
 
-One JSON object per line, appended only after the data that it speaks of has been synced. A line cut
-off by a crash is ignored. The open journal is locked, so that one target has one writer.
+One JSON object per line, appended only after its data has been synced; an incomplete line is
+ignored. The open journal is locked, so that one target has one writer.
 """
 
 import contextlib
@@ -23,8 +23,7 @@ FORMAT = 1  # counts up when older journals can no longer be continued
 class Shard(msgspec.Struct, frozen=True):
     """One safetensors file of the source, as it was when its header was read.
 
-    Attributes:
-        name: Its path relative to the source folder.
+    `name` is its path relative to the source folder.
     """
 
     name: str
@@ -83,7 +82,6 @@ class JournalState:
     _shards: dict[str, _ShardLine] = field(default_factory=dict)
 
     def shards(self, source: Path) -> dict[str, Shard]:
-        """Return the shards by name, as files of `source`."""
         return {name: _shard(line, source) for name, line in self._shards.items()}
 
     def knows(self, line: _ShardLine) -> bool:
@@ -143,7 +141,6 @@ def _parse(data: bytes) -> JournalState:
 
 
 def _format_of(data: bytes) -> int:
-    """Return the format that the first line names, also an unknown one."""
     try:
         return msgspec.json.decode(data.partition(b"\n")[0], type=_Format).format
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -162,12 +159,8 @@ def _shard(line: _ShardLine, source: Path) -> Shard:
 class Journal:
     """The journal of one target, open and locked until `close`.
 
-    Raises:
-        ConvertError: Another process or thread is converting to this target, or a later version
-            of gptoss has begun to.
-
-    Thread:
-        Lines may be added from several threads.
+    Raises ConvertError if another process or thread converts to this target, or a later version of
+    gptoss has begun to. Thread: lines may be added from several threads.
     """
 
     def __init__(self, target: Path) -> None:
@@ -181,13 +174,12 @@ class Journal:
         self.state = _parse(data)
 
     def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
-        """Forget everything and start over."""
         self.state = JournalState()
         line = _PlanLine(FORMAT, str(source.resolve()), fingerprint, list(partials))
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
-        """Record a shard, unless it is known, and the GGUF's tensors that it takes part in.
+        """Record a shard, unless it is known, and the GGUF's tensors made from it.
 
         Data of another shard of its name is void.
         """
@@ -209,15 +201,10 @@ class Journal:
             return self.state.finished_shards()
 
     def sync(self) -> None:
-        """Make sure that the lines outlive a power cut."""
         os.fsync(self._fd)
 
     def close(self, *, remove: bool = False) -> None:
-        """Unlock the journal.
-
-        Args:
-            remove: Delete it; one without a plan is deleted in any case.
-        """
+        """Unlock the journal, and delete it with `remove`, or if it has no plan."""
         remove = remove or not self.state.fingerprint
         if remove and sys.platform != "win32":  # while it is locked, where an open file can go
             self.path.unlink(missing_ok=True)

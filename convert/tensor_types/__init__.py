@@ -1,10 +1,7 @@
-"""The types of ggml that we can write: one class for each.
+"""The types of ggml that we can write, one class each: F32 values to blocks and back.
 
-A class turns F32 values into blocks and back, and says how far rounding may move a value. A new
-type is a new class here. Pure functions on arrays: no files, no names of tensors.
-
-Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits are equal
-to theirs where those are defined (`tests/convert/test_tensor_types.py`).
+Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits equal
+theirs where those are defined (`tests/convert/test_tensor_types.py`).
 """
 
 from convert.tensor_types.base import BY_QTYPE, TENSOR_TYPES, TensorType
