@@ -94,7 +94,6 @@ def install(log: Log, places: Places, order: Order) -> None:
 
 
 def _check_space(places: Places, order: Order) -> None:
-    """Refuse before the first byte if a disk is too full."""
     needed_bytes = _CUDA_BYTES if order.choice.is_cuda else _CPU_BYTES
     for folder in (places.app, order.wheels):
         while not folder.is_dir():
@@ -172,7 +171,6 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
 
 
 def _prebuilt(log: Log, python: Path, version: str, order: Order) -> Path:
-    """Return the wheel of the release, or of the maintainer; the latter is kept."""
     if order.choice.prebuilt == RELEASE and order.release:
         folder = order.wheels / RELEASE
         shutil.rmtree(folder, ignore_errors=True)  # of another release

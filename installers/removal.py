@@ -42,8 +42,8 @@ def uninstall(
 ) -> None:
     """Remove the program, and list the files that stay.
 
-    With `purge`, models, chats, settings, caches and logs are removed, too. `confirm` asks the
-    user and raises SetupError if the answer is no.
+    With `purge`, models, chats, settings, caches and logs go, too. `confirm` asks the user and
+    raises SetupError for a no.
     """
     environment = places.app / receipt.environment
     owned = _owned(environment)
@@ -106,6 +106,5 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes in a file or a folder, without following links."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_symlink() and file.is_file())

@@ -14,7 +14,6 @@ MARK = "# gptoss: added by its installer"
 
 
 def check_command(places: Places) -> None:
-    """Raise SetupError if there is a `gptoss` that is not ours."""
     command = command_of(places)
     if sys.platform == "win32" or not os.path.lexists(command):
         return
