@@ -60,7 +60,6 @@ def read_tensors(folder: Path) -> dict[str, SourceTensor]:
 
 
 def names_by_shard(folder: Path) -> dict[str, list[str]]:
-    """Turn the index of `read_index` around: the tensors of each shard."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for name, shard in read_index(folder).items():
         names[shard].append(name)

@@ -47,7 +47,6 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     @property
     def n_kv(self) -> int:
-        """Count the rows of the key projection, and of the value projection."""
         return self.num_key_value_heads * self.head_dim
 
 
@@ -145,7 +144,6 @@ def _is_original(fields: dict[str, Any]) -> bool:
 
 
 def check_config(config: ModelConfig, path: Path) -> None:
-    """Check that llama.cpp can run a model of these numbers, which `path` states."""
     n_layers = config.num_hidden_layers
     alternating = ["sliding_attention", "full_attention"] * n_layers
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:

@@ -88,7 +88,6 @@ class JournalState:
         return self._shards.get(line.name) == line
 
     def finished_shards(self) -> set[str]:
-        """Return the names of the shards that no tensor waits for any more."""
         shards = self._shards.values()
         return {line.name for line in shards if self.sums.keys() >= set(line.made)}
 

@@ -52,7 +52,6 @@ def unindexed_files(folder: Path) -> list[Path]:
 
 
 def complete_parts(names: Iterable[str], where: str) -> list[str]:
-    """Check that safetensors files without an index are one model, and sort them."""
     names = sorted(names)
     parts = [match for name in names if (match := _PART.fullmatch(name))]
     if len(names) == 1 and not parts:

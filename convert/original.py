@@ -98,7 +98,6 @@ def _cut_qkv(name: str, tensor: SourceTensor, config: ModelConfig) -> list[Sourc
 
 
 def check_dtypes(folder: Path, tensors: Mapping[str, SourceTensor]) -> None:
-    """Check `dtypes.json`, if any, against the headers."""
     path = folder / DTYPES_NAME
     if not path.is_file():
         return

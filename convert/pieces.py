@@ -80,7 +80,6 @@ class Rounding:
 def plan_chunks(
     tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]
 ) -> Iterator[Chunk]:
-    """Cut the work for tensors with the same `sources` and `scales` into chunks."""
     for part, name in enumerate(tensors[0].sources):
         source = sources[name]
         n_rows = prod(source.shape[: _n_row_axes(tensors[0])])

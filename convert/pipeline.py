@@ -107,7 +107,6 @@ def convert_checkpoint(
 def plan_conversion(
     source: Path, target: Path, **options: Unpack[ConvertOptions]
 ) -> ConversionPlan:
-    """Plan as `convert_checkpoint` does, and write nothing."""
     _check_target(target)
     with reading(source):
         shards = local_shards(source, read_journal(source, target))

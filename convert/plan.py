@@ -61,7 +61,6 @@ class OutputFile(msgspec.Struct, frozen=True):
 
     @property
     def partial(self) -> Path:
-        """Return the name of the file while it is not complete."""
         return self.path.with_name(f"{self.path.name}.partial")
 
     def header_with(self, sums: Sequence[int]) -> bytes:
@@ -90,7 +89,6 @@ class ConversionPlan(msgspec.Struct, frozen=True):
 
     @property
     def n_data_bytes(self) -> int:
-        """Count tensor data of all files, without headers and padding."""
         return sum(tensor.n_bytes for tensor in self.tensors)
 
     @property

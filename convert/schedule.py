@@ -36,7 +36,6 @@ class Schedule:
         return ready
 
     def missing(self, done: Collection[str]) -> set[str]:
-        """Return the sources that have not arrived, and that a tensor not in `done` needs."""
         return {
             name
             for sources, names in self._missing.items()

@@ -61,7 +61,6 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        """Return the size of the data in the GGUF, without padding."""
         block, n_block_bytes = GGML_QUANT_SIZES[self.qtype]
         return int(prod(self.shape) // block * n_block_bytes)
 
@@ -143,7 +142,6 @@ def _all_tensors(
 
 
 def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:
-    """Check the checkpoint tensors of a plan that are known so far."""
     for tensor in plan:
         for name, (dtypes, shape) in _expected_sources(tensor).items():
             held = tensors.get(name)
@@ -228,7 +226,6 @@ def _layer(
 def _experts(
     name: str, there: str, part: str, config: ModelConfig, held: Set[str]
 ) -> list[PlannedTensor]:
-    """Plan one of the three matrices of all experts of a layer, and its bias."""
     n_in, n_out = config.hidden_size, config.intermediate_size
     if part == "down":  # leads back to the hidden size
         n_in, n_out = n_out, n_in

@@ -68,7 +68,6 @@ def find_faults(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
-    """Add the tokenizer's keys, the arrays last."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(PRE_TOKENIZER)
     setters = {

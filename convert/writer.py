@@ -71,7 +71,6 @@ class Writer:
             self._tasks.add(self._pool.submit(self._write_chunk, chunk, sources))
 
     def finish(self) -> None:
-        """Wait for all that was started, then write the headers and sync everything."""
         while self._tasks and not self._failure:
             _, self._tasks = wait(self._tasks, _POLL_S, return_when=FIRST_EXCEPTION)
         self._raise_failure()

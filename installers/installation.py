@@ -129,7 +129,6 @@ def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 
 
 def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
-    """Install gptoss with the first llama.cpp that suits; return how it was obtained."""
     python, choice = environments.python_of(environment), order.choice
     reason = ""
     environments.install_dependencies(log, python, is_cuda=choice.is_cuda)
@@ -188,7 +187,6 @@ def _switch(
     made: Receipt,
     order: Order,
 ) -> list[str]:
-    """Put the new version where the command is, and remove the old one."""
     if previous:
         made.edited = previous.edited
         old = places.app / previous.environment

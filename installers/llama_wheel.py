@@ -35,7 +35,6 @@ _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
-    """Return build options, for the CPU or these CUDA architectures; `CMAKE_ARGS` follow."""
     options = [LAYOUT]
     if architectures:
         # NCCL: where found, it brings a libstdc++ of its own, and importing llama_cpp crashes.
@@ -69,7 +68,6 @@ def wheel_in(folder: Path) -> Path | None:
 
 
 def download(log: Log, python: Path, version: str, folder: Path, origin: str | Path) -> Path:
-    """Return the wheel in `folder`, fetched from the maintainer's index or a release's folder."""
     if kept := wheel_in(folder):
         return kept
     where: tuple[str | Path, ...] = ("--index-url", origin)

@@ -23,12 +23,10 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 
 def kept_wheel(wheels: Path, version: str, arch: str) -> Path | None:
-    """Return the wheel from an earlier run, before auditwheel."""
     return llama_wheel.wheel_in(_folder(wheels, version, arch))
 
 
 def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
-    """Return the wheel for Linux on this architecture; it is compiled once."""
     folder = _folder(wheels, version, arch)
     tag = {"_PYTHON_HOST_PLATFORM": f"linux-{arch}"}  # sysconfig says it, and then the wheel
     built = llama_wheel.build(log, version, _args(arch), folder, edit=_drop_sme, env=tag)

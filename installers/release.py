@@ -107,7 +107,6 @@ def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
 
 
 def further(wheels: Path, archs: list[str]) -> list[str]:
-    """List the files that a real run adds."""
     version = _llama_version()
     lines = []
     for arch in archs:

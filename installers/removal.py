@@ -76,12 +76,10 @@ def uninstall(
 
 
 def stop_programs(places: Places, environment: Path) -> None:
-    """Stop programs from the app folder, and no other gptoss."""
     answer_of([python_of(environment), "-c", _STOP, places.app / "env-"])
 
 
 def _owned(environment: Path) -> list[Path] | None:
-    """Return everything that gptoss keeps outside the program, as its settings say."""
     shown = answer_of([python_of(environment), "-c", _ASK])
     if shown is None:
         return None

@@ -120,7 +120,6 @@ class Log:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: `40 s`, `3 min`."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 

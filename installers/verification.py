@@ -42,7 +42,6 @@ def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
 
 
 def check_answer(log: Log, environment: Path) -> str:
-    """Let nano answer on a server of its own; return the processor that was used."""
     program = program_of(environment, "gptoss")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -70,7 +70,6 @@ def environment() -> dict[str, str]:
 
 
 def set_up() -> None:
-    """Make the environment, and install this clone into it if it has changed."""
     if missing := [name for name in _PROGRAMS if not shutil.which(name)]:
         hint = "apt-get install --no-install-recommends wine wine64 g++-mingw-w64-x86-64-posix"
         raise SetupError(f"Not installed: {', '.join(missing)}.", hint)
@@ -121,7 +120,6 @@ def _make(log: Log) -> None:
 
 
 def _install_needs(log: Log, needs: list[str]) -> None:
-    """Install all dependencies for Windows; llama.cpp is compiled for it."""
     version = next(need for need in needs if need.startswith(llama_wheel.NAME)).partition("==")[2]
     folder = llama_wheel.wheel_folder(llama_wheel.cache_folder(), version, _BUILD)
     tag = {"_PYTHON_HOST_PLATFORM": "win-amd64"}  # sysconfig says it, and then the wheel

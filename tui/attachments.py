@@ -160,7 +160,6 @@ class _Folder:
             todo += reversed(inner)
 
     def _is_wanted(self, path: Path, rules: "_Rules", matches: "GitIgnoreSpec | None") -> bool:
-        """Return whether a file is read; patterns also match files that git ignores."""
         if matches is None:
             is_ignored = _is_ignored(path, rules, is_folder=False)
             self._n_left_out.update({"ignored or hidden": 1} if is_ignored else {})

@@ -97,7 +97,6 @@ class Rooms:
         return iter([self.shown, *self._left])
 
     async def enter(self, chat_id: int | None) -> ChatParts:
-        """Return the parts for another chat: its own if its answer is under way."""
         before = self.shown
         before.dialogue.leave_edit()
         if chat_id is not None and chat_id == before.conversation.chat_id:

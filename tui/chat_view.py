@@ -48,7 +48,7 @@ class ChatView(Protocol):
         """Show a turn at the end, if it is of the chat that is shown."""
 
     async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
-        """Show an answer that begins: at the end, or with its whole branch."""
+        pass
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
         """Return the view of an answer; None while another chat is shown."""

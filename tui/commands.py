@@ -112,7 +112,6 @@ class Registry(Generic[_Action]):
         return command, (found[2] or "").strip()
 
     def complete(self, text: str) -> list[Command]:
-        """Return the commands for the text typed so far, the best match first."""
         typed = text.removeprefix("/").lower()
         if not text.startswith("/") or " " in text or "\n" in text:
             return []

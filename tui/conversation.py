@@ -94,7 +94,6 @@ class Conversation:
 
     @property
     def instructions(self) -> str:
-        """Return the system message of the chat; empty if it has none."""
         is_first = bool(self.turns) and self.turns[0].role == "system"
         return self.turns[0].content if is_first else "" if self.turns else self._system
 
@@ -217,7 +216,6 @@ class Conversation:
         return News(changed, added, is_deleted) if changed or has_others or is_deleted else None
 
     def place(self, turn_id: int) -> tuple[int, int]:
-        """Return the number of a turn among its siblings, from 1, and how many there are."""
         siblings = self._history.siblings(turn_id)
         return siblings.index(turn_id) + 1, len(siblings)
 
@@ -266,7 +264,6 @@ class Conversation:
         return sum(turn.role == "user" for turn in self.turns) > 1
 
     def summary_request(self) -> dict[str, Any]:
-        """Return the body of `/api/chat` that asks for a summary up to the last question."""
         earlier = self.turns[: self._idx_of_question()]
         wish = {"role": "user", "content": _SUMMARISE}
         options = {name: value for name, value in self.options.items() if name == "num_ctx"}
@@ -297,7 +294,6 @@ class Conversation:
             raise
 
     def _check_leaf(self) -> None:
-        """Read the last answer from the file. Raises AnsweringError if it streams there."""
         if not self.turns or self.turns[-1].state != "streaming":
             return
         self._history.stop_orphans()  # who wrote it may have died

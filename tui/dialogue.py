@@ -63,7 +63,6 @@ class Dialogue:
         self._exchange = None
 
     async def say(self, typed: str) -> None:
-        """Send a message, or let it wait until the answer that streams is complete."""
         if not self.is_busy:
             await self._send(typed)
         elif self.editing is None:
@@ -76,7 +75,6 @@ class Dialogue:
         self._view.app.notify("An answer streams. Esc stops it.", severity="warning")
 
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
-        """Stream into a turn: a new one at the end, or one of a branch that is shown now."""
         view = self._view
         await view.show_answer(turn, is_new=is_new)
         conversation, server, toolbox = self._conversation, self._server, self._toolbox
@@ -112,7 +110,6 @@ class Dialogue:
             await self._send(queue.take_first())
 
     def edit(self, turn: Turn, typed: str | None = None) -> None:
-        """Put a message into the input, to send another version of it."""
         if self.editing is None:
             self.draft = self._view.typed
         self.editing = turn
@@ -157,7 +154,6 @@ class Dialogue:
         await self.begin(conversation.begin_answer(), is_new=editing is None)
 
     async def _run(self, exchange: LiveExchange) -> None:
-        """Worker: run an exchange, then the next waiting message."""
         try:
             await exchange.run()
         except GptOssError as error:  # the server is gone, or the disk is full

@@ -39,7 +39,6 @@ def image_in(text: str, folder: Path) -> Path | None:
 
 
 def image_note(text: str, folder: Path) -> str:
-    """Return a warning about an image that a text names; empty if there is none."""
     image = image_in(text, folder)
     return f"{image.name} is an image. gpt-oss reads text only." if image else ""
 

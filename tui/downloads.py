@@ -51,7 +51,6 @@ class Download:
         return max(0.0, (last - first) / (end_s - start_s)) if end_s > start_s else 0.0
 
     def progress_text(self) -> str:
-        """Say how much has arrived, how fast, and how long the rest takes."""
         if not self.n_bytes:
             return "asking the hub"
         parts = [f"{decimal(self.n_done_bytes)} of {decimal(self.n_bytes)}"]
@@ -84,7 +83,6 @@ class Downloads:
         return found if found is not None and found.is_running else None
 
     def start(self, name: str) -> Download:
-        """Return the running download of a model, or a new one."""
         if (known := self.running(name)) is not None:
             return known
         download = self._by_name[name] = Download(self._server, name)

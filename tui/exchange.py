@@ -157,7 +157,6 @@ class LiveExchange:
             self._begin(turn)
 
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
-        """Yield the server's events until the answer is over; then store and paint it."""
         answer = self.answer
         try:
             frames_of = self._server.stream_chat(self._body(), self._note_id)
@@ -230,8 +229,6 @@ class LiveExchange:
         return None if n is None else [*ways.values()][n]
 
     async def _summarise(self) -> str | None:
-        """Return the model's summary of all before the last question; None if it was stopped."""
-
         async def receive() -> str:
             answer = Answer()
             body = self._conversation.summary_request()
@@ -245,7 +242,6 @@ class LiveExchange:
         return await self._until_stopped("summarising", receive())
 
     async def _ask(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
-        """Ask the user while this chat is shown; None if Esc ended it."""
         return await self._until_stopped(note, self._answer_to(note, ask))
 
     async def _answer_to(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -269,7 +265,6 @@ class LiveExchange:
             await asyncio.sleep(TICK_S)
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Run a step other than an answer; None if Esc ended it."""
         self._note(note)
         try:
             return await self._loop.until_stopped(work)
@@ -299,7 +294,6 @@ class LiveExchange:
 
 
 def growth_text(growth: Growing) -> str:
-    """Say that the model is loaded again for a long prompt."""
     return (
         f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
         f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."

@@ -59,7 +59,6 @@ def is_openable(address: str) -> bool:
 
 
 def links_of(text: str) -> list[str]:
-    """Return the unique addresses in a Markdown text that can be opened."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     found: list[str] = []
@@ -94,14 +93,12 @@ class BlockSplitter:
 
     @property
     def open(self) -> Block:
-        """Return the block that is not finished yet; its text may be empty."""
         kind, number = self._kind, self._number
         if kind is None:
             kind, number = self._begins(self._partial)
         return Block(kind, "".join(self._lines) + self._partial, number)
 
     def feed(self, piece: str) -> list[Block]:
-        """Add a piece of the text and return the blocks that it finishes."""
         finished: list[Block] = []
         *whole, rest = (self._partial + piece).split("\n")
         self._partial = ""

@@ -37,7 +37,7 @@ _LAST_SCRIPT = "\u3000"  # fonts lack the raised letters beyond
 
 
 class NotOnOneLineError(ValueError):
-    """The formula has an unknown command, or is not complete."""
+    pass
 
 
 class _Atom(NamedTuple):
@@ -222,7 +222,6 @@ def _joined(atoms: list[_Atom]) -> str:
 
 
 def _compact(atoms: list[_Atom]) -> str:
-    """Join atoms as they stand in a script."""
     return "".join(atom.text for atom in atoms if atom.kind != "?").strip()
 
 
@@ -242,7 +241,6 @@ def _grouped(atoms: list[_Atom], *, is_under: bool = False) -> str:
 
 
 def _raised(text: str, row: int) -> str:
-    """Return the raised letters of a text (row 0), or the lowered; empty if some are missing."""
     small = [unicode_scripts.get(c, "  ")[row] for c in text]
     are_there = all(
         s < _LAST_SCRIPT and unicodedata.normalize("NFKD", s).replace("−", "-") == c

@@ -38,8 +38,6 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
 class _Nesting(NamedTuple):
-    """The columns for nested blocks, and how many lists are around them."""
-
     width: int
     lines: list[str]
     look: CodeStyle

@@ -42,7 +42,6 @@ def ways_for(
 
 
 def overflow_text(error: ContextOverflowError) -> str:
-    """Say by how much a prompt is too long, for the model or for the context that is loaded."""
     n_prompt = error.n_prompt or 0
     if n_prompt >= error.n_ctx_max:  # the server counts no further
         n_over = n_prompt - error.n_ctx_max + 1

@@ -93,13 +93,11 @@ def label_of(chip: str) -> str:
 
 
 def chip_before(text: str) -> str:
-    """Return the chip at the end of a text; empty if there is none."""
     found = _CHIP_AT_END.search(text)
     return found[0] if found else ""
 
 
 def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
-    """Return the folds stored with a message, as far as they are in order."""
     folds: list[FoldedPart] = []
     end = 0
     for start, stop, label in stats.get("folds", ()):

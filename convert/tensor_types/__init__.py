@@ -10,7 +10,6 @@ from convert.tensor_types.mxfp4 import MXFP4
 from convert.tensor_types.steps import Q4_0, Q5_1, Q8_0
 
 DENSE_TYPES: dict[str, type[TensorType]] = {each.name: each for each in (Q8_0, Q5_1, Q4_0, BF16)}
-"""The types that embedding, attention and head can be written in, by name."""
 
 __all__ = [
     "BF16",

@@ -73,7 +73,7 @@ class TensorType(ABC):
     @classmethod
     @abstractmethod
     def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        """Return the values of blocks."""
+        pass
 
     @classmethod
     @abstractmethod

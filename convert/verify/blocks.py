@@ -58,7 +58,6 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def relative_error(self) -> float:
-        """Return the root mean square of all distances, relative to the checkpoint's values."""
         if not self.error:
             return 0.0
         return float(np.sqrt(self.error / self.power)) if self.power else float("inf")

@@ -100,7 +100,6 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
 
 
 def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report) -> None:
-    """Check that the files hold a model's tensors and no others, of right shapes and types."""
     expected = gguf_shapes(config)
     for part in parts:
         for tensor in part.info.tensors:

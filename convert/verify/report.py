@@ -108,7 +108,6 @@ class Report(msgspec.Struct):
         self.findings.append(Finding(file.name, where, message))
 
     def note(self, file: Path, message: str) -> None:
-        """Add a remark that is not a defect."""
         several = f"{file.name}: " if len(self.files) > 1 else ""
         self.notes.append(f"{several}{message}")
 

@@ -109,7 +109,6 @@ class Scan:
         )
 
     def scan_rest(self) -> None:
-        """Read the remaining tensors."""
         tensors = [t for name, t in self._tensors.items() if not self.tallies[name].n_bytes]
         self._run(
             partial(self._scan_chunk, tensor, first, last)

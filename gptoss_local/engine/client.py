@@ -60,7 +60,7 @@ class EngineClient:
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
         self.unread: set[int] = set()
-        """Sequences that are complete, but whose readers have not reached the end yet."""
+        """Complete sequences with unread events."""
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
         self.is_closed = False
@@ -191,7 +191,6 @@ class EngineClient:
     def report_blocks(
         self, n_block_tokens: int, on_change: Callable[[BlocksChanged], None]
     ) -> None:
-        """Call `on_change` with the changes of the cache, in blocks of this many tokens."""
         self._on_blocks = on_change
         if self.is_alive:
             self._send(ReportBlocks(n_block_tokens))
@@ -263,7 +262,6 @@ class EngineClient:
                 on_progress(event.fraction)
 
     async def _read_events(self) -> None:
-        """Task: hand every event to its sequence until the process ends."""
         try:
             while True:
                 event = await self._read_event()

@@ -22,7 +22,7 @@ class AnyEngine(Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it accepts requests."""
+        pass
 
     @property
     def n_active(self) -> int:

@@ -83,7 +83,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return "dotprod" if is_old_arm else ""
 
     def has_code_for(self, gpu: Gpu) -> bool:
-        """Return whether this build of llama.cpp can hold machine code for a GPU."""
         oldest = _OLDEST_CAPABILITY.get(self.cuda_build or 0, (0, 0))
         return gpu.compute_capability is None or gpu.compute_capability >= oldest
 
@@ -125,7 +124,6 @@ def read_usable_gpus() -> tuple[Gpu, ...]:
 
 
 def llama_version() -> str:
-    """Return the version of llama-cpp-python, or "not installed", without loading it."""
     try:
         return importlib.metadata.version("llama-cpp-python")
     except importlib.metadata.PackageNotFoundError:
@@ -189,7 +187,6 @@ def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int
 
 
 def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
-    """Count the fast physical cores: all, unless the kernel knows two kinds."""
     fast, n_all = _fast_cpus(sys_dir, usable), _n_physical(sys_dir, usable)
     if fast is None:
         return _least(n_cores, n_all)

@@ -267,7 +267,6 @@ class Meters:
         self._handles[name] = handle
 
     def _read(self, ask: Callable[[Any], float]) -> dict[str, float]:
-        """Return each GPU's answer; GPUs that fail now are left out."""
         found = {}
         for name, handle in self._handles.items():
             with suppress(pynvml.NVMLError):

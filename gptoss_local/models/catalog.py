@@ -135,7 +135,6 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
 
     @property
     def download_bytes(self) -> int:
-        """Return the size of the default download; 0 if that is not known."""
         source = self.checkpoint or self.gguf
         return source.size_bytes if source else 0
 
@@ -190,7 +189,6 @@ def known_names() -> list[str]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user may have meant."""
     if "/" in name:
         return None
     import difflib  # PERF: 2 ms, for a mistake only
@@ -200,7 +198,6 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 
 def pull_advice(wanted: str) -> str:
-    """Return what to do about a name that the catalogue does not have."""
     if close := closest(wanted, known_names()):
         return f"Did you mean {close}?"
     return (
@@ -268,7 +265,6 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
 
 
 def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
-    """Check fields and entries of the user against each other."""
     owners = {name: name for name in models}
     for model in models.values():
         for alias in model.aliases:

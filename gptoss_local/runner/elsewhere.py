@@ -54,7 +54,6 @@ class RemoteModels:
             return model
 
     def drop(self, entry: ModelEntry) -> None:
-        """Close the connection of a model once it is idle."""
         if model := self._models.pop(entry.name, None):
             task = asyncio.get_running_loop().create_task(_close_idle(model))
             self._leaving[task] = model

@@ -113,7 +113,6 @@ class Energy:
         return found if found != ModelEnergy() else None
 
     async def rest(self) -> None:
-        """Close the driver, as no model is in memory."""
         if self._meters is not None:
             await self._in_thread(self._close_meters)
 
@@ -152,7 +151,7 @@ class Energy:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _opened(self) -> Meters:
-        """Open the driver, in the thread."""
+        """Runs in the thread."""
         if self._meters is None:
             self._meters = self._open_meters()
         return self._meters

@@ -78,7 +78,6 @@ class GrowingContext:
         return self._may_grow and not self._has_tried and not self._limit(model)
 
     def _limit(self, model: LoadedModel) -> str:
-        """Name the setting that fixes the context; empty without one."""
         if self._asked_n_ctx:
             return "num_ctx"
         if model.entry.defaults.n_ctx:
@@ -86,7 +85,6 @@ class GrowingContext:
         return "GPTOSS_CONTEXT_LENGTH" if self._settings.context_length else ""
 
     def _advise(self, error: ContextOverflowError, model: LoadedModel) -> None:
-        """Add a hint for a prompt that the model could read and this context cannot."""
         if error.n_prompt is None or error.n_prompt >= error.n_ctx_max:
             return
         if not may_reload.get():

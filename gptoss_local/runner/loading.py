@@ -68,7 +68,6 @@ class LoadedModel:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def serves(self, n_ctx: int | None) -> bool:
-        """Return whether it takes requests that need `n_ctx` tokens of context."""
         if self.is_leaving or not self.engine.is_alive:
             return False
         loaded = self.engine.loaded

@@ -81,7 +81,6 @@ class LoadTask:
             ) from None
 
     async def stop(self) -> None:
-        """Stop the load, and wait until nothing of it is left."""
         self._task.cancel()
         await asyncio.wait((self._task,))
 

@@ -55,7 +55,6 @@ class _Tries:
 
     @asynccontextmanager
     async def once_more(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
-        """Suppress the loss of an engine, the first time; the answer can be asked again then."""
         try:
             yield
         except (ComputeError, EngineCrashedError):
@@ -351,7 +350,6 @@ class ModelManager:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Log an error that perhaps no request waits for any more."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.debug("%s", error)

@@ -203,7 +203,6 @@ class _Prober:
     async def answer(
         self, prompt: list[int], n_answer: int = N_ANSWER
     ) -> tuple[Finished, list[float], list[int]]:
-        """Run a request; also return the tokens of its answer, and the time of each."""
         times: list[float] = []
         answer: list[int] = []
         events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=n_answer)
@@ -290,7 +289,6 @@ async def tune(
 
 
 def is_due(plan: Plan, known: Measured) -> bool:
-    """Return whether a GPU uses experts in RAM, uncalibrated, and the user has not decided."""
     is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
     is_tried = known.tuning is not None or known.tuning_failed
     return plan.placement.shares_experts and not is_tried and not is_told

@@ -56,7 +56,6 @@ def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Pat
 
 
 def remove_upstream(name: str) -> Path:
-    """Remove an upstream model from models.toml; return that file."""
     wanted = canonical_name(name)
     known = known_model(wanted)
     if known is None or known.upstream is None:

@@ -54,7 +54,6 @@ def _tokens_of(text: str, last: int, n: int, vocabulary: Vocabulary) -> list[int
 
 
 def _split(text: bytes, n: int, ids: dict[bytes, int]) -> list[int] | None:
-    """Return `n` tokens with these bytes, long ones first."""
     if not n:
         return None if text else []
     for end in range(len(text), 0, -1):

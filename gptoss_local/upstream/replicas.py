@@ -54,7 +54,6 @@ class Replicas:
         return min(self.all, key=lambda r: (r.failed_s or 0.0, r.n_outstanding))
 
     def stop(self) -> None:
-        """Stop the health checks."""
         for check in self._checks:
             check.cancel()
 

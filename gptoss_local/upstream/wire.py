@@ -88,7 +88,6 @@ def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict
 
 
 def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> AnswerChunk:
-    """Read one event of a stream, or raise UpstreamError."""
     try:
         event = msgspec.json.decode(data, type=dict[str, Any])
         if error := event.get("error"):

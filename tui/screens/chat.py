@@ -416,7 +416,6 @@ class ChatScreen(Screen[None]):
                 await act(self.parts, event.turn)
 
     async def action_command(self, text: str) -> None:
-        """Run a command, given without its slash."""
         parsed = REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed

@@ -56,7 +56,7 @@ class Dialog(ModalScreen[_T]):
             self.opened()
 
     def opened(self) -> None:
-        """Called once the widgets are there."""
+        pass
 
     def action_copy_or_leave(self) -> None:
         focused = self.focused

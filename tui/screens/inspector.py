@@ -66,7 +66,6 @@ class InspectorDialog(Dialog[None]):
 
 
 def heading(piece: HarmonyPiece) -> str:
-    """Describe a message: author, channel, recipient, length, and its place in the next prompt."""
     parts = [piece.author]
     parts += [f"channel {piece.channel}"] if piece.channel else []
     parts += [f"to {piece.recipient}"] if piece.recipient else []

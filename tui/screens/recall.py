@@ -16,8 +16,6 @@ _MAX_SHOWN = 100
 
 
 class RecallDialog(Dialog[str | None]):
-    """Chooses one of the messages, the newest first."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),
         Binding("down,ctrl+r", "move(1)", show=False, priority=True),

@@ -65,7 +65,6 @@ class ToolsDialog(Dialog[None]):
 
     @work
     async def _prepare(self) -> None:
-        """Start the tools that are on, and show their functions or why they do not answer."""
         self._is_stale = True
         if self._is_preparing or self._is_in_use:
             return

@@ -33,7 +33,6 @@ class AnswerView(RowsView):
         self._add(text, is_complete=is_complete)
 
     async def show(self, text: str, *, is_complete: bool = False) -> None:
-        """Show the text so far, which continues the one before."""
         n_rows = self._n_rows
         self._add(text, is_complete=is_complete)
         self.refresh(layout=self._n_rows != n_rows or not self._width)
@@ -53,7 +52,6 @@ class AnswerView(RowsView):
         self._place(n_same)
 
     def _put(self, block: Block, *, is_complete: bool) -> None:
-        """Show a block in the place of the open one, if any, else at the end."""
         if not block.text.strip():
             return
         part = self._open
@@ -201,7 +199,6 @@ class _FencePart(_ShownBlock):
 
 
 def _code_of(text: str, *, is_complete: bool) -> tuple[str, str]:
-    """Return the text after the marker of a fence, and its code without the markers."""
     opener, _, code = text.lstrip("\n").partition("\n")
     while not opener.strip():
         opener, _, code = code.partition("\n")

@@ -58,7 +58,6 @@ class ChatList(OptionList, can_focus=False):
 def hint_text(
     conversation: Conversation, loaded: RunningModel | None, machine: ServerStatus | None
 ) -> str:
-    """Return the text of an empty chat: model, memory, the first keys, and its instructions."""
     n_ctx = f"in memory with a context of {loaded.context_length:,}" if loaded else ""
     hint = _HINT.format(
         model=printable(conversation.model),

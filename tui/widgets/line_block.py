@@ -33,7 +33,7 @@ class RowsView(Widget):
 
     @abstractmethod
     def wrap(self, width: int) -> None:
-        """Make the rows for a width, and for the present theme."""
+        pass
 
     def drop_from(self, y: int) -> None:
         for old in [old for old in self._strips if old >= y]:
@@ -121,7 +121,6 @@ class LineBlock(RowsView):
         self._rows.fit(width)
 
     def show(self, text: str) -> None:
-        """Show a text, which continues the one before or replaces it."""
         if text == self._text:
             return
         n_rows, self._text = self._rows.n_rows, text

@@ -25,7 +25,6 @@ class MessageQueue(Static):
         return not self.texts
 
     def add(self, text: str, *, is_next: bool = False) -> None:
-        """Add a waiting message as the last or the next."""
         self._hold([text, *self.texts] if is_next else [*self.texts, text])
 
     def take_first(self) -> str:

@@ -231,7 +231,6 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     def _take_file(self, begun: str, path: str) -> None:
-        """Attach a file, or write the path of a folder."""
         row, column = self.cursor_location
         start = (row, column - len(begun) - 1)
         if path.endswith("/") and path != begun:
@@ -253,7 +252,6 @@ class Prompt(TextArea):
             self.run_worker(self._read(typed, placeholder, replaced), group="reading")
 
     async def _read(self, typed: str, placeholder: str, replaced: str) -> None:
-        """Replace a placeholder by its chip, or by the old text if reading failed."""
         try:
             unwanted = self._reading[placeholder]
             found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)

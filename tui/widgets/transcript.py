@@ -41,7 +41,6 @@ class Transcript(VerticalScroll, can_focus=False):
         self._is_loading = False
 
     async def open(self, turns: Sequence[Turn], at: Turn | None = None) -> None:
-        """Show another branch or chat, at its end or with a turn of it at the top."""
         ids = [turn.id for turn in turns]
         end = len(ids) if at is None else min(len(ids), ids.index(at.id) + _N_FIRST - 1)
         start = max(0, end - _N_FIRST)
@@ -72,7 +71,6 @@ class Transcript(VerticalScroll, can_focus=False):
         return next((view for view in self.views() if view.turn.id == turn.id), None)
 
     async def ask(self, call: CallView) -> None:
-        """Show a call that the user is asked about, from its first line on."""
         await self.mount(call)
         self.call_after_refresh(
             self.scroll_to_widget, call, top=True, animate=False, immediate=True
@@ -158,7 +156,6 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self._fill)
 
     async def _load_older(self) -> None:
-        """Mount a few more above, and keep the view in place."""
         turns, self._older = self._older[-_N_MORE:], self._older[:-_N_MORE]
         old_height = self.virtual_size.height
         await self.mount_all([self._view(turn) for turn in turns], before=0)

@@ -276,7 +276,6 @@ class AssistantTurnView(TurnView):
         return old.state == "streaming" and all(has_more)
 
     async def grow(self, turn: Turn) -> None:
-        """Show text written by another process."""
         answer = Answer(begun=turn)
         answer.stats = turn.stats
         if turn.state != "streaming":

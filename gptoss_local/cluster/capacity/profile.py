@@ -136,7 +136,6 @@ def _n_seen(n_own: float, n_rows: int, n_held: float, *, has_gpu: bool) -> float
 
 
 def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, ...]:
-    """Return a prompt's steps, tokens, and the cells these look at: within a step, before it."""
     starts = range(0, depth.n_tokens, n_batch)
     chunks = [(n_past, min(n_batch, depth.n_tokens - n_past)) for n_past in starts]
     n_pairs = sum(n * n for _, n in chunks)

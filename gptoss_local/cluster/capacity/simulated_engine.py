@@ -105,7 +105,6 @@ class SimulatedEngine:
 
     @property
     def n_tokens_unread(self) -> int:
-        """Count uncached tokens of the prompts without a first token."""
         return sum(self._n_unread.values())
 
     def n_tokens_held(self, prompt: "array[int]") -> int:
@@ -155,7 +154,6 @@ class SimulatedEngine:
         return self._step_s
 
     def end_step(self, now_s: float) -> list[Served]:
-        """Give every stream of the step its token; return the complete requests."""
         plan, self._plan = self._plan, []
         complete = []
         for work in plan:

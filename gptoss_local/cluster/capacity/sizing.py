@@ -35,8 +35,6 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goal(Promise, frozen=True, kw_only=True):
-    """A promise to a number of users, with the tokens of each prompt and answer."""
-
     n_users: int
     n_prompt: int
     n_answer: int
@@ -99,7 +97,6 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
-    """Return how many machines of this profile keep the promise."""
     n_cells = goal.n_prompt + goal.n_answer
     if n_cells > profile.n_ctx:
         raise ContextOverflowError(

@@ -55,7 +55,6 @@ class _BenchFile(msgspec.Struct):
 
 
 def read_bench(path: Path) -> BenchSource:
-    """Read a file of `gptoss bench --json`, of any machine."""
     try:
         content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)
@@ -83,8 +82,6 @@ def read_bench(path: Path) -> BenchSource:
 
 
 class _Line(msgspec.Struct):
-    """A request: milliseconds since the start, tokens of prompt and answer."""
-
     timestamp: Annotated[float, msgspec.Meta(ge=0)]
     input_length: Annotated[int, msgspec.Meta(ge=1)]
     output_length: Annotated[int, msgspec.Meta(ge=1)]

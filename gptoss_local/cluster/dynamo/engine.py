@@ -163,7 +163,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
         return payload
 
     async def cleanup(self) -> None:
-        """Wait for running answers; Dynamo sends no more requests."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._grace_s
         if self._n_running:
@@ -187,7 +186,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 async def _chunks(
     events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: WorkerRequest
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield `LLMEngineOutput`s; the last has the stop token and the cost."""
     last: dict[str, Any] = {"token_ids": [], "index": 0}
     async for event in events:
         if isinstance(event, Tokens):

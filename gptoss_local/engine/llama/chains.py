@@ -71,7 +71,6 @@ class Chains:
         return True
 
     def detach(self, seq_id: int) -> None:
-        """Let the CPU sample `seq_id` from now on. Costs as much as `attach`."""
         if chain := self._by_seq_id.pop(seq_id, None):
             llama_cpp.llama_set_sampler(self._handle, seq_id, None)
             _free(chain)
@@ -104,8 +103,6 @@ def chain_end() -> Any:
 
 
 class _End:
-    """The end of an attached chain: its owner, and its rows in the graph being built."""
-
     def __init__(self, chains: Chains, seq_id: int, form: int) -> None:
         self.chains, self.seq_id, self.form, self.n_rows = chains, seq_id, form, 0
 

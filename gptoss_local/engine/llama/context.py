@@ -254,7 +254,7 @@ class Context:
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
     def _memory_of(self, seq_id: int) -> int:
-        """llama.cpp aborts the process on an unknown sequence."""
+        """Check the sequence, as llama.cpp aborts the process on an unknown one."""
         if not 0 <= seq_id < self.n_seq_max:
             raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
         return int(llama_cpp.llama_get_memory(self.handle))

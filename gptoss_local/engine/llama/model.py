@@ -89,7 +89,7 @@ class Model:
 
     @property
     def n_swa(self) -> int:
-        """Width of the sliding window, in tokens; 0 without one."""
+        """Return the width of the sliding window, in tokens; 0 without one."""
         return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
@@ -156,7 +156,6 @@ def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
 
 
 def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
-    """Make an array as long as llama.cpp reads."""
     n = int(llama_cpp.llama_max_devices())
     return (ctypes.c_float * n)(*(params.tensor_split or ()))
 

@@ -27,7 +27,6 @@ class _Part(NamedTuple):
 
 
 def can_pin() -> bool:
-    """Return whether this is Linux, which lists mapped files, with a GPU."""
     return sys.platform == "linux" and gpu_function(_REGISTER, ctypes.c_bool) is not None
 
 

@@ -201,7 +201,6 @@ def _samplers(params: SamplingParams) -> list[int]:
 
 
 def _changes(params: SamplingParams) -> list[int]:
-    """Return the samplers that change logits before any filter sees them."""
     chain = []
     if biases := params.logit_bias:
         array = (llama_cpp.llama_logit_bias * len(biases))(*biases)

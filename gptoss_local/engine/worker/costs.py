@@ -21,7 +21,6 @@ _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are o
 
 
 Rows = tuple[tuple[int, int], ...]
-"""The slot of each sequence in a step, and its number of rows."""
 
 
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
@@ -106,7 +105,6 @@ class StepCosts:
         self._excess_s = 0.0  # of these
 
     def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
-        """Time `decode(n_rows)`, with all rows of one sequence."""
         self.drafts.measure(decode, n_rows_max, _DRAFTS_S)
         widest, seconds = self.drafts.items()[-1]
         if seconds < _REPEAT_S:  # otherwise the switch does not matter
@@ -274,7 +272,6 @@ class IdleCosts:
 
     @property
     def share(self) -> float:
-        """Return the share by which a cell makes a step longer."""
         if not self._step_s:
             return _SHARE
         slope = self._covariance + _N_KNOWN * _SHARE * self._step_s

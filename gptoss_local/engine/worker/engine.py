@@ -171,7 +171,6 @@ class Engine:
         return self.archive.wait_s(self.n_done) if self.archive else None
 
     def rest(self) -> None:
-        """Do a part of the deferred work while no request waits."""
         if self._n_done_checked != self.n_done:
             if self._overlaps:  # the next prompt is read faster after it
                 self._context.plan_memory()
@@ -223,7 +222,6 @@ class Engine:
         return problems + self._scheduler.check(scheduled)
 
     def _queue_compiled(self) -> list[Event]:
-        """Queue the sequences with finished masks, and fail those with refused grammars."""
         events: list[Event] = []
         for sequence, error in self._compiling.take_ready():
             if error is None:

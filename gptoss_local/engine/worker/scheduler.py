@@ -71,7 +71,6 @@ class Scheduler:
         self._next = None
 
     def admit(self) -> list[Sequence]:
-        """Give slots to waiting sequences while slots and cells last; return these sequences."""
         admitted = []
         while self.waiting and self._slots.has_free:
             sequence = self._next = self._next or min(self.waiting, key=self._order)
@@ -167,7 +166,6 @@ class Scheduler:
         self.n_preempted += 1
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
-        """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
         n_read = sequence.n_prompt - sequence.n_cached
         n_tokens = sequence.n_generated + n_read * _READ if sequence.turn else 0.0
         self._callers.end(_caller(sequence), n_tokens)
@@ -183,7 +181,6 @@ class Scheduler:
         sequence.slot = None
 
     def check(self, sequences: Iterable[Sequence]) -> list[str]:
-        """Return inconsistencies; `sequences` should wait or run here."""
         problems = []
         if {id(s) for s in [*self.running, *self.waiting]} != {id(s) for s in sequences}:
             problems.append("the scheduler has other sequences than the engine")
@@ -214,14 +211,12 @@ class Scheduler:
         return n_cells <= self._slots.n_cells
 
     def _n_shared(self, match: Match) -> int:
-        """Count the cells of the match that running sequences hold anyway."""
         if match.slot is None or match.slot.is_running:
             return match.n_tokens
         running = (self._slots.n_shared(match.slot, s) for s in self._slots.running)
         return min(match.n_tokens, max(running, default=0))
 
     def _make_room(self) -> None:
-        """Make sure that every stream has a cell for its token, or a prompt one to prefill into."""
         n_wanted = min(self._n_batch, sum(s.n_pending for s in self.running))
         self._cache.make_room(n_wanted)
         while len(self.running) > 1:

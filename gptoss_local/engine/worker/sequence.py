@@ -152,7 +152,6 @@ class Sequence:
 
     @property
     def n_past(self) -> int:
-        """Count the tokens with keys and values in the cache."""
         return len(self.slot.tokens) if self.slot is not None else 0
 
     @property
@@ -162,7 +161,6 @@ class Sequence:
 
     @property
     def n_left(self) -> int | None:
-        """Count the tokens it may still generate; None: no limit but the context."""
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
 
@@ -186,7 +184,6 @@ class Sequence:
         return n_room if self.n_left is None else min(n_room, self.n_left)
 
     def append(self, tokens: list[int], n_ctx: int) -> tuple[list[int], FinishReason | None]:
-        """Add drawn tokens while there is room, up to the end; return these, and why it ended."""
         n_room = self.n_room(n_ctx)
         is_over = len(tokens) <= n_room and self.mask is not None and self.mask.is_complete
         tokens = tokens[:n_room]
@@ -216,7 +213,6 @@ class Sequence:
 
 
 def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
-    """Return why a request can never run in a context of `n_ctx` tokens; None if it can."""
     n_prompt = len(request.prompt)
     if n_prompt == 0:
         return EngineError("the prompt is empty")

@@ -152,7 +152,7 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 
 def plan_id(plan: Plan) -> str:
-    """An id that is equal for plans with equal step costs, also if their estimates differ."""
+    """Return an id that is equal for plans with equal step costs, whatever their estimates."""
     facts = (
         plan.shape,
         plan.placement,
@@ -166,7 +166,6 @@ def plan_id(plan: Plan) -> str:
 
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
-    """The file of one model, machine, library and version of the file."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
     library = llama_version(), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver

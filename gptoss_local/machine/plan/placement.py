@@ -53,7 +53,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """Return whether a GPU works with experts on the host."""
         return bool(self.host_experts or self.host_parts)
 
     def n_host_layers(self, facts: ModelFacts) -> int:
@@ -61,7 +60,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)
 
     def expert_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Count experts on the host, of layers on GPUs and of whole layers there."""
         whole = {*range(self.n_host_layers(facts)), *self.host_experts}
         n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
         for layer, parts in self.host_parts:

@@ -173,7 +173,6 @@ def _plan(
     n_batch: int,
     tuning: Tuning | None = None,
 ) -> Plan | None:
-    """Return the best plan of one shape, with or without GPUs; None if it does not fit."""
     shape = Shape(
         n_ctx=n_ctx,
         n_batch=n_batch,
@@ -263,7 +262,6 @@ def _is_too_large(host: HostMemory, machine: Machine) -> bool:
 def _host(
     facts: ModelFacts, machine: Machine, options: PlanOptions, shape: Shape, placement: Placement
 ) -> HostMemory:
-    """Map the weights of the host, or pin them if a GPU needs them and that is possible."""
     checkpoints = options.checkpoint_bytes
     if checkpoints is None:
         checkpoints = _CHECKPOINT_BYTES
@@ -310,7 +308,6 @@ def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
 
 
 def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesNotFitError:
-    """Explain why no plan fits: drop one option after another to find the cause."""
     experts = "all experts in VRAM"
     if options.n_cpu_moe:
         experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"

@@ -260,7 +260,6 @@ def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> floa
 
 
 def _link_bytes_s(placement: Placement, machine: Machine) -> float:
-    """Return the speed of PCIe to the first GPU with layers, which gets all experts of the host."""
     gpu = _used_gpus(placement, machine)[0][0]
     if gpu.shares_ram:
         return _memory_bytes_s(gpu) / 2  # read and written in one memory

@@ -179,7 +179,6 @@ def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
 
 
 def _request(options: PlanOptions, plan: Plan) -> str:
-    """Say how long the reference request takes; of several, `Speed` has each one's share."""
     request_s = plan.speed.request_s
     n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
     several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""

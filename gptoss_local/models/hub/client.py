@@ -73,7 +73,6 @@ class HubClient:
         self._token = token
 
     def list_files(self, repo: str, revision: str) -> Listing:
-        """List the files of `repo` at `revision`."""
         what = f"the files of {repo}"
         n_failures = 0
         while True:

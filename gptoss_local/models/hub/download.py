@@ -201,8 +201,6 @@ def _opened(
 
 
 class HubCheckpoint(Transfer):
-    """A checkpoint on its way into a folder; made by `open_checkpoint`."""
-
     def __init__(
         self, client: HubClient, kept: DownloadFolder, listing: Listing, *, original: bool
     ) -> None:
@@ -212,7 +210,6 @@ class HubCheckpoint(Transfer):
         self._small = listing.small_files(original=original)
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
-        """Fetch config, tokenizer and index, from which a conversion is planned."""
         done = self.tally("fetching config and tokenizer", self._small, (), progress)
         for _ in self.fetch(self._small, len(self._small), done):
             pass

@@ -26,8 +26,6 @@ _LOCK_WAIT_S = 0.2
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """A file as it was when its checksum was found right."""
-
     checksum: str
     commit: str
     mtime_ns: int
@@ -67,7 +65,6 @@ class DownloadFolder:
             yield
 
     def begin(self, listing: Listing) -> None:
-        """Note the hub's list; drop incomplete files that are no longer in it."""
         with disk_errors(self.root), self._lock:
             self._state.listing = listing
             self._write_state()

@@ -54,7 +54,6 @@ def leftovers(cache_dir: Path) -> list[Path]:
 
 
 def cached_gguf(cache_dir: Path) -> Path | None:
-    """Return the nano GGUF if it has been made."""
     target = _target(cache_dir)
     return target if target.is_file() else None
 

@@ -165,7 +165,6 @@ def _check_space(
 def _shards(
     checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool, progress: Progress
 ) -> Generator[Path, None, None]:
-    """Fetch the shards that the conversion still needs, in parallel as far as there is room."""
     skip = {Path(name).name for name in finished_shards(folder, target)}
     sizes = checkpoint.shard_sizes()
     left_bytes = checkpoint.kept.free_bytes - checkpoint.missing_bytes(skip)

@@ -127,7 +127,6 @@ def check_deletable(name: str, settings: Settings) -> None:
 
 
 def delete_model(name: str, settings: Settings) -> None:
-    """Remove a name, and with the last of its names the file, unless that lies elsewhere."""
     check_deletable(name, settings)
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     files = [*split_files(target), *_weights_of(manifest)]

@@ -34,7 +34,7 @@ _ADAPTED = re.compile(
 
 
 def check_usable(path: Path) -> None:
-    """Refuse a file (the first one if split) that would only fail when it is loaded."""
+    """Refuse a file (the first one if split) that would fail while loading."""
     try:
         info = read_info(path)
     except ModelLoadError as error:
@@ -128,7 +128,6 @@ def check_adapter(path: Path, base: Path) -> None:
 
 
 def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
-    """Yield the names of models here that cannot be loaded, and why."""
     listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
     manifests, unreadable = read_manifests(settings)
     yield from ((name_of(path), error) for path, error in unreadable.items())

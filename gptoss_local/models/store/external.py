@@ -45,7 +45,6 @@ def find_elsewhere() -> list[FoundModel]:
 
 
 def cached_checkpoint(repo: str) -> Path | None:
-    """Return the newest folder of a whole checkpoint in Hugging Face's cache."""
     from gptoss_local.models.hub import cached_repos
 
     for each in cached_repos():
@@ -55,7 +54,6 @@ def cached_checkpoint(repo: str) -> Path | None:
 
 
 def ollama_folders() -> list[Path]:
-    """Return the existing folders in which Ollama keeps its models."""
     named = os.environ.get("OLLAMA_MODELS", "").strip().strip("'\"")
     folders = (Path(named),) if named else (Path.home() / ".ollama" / "models", _SERVICE_FOLDER)
     return [folder for folder in folders if _is_readable(folder / "manifests")]
@@ -145,7 +143,6 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _missing_shard(folder: Path) -> str:
-    """Return why the weights of a checkpoint are not complete; empty if they are."""
     from convert.checkpoint import read_index  # PERF: imports numpy
     from convert.layout import INDEX_NAME, SINGLE_NAME, unindexed_files
 

@@ -71,7 +71,6 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
-        """Return the GGUF, building the embedded model's on first use."""
         if self.upstream is not None:
             raise UsageError(
                 f"{self.name} is computed at {self.upstream.urls[0]} and has no file here",
@@ -170,7 +169,6 @@ def file_for(name: str, settings: Settings) -> Path:
 
 
 def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
-    """Return the defaults that the catalogue gives a model."""
     if known is None or known.embedded:
         return ModelDefaults()
     text = (known.license,) if known.license else ()

@@ -24,8 +24,6 @@ _N_POINTS = 8  # checkpoints that a file has: the last ones before its end
 
 
 class Archive:
-    """Moves prefixes between the cache and the disk."""
-
     def __init__(
         self,
         context: Context,

@@ -43,7 +43,7 @@ class Checkpoints:
         return self._max_bytes > 0
 
     def has(self, tokens: "array[int]", n_tokens: int, salt: bytes) -> bool:
-        """Counts as a use."""
+        """Return whether there is one, which counts as a use."""
         checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens], salt)))
         if checkpoint is not None:
             self._use(checkpoint)

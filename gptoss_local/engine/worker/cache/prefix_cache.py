@@ -138,7 +138,6 @@ class PrefixCache:
             self.evict(victim, self._last_point(victim, n_kept))
 
     def n_resumable(self, slot: Slot) -> int:
-        """Return the most tokens of a slot after which a sequence can continue."""
         return self._last_point(slot, len(slot.tokens))
 
     def clear(self) -> None:
@@ -194,7 +193,6 @@ class PrefixCache:
             self._save_points(slot, n_before)
 
     def _save_points(self, slot: Slot, n_before: int) -> None:
-        """Save windows at the last message, at messages a window apart, and at intervals."""
         if not self.checkpoints.is_enabled:
             return
         n_tokens = len(slot.tokens)
@@ -260,7 +258,6 @@ class PrefixCache:
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:
-    """Rank the longest first, then a slot that can be taken as it is, then the last used one."""
     if match.slot is None:
         return (0, False, -1)
     is_free = match.is_continuation and not match.slot.is_running

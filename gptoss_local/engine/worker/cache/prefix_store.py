@@ -59,7 +59,6 @@ class SavedPrefix:
 
 
 def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None":
-    """Return the saved prefixes of this model, library and cache; None if they are switched off."""
     if options.folder is None or options.disk_bytes == 0:
         return None
     key = (

@@ -56,7 +56,6 @@ class Slots:
 
     @property
     def cached(self) -> list[Slot]:
-        """Return slots with a prefix that no sequence uses, least recently used first."""
         cached = [slot for slot in self.all if slot.tokens and not slot.is_running]
         return sorted(cached, key=lambda slot: slot.last_use_s)
 
@@ -74,7 +73,6 @@ class Slots:
 
     @property
     def n_cells_held(self) -> int:
-        """Count the cells of running sequences and cached prefixes."""
         return self.n_cells - self.n_cells_free
 
     @property
@@ -133,7 +131,6 @@ class Slots:
                       if window is None else window)  # fmt: skip
 
     def load(self, slot: Slot, tokens: "array[int]", state: State) -> None:
-        """Fill the empty `slot` with a whole state of these tokens."""
         self._context.restore(slot.index, state)
         slot.tokens = tokens[:]
         if not self.is_live(slot, len(tokens)):

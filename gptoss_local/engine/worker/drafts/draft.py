@@ -21,7 +21,6 @@ class NgramIndex:
         self.tokens = tokens
         self._end_of: dict[int, int] = {}  # hash of a run: index after it
         self.end = N_GRAM
-        """Runs that end before it are indexed."""
 
     def update(self, end: int) -> None:
         tokens, end_of = self.tokens, self._end_of
@@ -30,7 +29,6 @@ class NgramIndex:
         self.end = max(self.end, end)
 
     def find(self, tail: "array[int]") -> int | None:
-        """Return the index after the last occurrence of `tail`, which has `N_GRAM` tokens."""
         end = self._end_of.get(hash(tuple(tail)))
         if end is None or self.tokens[end - N_GRAM : end] != tail:
             return None

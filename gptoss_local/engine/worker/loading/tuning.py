@@ -86,7 +86,6 @@ class _Steps:
         return seconds
 
     def median_s(self, n_tokens: int) -> float:
-        """Return the median of several steps after a warm-up, or the warm-up if that takes long."""
         end_s = time.monotonic() + _TRY_S
         found = [self.seconds(n_tokens)]
         while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
@@ -125,7 +124,6 @@ def _try_threads(
 
 
 def _prompt_size(steps: _Steps, context: Context) -> int:
-    """Return the tokens of a prompt that takes about half a second; at most a whole batch."""
     n, n_most = min(_N_PROMPT, context.n_batch), min(context.n_batch, context.n_ctx)
     while n < n_most and steps.seconds(n) < _PROMPT_S / 2:
         n = min(2 * n, n_most)
@@ -133,7 +131,6 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
 
 
 def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
-    """Time batches with the host's experts on the GPU and, but for the last, on the host."""
     context = Context(model, _small(params, params.n_batch))
     host_context = Context(model, _without_offload(_small(params, sizes[-1])))
     on_gpu, on_host = _Steps(context), _Steps(host_context)

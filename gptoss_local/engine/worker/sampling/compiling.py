@@ -31,7 +31,6 @@ class Compiling:
         self._futures[sequence] = self._masks.compile(grammar)
 
     def take_ready(self) -> list[tuple[Sequence, GptOssError | None]]:
-        """Return the sequences with finished masks, or the error that prevents them."""
         ready: list[tuple[Sequence, GptOssError | None]] = []
         for sequence in [s for s, mask in self._futures.items() if mask.done()]:
             try:
