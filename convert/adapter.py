@@ -1,8 +1,7 @@
 """Merges a LoRA adapter, as PEFT saves it, into the tensors of a checkpoint while they are read.
 
-Nothing of an adapter is left out: each tensor of it has a place in the checkpoint, or it is refused
-by name. Source: `ParamWrapper.get_delta_weight` and `Linear.get_delta_weight` in PEFT's
-tuners/lora/layer.py; `get_pattern_key` in its utils/other.py.
+Each tensor of it has a place in the checkpoint, or is refused by name. Source: `get_delta_weight`
+of `ParamWrapper` and `Linear`, PEFT's tuners/lora/layer.py; `get_pattern_key`, utils/other.py.
 """
 
 import functools
@@ -42,8 +41,6 @@ _REFUSED = (
 
 
 class _Config(msgspec.Struct, frozen=True):
-    """The fields of adapter_config.json that scale a merge."""
-
     r: int
     lora_alpha: float
     use_rslora: bool = False
@@ -54,9 +51,7 @@ class _Config(msgspec.Struct, frozen=True):
 class _Pair(msgspec.Struct, frozen=True):
     """Two factors of a change: of one matrix, or of all experts of a layer in one.
 
-    Attributes:
-        is_exchanged: Whether `a` has the outputs, as PEFT's factors of embeddings do, and in some
-            versions the factors of experts.
+    `is_exchanged`: `a` has the outputs, as in PEFT's factors of embeddings and some of experts.
     """
 
     a: SourceTensor
@@ -69,8 +64,7 @@ class _Pair(msgspec.Struct, frozen=True):
 class LowRank(msgspec.Struct, frozen=True):
     """The change of one tensor of a checkpoint.
 
-    Attributes:
-        pairs: One, or one for each expert; None for an expert that does not change.
+    `pairs` has one, or one for each expert; None for an unchanged expert.
     """
 
     pairs: tuple[_Pair | None, ...]
@@ -78,11 +72,7 @@ class LowRank(msgspec.Struct, frozen=True):
     n_in: int
 
     def rows(self, first: int, n: int) -> Values:
-        """Compute some rows; experts are below each other.
-
-        Shapes:
-            returns: (n, n_in)
-        """
+        """Compute rows as (n, n_in); experts are below each other."""
         a, b = _factors(self)
         found = np.empty((n, self.n_in), np.float32)
         done = 0
@@ -95,11 +85,7 @@ class LowRank(msgspec.Struct, frozen=True):
 
 
 class Adapter:
-    """An adapter in a folder.
-
-    Raises:
-        ConvertError: It is not a LoRA, or has settings that cannot be merged here.
-    """
+    """An adapter in a folder; ConvertError if it is not a LoRA, or cannot be merged here."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -123,7 +109,6 @@ class Adapter:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of both files."""
         digest = hashlib.sha256()
         with reading(self._folder):
             for name in (ADAPTER_NAME, ADAPTER_WEIGHTS):
@@ -132,7 +117,6 @@ class Adapter:
         return digest.hexdigest()
 
     def apply(self, shard: Shard) -> Shard:
-        """Add the changes that `match` found to the tensors of a shard."""
         tensors = {
             name: msgspec.structs.replace(tensor, delta=self._deltas.get(name))
             for name, tensor in shard.tensors.items()
@@ -142,8 +126,7 @@ class Adapter:
     def match(self, plan: Sequence[PlannedTensor]) -> list[PlannedTensor]:
         """Match the adapter with a checkpoint's tensors, and mark the merged ones in its plan.
 
-        Raises:
-            ConvertError: The adapter is not one of this model.
+        Raises ConvertError if the adapter is of another model.
         """
         places = {name: tensor for tensor in plan for name in tensor.sources}
         pairs: defaultdict[str, dict[int, _Pair]] = defaultdict(dict)
@@ -250,7 +233,6 @@ class Adapter:
 
 
 def _module(stem: str) -> str:
-    """Name the module; a second parameter of it is wrapped around the first."""
     return stem.replace(".base_layer", "")
 
 
@@ -259,7 +241,6 @@ def _spellings(matrix: str) -> Sequence[str]:
 
 
 def _sizes(tensor: PlannedTensor) -> tuple[int, int, int]:
-    """Return outputs and inputs of a source, and its experts."""
     shape = tensor.source_shape
     n_out, n_in = shape[-2:] if len(shape) > 1 else (shape[0], 0)
     if tensor.transposed:
@@ -276,11 +257,7 @@ def _by_pattern(patterns: dict[str, Any], key: str, default: Any) -> Any:
 
 @functools.lru_cache(8)
 def _factors(delta: LowRank) -> tuple[list[Values], list[Values]]:
-    """Read the factors of a change, for each expert.
-
-    Shapes:
-        returns: (rank, n_in) and (n_out, rank), scaled, for each expert
-    """
+    """Read the scaled factors of a change for each expert: (rank, n_in) and (n_out, rank)."""
     all_a: list[Values] = []
     all_b: list[Values] = []
     for pair in delta.pairs:
@@ -307,7 +284,7 @@ def _read(tensor: SourceTensor) -> Values:
 
 
 def check_no_adapter(names: Collection[str], place: str) -> None:
-    """Refuse a checkpoint that has an adapter next to it, which transformers would apply."""
+    """Refuse a checkpoint with an adapter next to it, which transformers would apply."""
     for name in (ADAPTER_WEIGHTS, ADAPTER_NAME):
         if name in names:
             raise ConvertError(

@@ -1,7 +1,6 @@
 """Reads a model's name, licence and origin from its model card and small JSON files.
 
-This is decoration: values that cannot be read, or that a GGUF cannot hold, are left out with a note
-and never stop a conversion.
+Unreadable values, and values that a GGUF cannot hold, are left out with a note.
 """
 
 import contextlib
@@ -37,12 +36,9 @@ _SAMPLING = {
 
 
 def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
-    """Read the model card, config.json and generation_config.json.
+    """Read the keys `general.*` from the card and configuration, and notes on values left out.
 
-    Returns the keys `general.*`, and notes on the values left out. `n_parameters` helps to
-    recognise sizes in names.
-
-    Source: `Metadata.load` in gguf.
+    `n_parameters` helps to recognise sizes in names. Source: `Metadata.load` in gguf.
     """
     notes: list[str] = []
     card = _read_card(folder / CARD_NAME, notes)
@@ -102,7 +98,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object, or an empty one; whether config.json is right is checked elsewhere."""
     with contextlib.suppress(OSError, ConvertError):
         check_link(path)
         return read_json(path)

@@ -1,7 +1,6 @@
 """Reads which tensors a checkpoint of either layout holds, and where.
 
-In both layouts tensors go by their Hugging Face names here, so nothing after this module knows that
-there are two. Files are checked before anything is trusted.
+Tensors go by their Hugging Face names, so later modules do not know that there are two layouts.
 """
 
 import re
@@ -46,12 +45,8 @@ class _Index(msgspec.Struct, frozen=True):
 def read_tensors(folder: Path) -> dict[str, SourceTensor]:
     """Read which tensors a checkpoint folder of either layout holds, in one file or many shards.
 
-    Args:
-        folder: Holds `model.safetensors`, or `model.safetensors.index.json` and its shards, or
-            shards alone; or holds such a folder as `original`, and no weights itself.
-
-    Raises:
-        ConvertError: A file is missing, truncated, not safetensors, or at odds with another.
+    `folder` holds the weights, with or without an index, or else a folder `original` that does.
+    Raises ConvertError if a file is missing, truncated, not safetensors, or at odds with another.
     """
     folder = find_weights(folder)
     if (folder / SINGLE_NAME).is_file():
@@ -65,7 +60,6 @@ def read_tensors(folder: Path) -> dict[str, SourceTensor]:
 
 
 def names_by_shard(folder: Path) -> dict[str, list[str]]:
-    """Turn the index of `read_index` around: the tensors of each shard."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for name, shard in read_index(folder).items():
         names[shard].append(name)
@@ -73,14 +67,7 @@ def names_by_shard(folder: Path) -> dict[str, list[str]]:
 
 
 def read_index(folder: Path) -> dict[str, str]:
-    """Read from the index which shard, by its file name, holds each tensor.
-
-    Args:
-        folder: With the index in it; of either layout.
-
-    Raises:
-        ConvertError: The index is missing or broken, or names a file outside `folder`.
-    """
+    """Read from the index which shard, by its file name, holds each tensor; either layout."""
     check_link(folder / INDEX_NAME)
     weight_map = read_json(folder / INDEX_NAME, _Index).weight_map
     for shard in set(weight_map.values()):
@@ -98,16 +85,10 @@ def read_index(folder: Path) -> dict[str, str]:
 
 
 def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, SourceTensor]:
-    """Read the header of one file of a checkpoint.
+    """Read the header of one file of a checkpoint, next to the config.json with its layout.
 
-    Args:
-        path: In the folder with config.json, which decides the layout.
-        names: The tensors that the index places there, by their Hugging Face names, if there is an
-            index.
-
-    Raises:
-        ConvertError: The file is missing, truncated, not safetensors, at odds with another, or does
-            not hold just `names`.
+    `names` are the tensors that the index, if any, places there, by their Hugging Face names.
+    Raises ConvertError if the file holds others, or is broken.
     """
     if not path.is_file():
         raise ConvertError(f"The shard {path} is missing.", hint="Finish the download first.")
@@ -132,7 +113,6 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
 def merge_shards(
     shards: Iterable[tuple[Path, dict[str, SourceTensor]]],
 ) -> dict[str, SourceTensor]:
-    """Put the tensors of files without an index together."""
     merged: dict[str, SourceTensor] = {}
     for path, tensors in shards:
         if twice := sorted(merged.keys() & tensors.keys()):
@@ -145,11 +125,7 @@ def merge_shards(
 
 
 def canonical_names(names: Iterable[str], where: str) -> dict[str, str]:
-    """Map all tensor names of an index or a file to ours; a prefix goes if it is common to all.
-
-    Raises:
-        ConvertError: Two names stand for one tensor.
-    """
+    """Map all tensor names of an index or a file to ours; a prefix goes if it is common to all."""
     bare = {name: _WRAPPERS.sub("", name) for name in names}
     prefixes = {match[1] for name in bare.values() if (match := _PREFIX.match(name))}
     prefix = prefixes.pop() if len(prefixes) == 1 else ""

@@ -1,7 +1,6 @@
 """Reads the `config.json` of a gpt-oss model and checks that llama.cpp can run it.
 
-llama.cpp has a few of the architecture's numbers built in (which layers slide, the SwiGLU clamp). A
-config that states others would convert and then compute nonsense, so it is refused here.
+llama.cpp has some numbers built in (which layers slide, the SwiGLU clamp), so others are refused.
 """
 
 import re
@@ -44,12 +43,10 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     @property
     def n_q(self) -> int:
-        """Rows of the query projection."""
         return self.num_attention_heads * self.head_dim
 
     @property
     def n_kv(self) -> int:
-        """Rows of the key projection, and of the value projection."""
         return self.num_key_value_heads * self.head_dim
 
 
@@ -74,7 +71,6 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
     swiglu_limit: float = 7.0
 
     def to_hugging_face(self) -> dict[str, Any]:
-        """Return the same in Hugging Face's words."""
         n_context = self.initial_context_length
         yarn = {
             "rope_type": "yarn",
@@ -95,8 +91,7 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
 def read_config(folder: Path) -> ModelConfig:
     """Read `config.json` of transformers 4 or 5, or of the original layout.
 
-    Raises:
-        ConvertError: It is missing, is not gpt-oss, or states a number that llama.cpp cannot run.
+    Raises ConvertError if it is not gpt-oss, or states a number that llama.cpp cannot run.
     """
     folder = find_weights(folder)
     path = folder / CONFIG_NAME
@@ -136,7 +131,6 @@ def _check_architecture(fields: dict[str, Any], folder: Path) -> None:
 
 
 def is_original(folder: Path) -> bool:
-    """Return whether a folder is of OpenAI's layout, by the keys of its `config.json`."""
     return _is_original(_read_fields(folder))
 
 
@@ -150,7 +144,6 @@ def _is_original(fields: dict[str, Any]) -> bool:
 
 
 def check_config(config: ModelConfig, path: Path) -> None:
-    """Check that llama.cpp can run a model of these numbers, which `path` states."""
     n_layers = config.num_hidden_layers
     alternating = ["sliding_attention", "full_attention"] * n_layers
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:

@@ -1,7 +1,5 @@
-"""Names the kinds of checkpoints that cannot be converted, and says what to do instead.
-
-Quantized by other means, adapters, pickles, files for other programs: recognized by config.json,
-names of files and tensors, and dtypes. No file is opened here.
+"""Recognizes checkpoints that cannot be converted, by names and dtypes, and says what to do
+instead.
 """
 
 import re
@@ -79,7 +77,6 @@ def check_quantization(stated: Any, where: str) -> None:
 
 
 def check_tensor_names(names: Collection[str]) -> None:
-    """Check whether tensors that gpt-oss does not have show the kind of a checkpoint."""
     for pattern, (what, hint) in _TENSORS.items():
         if found := sorted(name for name in names if pattern.search(name)):
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -89,7 +86,6 @@ def check_tensor_names(names: Collection[str]) -> None:
 
 
 def check_dtype(name: str, dtype: str, where: str) -> None:
-    """Check whether the dtype of a weight shows that it is quantized."""
     if dtype == "F64":
         raise ConvertError(
             f"{name} in {where} is F64, in which no gpt-oss is published.",
@@ -104,7 +100,6 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
 
 
 def what_it_is(names: Iterable[str], place: str) -> ConvertError | None:
-    """Name the content of a folder or repository without a checkpoint."""
     found = sorted(names)
     ggufs = [name for name in found if name.lower().endswith(".gguf")]
     pickles = [

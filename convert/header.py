@@ -1,7 +1,6 @@
 """Reads which tensors one safetensors file holds, and where.
 
-A header that does not describe its file exactly is refused, so a truncated download fails here and
-not in the middle of a conversion. This module does not know the meaning of tensors.
+A header that does not describe its file exactly, as of a truncated download, is refused.
 """
 
 from math import prod
@@ -24,20 +23,14 @@ STORAGE: dict[str, np.dtype[Any]] = {
 """The numpy dtype that holds each (numpy has no bf16). Tensors of others can only be listed."""
 
 FLOAT_DTYPES = ("BF16", "F16", "F32")
-"""The dtypes of weights that can be converted, besides MXFP4 blocks; the usual one first."""
+"""Convertible dtypes besides MXFP4 blocks; the usual one first."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
 class Delta(Protocol):
-    """A change of a tensor, as an adapter makes it."""
-
     def rows(self, first: int, n: int) -> NDArray[np.float32]:
-        """Compute some rows, with one output each; experts are below each other.
-
-        Shapes:
-            returns: (n, n_in)
-        """
+        """Compute rows as (n, n_in), with one output each; experts are below each other."""
 
 
 class SourceTensor(msgspec.Struct, frozen=True):
@@ -65,9 +58,6 @@ class _HeaderEntry(msgspec.Struct, frozen=True):
 
 def read_header(path: Path) -> dict[str, SourceTensor]:
     """Read which tensors one safetensors file holds, in the order of its header.
-
-    Raises:
-        ConvertError: The header is broken, or the file is not as long as it says.
 
     Source: the safetensors README, "Format"; strict like `SafeTensors::deserialize`.
     """

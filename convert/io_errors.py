@@ -10,7 +10,6 @@ from gptoss_local.errors import ConvertError, in_use
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of reading `path`, or a file in it, into ours."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -30,7 +29,6 @@ def read_into(file: FileIO, offset: int, view: memoryview) -> bool:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Turn an error of writing `target`, or a file next to it, into ours."""
     try:
         yield
     except OSError as error:

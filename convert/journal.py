@@ -1,7 +1,7 @@
 """Records, next to a partial file, how much of a conversion is already safe on disk.
 
-One JSON object per line, appended only after the data that it speaks of has been synced. A line cut
-off by a crash is ignored. The open journal is locked, so that one target has one writer.
+One JSON object per line, appended only after its data has been synced; an incomplete line is
+ignored. The open journal is locked, so that one target has one writer.
 """
 
 import contextlib
@@ -22,8 +22,7 @@ from gptoss_local.errors import ConvertError
 class Shard(msgspec.Struct, frozen=True):
     """One safetensors file of the source, as it was when its header was read.
 
-    Attributes:
-        name: Its path relative to the source folder.
+    `name` is its path relative to the source folder.
     """
 
     name: str
@@ -78,14 +77,12 @@ class JournalState:
     _shards: dict[str, _ShardLine] = field(default_factory=dict)
 
     def shards(self, source: Path) -> dict[str, Shard]:
-        """Return the shards by name, as files of `source`."""
         return {name: _shard(line, source) for name, line in self._shards.items()}
 
     def knows(self, line: _ShardLine) -> bool:
         return self._shards.get(line.name) == line
 
     def finished_shards(self) -> set[str]:
-        """Return the names of the shards that no tensor waits for any more."""
         shards = self._shards.values()
         return {line.name for line in shards if self.sums.keys() >= set(line.made)}
 
@@ -161,13 +158,12 @@ class Journal:
         self.state = _parse(self.path.read_bytes())
 
     def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
-        """Forget everything and start over."""
         self.state = JournalState()
         line = _PlanLine(1, str(source.resolve()), fingerprint, list(partials))
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
-        """Record a shard, unless it is known, and the GGUF's tensors that it takes part in.
+        """Record a shard, unless it is known, and the GGUF's tensors made from it.
 
         Data of another shard of its name is void.
         """
@@ -189,15 +185,10 @@ class Journal:
             return self.state.finished_shards()
 
     def sync(self) -> None:
-        """Make sure that the lines outlive a power cut."""
         os.fsync(self._fd)
 
     def close(self, *, remove: bool = False) -> None:
-        """Unlock the journal.
-
-        Args:
-            remove: Delete it; one without a plan is deleted in any case.
-        """
+        """Unlock the journal, and delete it with `remove`, or if it has no plan."""
         remove = remove or not self.state.fingerprint
         if remove and sys.platform != "win32":  # while it is locked, where an open file can go
             self.path.unlink(missing_ok=True)

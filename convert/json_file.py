@@ -1,7 +1,4 @@
-"""JSON files of a checkpoint, read strictly: of bounded size, no key twice, no lone surrogates.
-
-Two readers of a file with a repeated key may each believe another value, so such a file is refused.
-"""
+"""JSON files of a checkpoint, read strictly: of bounded size, no key twice, no lone surrogates."""
 
 import json
 from pathlib import Path
@@ -19,11 +16,7 @@ T = TypeVar("T")
 
 
 def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[assignment]
-    """Read a file that must hold one JSON value of a known form, by default an object.
-
-    Raises:
-        ConvertError: It is missing, longer than `MAX_JSON_BYTES`, or not of that form.
-    """
+    """Read one JSON value of a known form, by default an object, or raise ConvertError."""
     try:
         found = path.stat()
         if not S_ISREG(found.st_mode):  # a pipe would be waited for
@@ -39,7 +32,6 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
 
 
 def _convert(data: bytes, kind: type[T]) -> T:
-    """Read JSON as Python writes it, with NaN and infinities."""
     try:
         value = json.loads(data.decode(), object_pairs_hook=_without_repeats)
         json.dumps(value, ensure_ascii=False).encode()  # fails on half a character, such as \ud800
@@ -49,12 +41,9 @@ def _convert(data: bytes, kind: type[T]) -> T:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """Decode JSON in which no object names a key twice, without NaN.
+    """Decode JSON without NaN or repeated keys, or raise ValueError.
 
     PERF: takes less memory than `read_json` for the long headers of safetensors.
-
-    Raises:
-        ValueError: It is not JSON, repeats a key, nests too deeply, or is not of the form `kind`.
     """
     try:
         json.loads(data.decode(), object_pairs_hook=_refuse_repeats)  # msgspec keeps the last one

@@ -39,11 +39,7 @@ def find_weights(folder: Path) -> Path:
 
 
 def unindexed_files(folder: Path) -> list[Path]:
-    """Find the safetensors files of a folder that has no index: one, or all parts of one model.
-
-    Raises:
-        ConvertError: There are none, some are missing, or they are not of one model.
-    """
+    """Find the safetensors files of a folder without an index: one, or all parts of one model."""
     names = _model_files(folder)
     if not names:
         error = what_it_is((path.name for path in folder.iterdir()), str(folder))
@@ -56,7 +52,6 @@ def unindexed_files(folder: Path) -> list[Path]:
 
 
 def complete_parts(names: Iterable[str], where: str) -> list[str]:
-    """Check that safetensors files without an index are one model, and sort them."""
     names = sorted(names)
     parts = [match for name in names if (match := _PART.fullmatch(name))]
     if len(names) == 1 and not parts:
@@ -93,11 +88,7 @@ def _model_files(folder: Path) -> list[str]:
 
 
 def check_shard_name(folder: Path, name: str) -> None:
-    """Refuse a shard of an index unless it is the plain name of a safetensors file.
-
-    Raises:
-        ConvertError: The name could lead out of the folder, or to another kind of file.
-    """
+    """Refuse a name that could lead out of the folder, or to another kind of file."""
     is_plain = name.isprintable() and name.isascii() and not set(name) & set('/\\:*?"<>|')
     if not is_plain or PurePath(name).suffix != ".safetensors":
         raise ConvertError(

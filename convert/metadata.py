@@ -1,7 +1,4 @@
-"""The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.card`.
-
-This module does not know the tokenizer and writes no arrays.
-"""
+"""The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.card`."""
 
 from pathlib import Path
 
@@ -21,15 +18,11 @@ _FILE_TYPES = {"mxfp4": LlamaFileType.MOSTLY_MXFP4_MOE, "bf16": LlamaFileType.MO
 def add_metadata(
     writer: GGUFWriter, config: ModelConfig, folder: Path, experts: ExpertType = "mxfp4"
 ) -> list[str]:
-    """Add all keys but the tokenizer's.
+    """Add all keys but the tokenizer's; return notes on the values left out.
 
-    The model's name and licence come from the folder's README.md and name, for `original/` from the
-    folder around it. The writer must know all tensors, as the size label counts parameters.
-
-    Returns:
-        Notes on the values that were left out.
-
-    Source: `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
+    Name and licence come from the folder's README.md and name, for `original/` from its parent. The
+    writer must know all tensors, as the size label counts parameters. Source:
+    `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
     """
     notes = _add_general(writer, folder)
     writer.add_block_count(config.num_hidden_layers)

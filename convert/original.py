@@ -1,9 +1,6 @@
 """The tensors of OpenAI's own layout, `original/`, under Hugging Face's names.
 
-Only names and places differ: the fused QKV matrix is q, k and v one below the other, and rows of a
-matrix lie one after the other, so each part is a tensor of its own at another offset. No tensor
-data is touched here.
-
+The fused QKV matrix is q, k and v one below the other, so each is a tensor at another offset.
 Source: OpenAI's gpt_oss/torch/weights.py (`PARAM_NAME_MAP`) and model.py (`ModelConfig`).
 """
 
@@ -50,10 +47,10 @@ _STORED_AS = {"BF16": "BF16", "FP4": "U8", "UE8": "U8"}
 
 
 def hugging_face_names(name: str) -> tuple[str, ...]:
-    """Return the name of a tensor of the original layout in Hugging Face's; QKV is three there.
+    """Return a tensor's name, or the three of QKV, in Hugging Face's layout.
 
-    bf16 experts are `..._proj.weight`, not `..._proj` as in Hugging Face's layout, because they
-    are not transposed. A name that gpt-oss does not have stays as it is.
+    bf16 experts are `..._proj.weight`, not `..._proj`, as they are not transposed. Unknown names
+    stay as they are.
     """
     if name in _GLOBAL_NAMES:
         return (_GLOBAL_NAMES[name],)
@@ -69,9 +66,7 @@ def to_hugging_face(
 ) -> dict[str, SourceTensor]:
     """Rename the tensors of a checkpoint, or of one of its shards, and cut QKV in three.
 
-    Raises:
-        ConvertError: A QKV tensor does not have the rows that config.json calls for, or two tensors
-            come to bear one name.
+    Raises ConvertError for a QKV tensor of wrong size, or two tensors with one name.
     """
     renamed: dict[str, SourceTensor] = {}
     for name, tensor in tensors.items():
@@ -103,7 +98,6 @@ def _cut_qkv(name: str, tensor: SourceTensor, config: ModelConfig) -> list[Sourc
 
 
 def check_dtypes(folder: Path, tensors: Mapping[str, SourceTensor]) -> None:
-    """Check `dtypes.json`, if it is there, against the headers."""
     path = folder / DTYPES_NAME
     if not path.is_file():
         return

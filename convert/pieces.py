@@ -1,8 +1,7 @@
 """The bytes of a GGUF's tensors, made from the checkpoint piece by piece.
 
-A tensor is cut into chunks, one task of a worker each, and a chunk into pieces that stay in a
-core's cache. Tensors made from the same source, as gate and up are, share one read. Nothing is
-mapped: a file that shrinks while it is read is an error and not the end of the process.
+A tensor is cut into chunks, one task each, and a chunk into pieces that stay in a core's cache.
+Tensors of the same source share one read. Nothing is mapped, so a shrinking file is an error.
 """
 
 import threading
@@ -66,7 +65,6 @@ class Rounding:
             self._power += power
 
     def note(self) -> str:
-        """Say how much was rounded; nothing if no floats became MXFP4."""
         if not self.n_values:
             return ""
         n = f"{self.n_values:,} values of the experts"
@@ -82,7 +80,6 @@ class Rounding:
 def plan_chunks(
     tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]
 ) -> Iterator[Chunk]:
-    """Cut the work for tensors with the same `sources` and `scales` into chunks."""
     for part, name in enumerate(tensors[0].sources):
         source = sources[name]
         n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
@@ -94,17 +91,11 @@ def plan_chunks(
 def make_pieces(
     chunk: Chunk, sources: Mapping[str, SourceTensor], rounding: Rounding | None = None
 ) -> Iterator[tuple[PlannedTensor, int, NDArray[np.uint8]]]:
-    """Read and convert one chunk.
+    """Read and convert one chunk, independently of others, or raise ConvertError.
 
     Yields:
         A tensor, an offset in its data, and the bytes that belong there. They may be overwritten
         when the next item is asked for.
-
-    Raises:
-        ConvertError: The source cannot be read, is too short, or does not fit in the type.
-
-    Thread:
-        Chunks are independent of each other.
     """
     any_tensor = chunk.tensors[0]
     n_axes, n_parts = _n_row_axes(any_tensor), len(any_tensor.sources)
@@ -138,9 +129,8 @@ def make_pieces(
 def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
     """Sum data as little-endian 64-bit words, modulo 2^64.
 
-    The sums of pieces in any order add up to the tensor's; any one flipped bit changes it.
-
-    A piece that begins at byte `offset` of its tensor may begin or end inside a word.
+    The sums of pieces add up to the tensor's; any flipped bit changes it. A piece that begins at
+    byte `offset` may begin or end inside a word.
     """
     n_before = offset % 8
     if n_before or data.size % 8:
@@ -157,12 +147,10 @@ def _convert(
     *,
     rounding: Rounding | None,
 ) -> Iterator[NDArray[np.uint8]]:
-    """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
+    """Convert rows of a source into the flat bytes of the rows that `tensor` takes of them.
 
-    Shapes:
-        values: (n_rows, ...): as `STORAGE` holds floats, or MXFP4 blocks as (n_rows, n_blocks, 16)
-        scales: (n_rows, n_blocks)
-        yields: flat
+    `values` are (n_rows, ...) as `STORAGE` holds floats, or MXFP4 blocks, (n_rows, n_blocks, 16);
+    `scales` are (n_rows, n_blocks).
     """
     rows = _ROWS[tensor.rows]
     if scales is not None:
@@ -184,7 +172,6 @@ def _merge(
     delta: Delta,
     first: int,
 ) -> NDArray[np.float32]:
-    """Add a change to rows of a source, in float32."""
     plain = dequantize(values, *scales) if scales else _floats(values).copy()
     if not tensor.transposed:
         rows = plain.reshape(-1, plain.shape[-1])
@@ -209,7 +196,7 @@ def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _round(
     rows: NDArray[Any], qtype: GGMLQuantizationType, rounding: Rounding | None
 ) -> NDArray[np.uint8]:
-    """Turn floats into a type; those that are of this type keep their bits."""
+    """Turn floats into a type; values already of this type keep their bits."""
     kind = BY_QTYPE[qtype]
     rows = np.ascontiguousarray(rows)
     if rows.dtype != kind.layout:
@@ -225,7 +212,6 @@ def _round(
 
 
 def _n_row_axes(tensor: PlannedTensor) -> int:
-    """Count the axes of a source that number rows, as `Chunk` defines them."""
     if tensor.transposed:
         return 1
     n_axes = 2 if tensor.rows != "all" else max(1, len(tensor.shape) - 1)
@@ -241,8 +227,6 @@ def _step(tensor: PlannedTensor, n_bytes: int, n_row_bytes: int) -> int:
 
 
 class _RowReader:
-    """Reads rows of one tensor into a buffer that it uses again for the next ones."""
-
     def __init__(self, name: str, tensor: SourceTensor, n_axes: int, files: ExitStack) -> None:
         self._name, self._tensor = name, tensor
         self.n_rows = prod(tensor.shape[:n_axes])

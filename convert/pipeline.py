@@ -1,7 +1,6 @@
 """Joins the parts of the converter: the shards, the plan for them, and the run that writes it.
 
-The GGUF grows under another name and takes its own when complete, so a target is always either the
-old file or the new one. The next run continues an interrupted one.
+The GGUF grows under another name until it is complete, and the next run continues it.
 """
 
 import hashlib
@@ -45,8 +44,7 @@ class ConvertOptions(TypedDict, total=False):
 
     Attributes:
         dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`; "q8_0".
-        experts: Type of experts that are floats in the checkpoint, or that an adapter changes;
-            "mxfp4", which rounds them.
+        experts: Type of experts that are floats or changed by an adapter; "mxfp4", which rounds.
         adapter: The folder of a LoRA adapter to merge.
         tokenizer: The vocabulary, if it is not in the checkpoint; see `read_tokenizer`.
         max_shard_bytes: Split the output into files no larger than this.
@@ -88,10 +86,6 @@ def convert_checkpoint(
 
     Returns:
         The files written; the first is the one to load.
-
-    Raises:
-        ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
-        UsageError: `dense` is not the name of a type.
     """
     plan, shards, incoming = _prepare(source, target, arrivals, options)
     seen: dict[str, SourceTensor] = {}
@@ -113,7 +107,6 @@ def convert_checkpoint(
 def plan_conversion(
     source: Path, target: Path, **options: Unpack[ConvertOptions]
 ) -> ConversionPlan:
-    """Plan as `convert_checkpoint` does, and write nothing."""
     _check_target(target)
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
@@ -124,10 +117,7 @@ def plan_conversion(
 
 
 def finished_shards(source: Path, target: Path) -> set[str]:
-    """Name the shards that an interrupted conversion no longer needs, deleted or not.
-
-    A download may leave them out before it hands `arrivals` to `convert_checkpoint`.
-    """
+    """Return shards, deleted or not, that a continued conversion does not need downloaded."""
     return read_journal(source, target).finished_shards()
 
 

@@ -1,7 +1,6 @@
 """The frozen plan of a conversion: every output file with its header, and where each tensor lies.
 
-Everything here follows from names and from `config.json`; no weight is read. Headers are complete
-but for `gptoss.tensor_sums`, which is as long as it will be and holds zeros.
+It follows from names and `config.json`. Headers are complete but for zeros in `gptoss.tensor_sums`.
 """
 
 import hashlib
@@ -32,10 +31,9 @@ SUMS_KEY = "gptoss.tensor_sums"
 """One u64 per tensor of the file, in its order: `convert.pieces.word_sum` of the tensor's data."""
 
 SUMS_OF_KEY = "gptoss.tensor_sums_of"
-"""The result of `describe_tensors` for the tensors that the sums were computed from.
+"""The result of `describe_tensors` for the tensors of the sums.
 
-A program that makes another file of one of ours copies all keys; then this shows that the sums are
-not of its tensors.
+It shows when another program has copied all keys to a file with other tensors.
 """
 
 
@@ -49,7 +47,7 @@ class OutputFile(msgspec.Struct, frozen=True):
     """One GGUF to write.
 
     Attributes:
-        header: Everything before the tensor data, padded to where that begins.
+        header: Everything before the tensor data, with padding.
         sums_offset: Where in `header` the values of `gptoss.tensor_sums` begin.
         offsets: First byte of each tensor's data, counted from the start of the file.
     """
@@ -63,7 +61,6 @@ class OutputFile(msgspec.Struct, frozen=True):
 
     @property
     def partial(self) -> Path:
-        """Name of the file while it is not complete."""
         return self.path.with_name(f"{self.path.name}.partial")
 
     def header_with(self, sums: Sequence[int]) -> bytes:
@@ -92,7 +89,6 @@ class ConversionPlan(msgspec.Struct, frozen=True):
 
     @property
     def n_data_bytes(self) -> int:
-        """Tensor data of all files, without headers and padding."""
         return sum(tensor.n_bytes for tensor in self.tensors)
 
     @property
@@ -110,14 +106,9 @@ def lay_out(
     experts: ExpertType,
     max_shard_bytes: int | None,
 ) -> ConversionPlan:
-    """Lay tensors out in one file, or in several of at most `max_shard_bytes`.
+    """Lay tensors out in one file, or in several of at most `max_shard_bytes`, or ConvertError.
 
-    Several files are named and keyed as llama.cpp's: `NAME-00001-of-00003.gguf`, all keys in the
-    first, which is the one to load.
-
-    Raises:
-        ConvertError: A tensor does not fit in a file of that size.
-
+    Several are named and keyed as llama.cpp's: `NAME-00001-of-00003.gguf`, all keys in the first.
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.
     """
     keys, n_keys, notes = _model_keys(config, tokenizer, tensors, source, experts)
@@ -182,7 +173,6 @@ def _model_keys(
     source: Path,
     experts: ExpertType,
 ) -> tuple[bytes, int, list[str]]:
-    """Pack the keys that describe the model; also returns how many they are, and notes on them."""
     writer = GGUFWriter(None, ARCH)
     _add_infos(writer, tensors)
     notes = add_metadata(writer, config, source, experts)
@@ -198,11 +188,8 @@ def _header(
 ) -> tuple[bytes, int]:
     """Pack a file's header: the given keys, then the file's own, then the tensor infos.
 
-    The keys of the model are in the first file of several only. `split` has the number of this
-    file, of files, and of tensors in all of them.
-
-    Returns:
-        The header up to the tensor data, and where the zeros for `gptoss.tensor_sums` begin.
+    `split` has the number of this file, of files, and of tensors in all of them. Also returns where
+    the zeros for `gptoss.tensor_sums` begin.
     """
     own = GGUFWriter(None, ARCH)
     own.kv_data[0].clear()  # of the architecture, which is among the model's keys
@@ -231,7 +218,6 @@ def _add_infos(writer: GGUFWriter, tensors: Sequence[PlannedTensor]) -> None:
 
 
 def _pack_keys(writer: GGUFWriter) -> bytes:
-    """Let gguf write the keys into memory, as if the file's first bytes were there already."""
     buffer = io.BytesIO()
     writer.fout, writer.state = [buffer], WriterState.HEADER
     writer.write_kv_data_to_file()

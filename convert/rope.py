@@ -1,10 +1,7 @@
-"""The rotary position embedding that a config.json states, however it is spelled.
+"""The rotary position embedding of a config.json: transformers 4's or 5's keys.
 
-transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`. Settings
-that change the computation and that a GGUF cannot hold, or that are not known, are refused by name.
-
-Source: `_compute_yarn_parameters` in transformers' modeling_rope_utils.py; `llama_context` in
-llama.cpp.
+Unknown settings, and those that a GGUF cannot hold, are refused by name. Source:
+`_compute_yarn_parameters` in transformers' modeling_rope_utils.py; `llama_context` in llama.cpp.
 """
 
 import math
@@ -18,7 +15,7 @@ from gptoss_local.errors import ConvertError
 from gptoss_local.validation import in_words
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
-"""Far above any published size, and low enough that no list made from one exhausts the memory."""
+"""Far above any published size, and low enough not to exhaust the memory by a list."""
 
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
@@ -27,7 +24,6 @@ _ORIGINAL = "original_max_position_embeddings"
 _TOP = ("rope_theta", "partial_rotary_factor", _ORIGINAL)
 
 TOP_LEVEL_KEYS = frozenset({*_PLACES, *_TOP})
-"""The keys of config.json that are read here."""
 
 # Built into llama.cpp for gpt-oss, or without effect.
 _FIXED = {
@@ -44,8 +40,7 @@ _YARN = ("factor", _ORIGINAL, "attention_factor")
 class RopeConfig(msgspec.Struct, frozen=True):
     """Rotary position embedding, and YaRN if it stretches the context.
 
-    Attributes:
-        attention_factor: Multiplies cosine and sine; None for YaRN's own.
+    `attention_factor` multiplies cosine and sine; None for YaRN's own.
     """
 
     rope_theta: Annotated[float, msgspec.Meta(gt=1, le=1e12)]
@@ -65,9 +60,7 @@ def yarn_scale(factor: float) -> float:
 def read_rope(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Collect the fields of a `RopeConfig`; types are checked here only for YaRN.
 
-    Raises:
-        ConvertError: It states something that llama.cpp cannot do, that is not known, or two values
-            of one setting; or it does not say how positions are scaled.
+    Raises ConvertError for unknown, contradictory, missing or unsupported settings.
     """
     return _Reader(fields, path).read()
 
@@ -169,5 +162,4 @@ class _Reader:
 
 
 def _plain(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out nulls, which count as not stated."""
     return {key: value for key, value in stated.items() if value is not None}

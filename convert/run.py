@@ -1,7 +1,4 @@
-"""One run of a conversion, from the locked journal to the renamed files.
-
-It decides which data of an earlier run is kept, and which is left for a later one.
-"""
+"""One run of a conversion, from the locked journal to the renamed files."""
 
 import contextlib
 import shutil
@@ -48,11 +45,7 @@ class ConversionRun:
         self._journal.close(remove=not is_kept)
 
     def begin(self, shards: Sequence[Shard]) -> None:
-        """Continue the run of the journal if it has this plan, or start over.
-
-        Args:
-            shards: Those that are known already.
-        """
+        """Continue the run of the journal if it has this plan, or start over, with known shards."""
         state = self._journal.state
         with writing(self._plan.target):
             if state.fingerprint != self._plan.fingerprint:
@@ -70,7 +63,6 @@ class ConversionRun:
         progress: Progress | None,
         rounding: Rounding,
     ) -> None:
-        """Write the remaining tensors as shards arrive. Errors of `incoming` propagate."""
         if self._journal.state.is_complete:
             return
         with writing(self._plan.target):

@@ -21,12 +21,11 @@ class Schedule:
                 self._waiting_for[name].append(sources)
 
     def made_from(self, names: Iterable[str]) -> list[str]:
-        """Return the names of all tensors of the GGUF that need one of these sources."""
         groups = {sources for name in names for sources in self._waiting_for[name]}
         return [tensor.name for sources in groups for tensor in self._groups[sources]]
 
     def arrive(self, names: Iterable[str]) -> list[list[PlannedTensor]]:
-        """Return, by source, the tensors that nothing is missing for now that `names` are there."""
+        """Return, by source, the tensors that miss nothing now that `names` are there."""
         ready = []
         for name in names:
             for sources in self._waiting_for[name]:
@@ -37,7 +36,6 @@ class Schedule:
         return ready
 
     def missing(self, done: Collection[str]) -> set[str]:
-        """Return the sources that have not arrived, and that a tensor not in `done` needs."""
         return {
             name
             for sources, names in self._missing.items()
@@ -49,10 +47,9 @@ class Schedule:
 def n_peak_bytes(
     tensors: Sequence[PlannedTensor], done: Collection[str], shards: Iterable[Shard]
 ) -> int:
-    """Return how much more disk is taken, at most, while shards are deleted as they are used up.
+    """Return how much more disk is taken, at most, while used shards are deleted.
 
-    The shards come in the order in which they are converted. Without any, the result is simply the
-    size of the tensors that are left to write.
+    Shards come in the order of conversion. Without any, returns the size of the remaining tensors.
     """
     schedule = Schedule(tensors)
     n_bytes = {t.name: 0 if t.name in done else t.n_bytes for t in tensors}

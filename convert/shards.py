@@ -1,7 +1,4 @@
-"""Yields the shards that a conversion reads: all of a folder, or each one as it arrives.
-
-A shard that an earlier run has used up and deleted is known from that run's journal.
-"""
+"""Yields the shards that a conversion reads: all of a folder, or each one as it arrives."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -16,11 +13,7 @@ from gptoss_local.errors import ConvertError
 
 
 def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
-    """Find the shards of a folder that is complete, but for those that a journal has used up.
-
-    Returns:
-        The shards in order of their names, deleted ones among them.
-    """
+    """Find the shards of a complete folder by name, with deleted ones from a journal."""
     try:
         tensors = read_tensors(source)
     except ConvertError:
@@ -44,13 +37,10 @@ def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
 def arriving_shards(
     source: Path, arrivals: Iterable[Path], earlier: JournalState
 ) -> tuple[Collection[str], Iterator[Shard]]:
-    """Take in the shards of a folder that is still being filled.
+    """Return the names of all tensors, and the shards as they come to a folder.
 
-    Small files are there already, the index among them if there is more than one shard.
-
-    Returns:
-        The names of all tensors, and the shards as they come. Without an index, only the shards
-        list their tensors, so all are waited for first.
+    Small files are there already. Without an index, all shards are waited for first, as only they
+    list their tensors.
     """
     folder = find_weights(source)
     if (folder / INDEX_NAME).is_file():

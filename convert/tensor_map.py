@@ -1,8 +1,7 @@
 """Maps each tensor of the GGUF to the tensors of a Hugging Face checkpoint that it is made from.
 
-The plan is made from `config.json` and checked against the checkpoint before a byte is written.
-MXFP4 blocks and scales are paired, and distinguished from bf16 experts, by name. This module never
-touches tensor data.
+The plan is checked against the checkpoint before a byte is written. MXFP4 blocks and scales are
+paired, and distinguished from bf16 experts, by name.
 """
 
 import re
@@ -24,10 +23,10 @@ DenseType = str
 """The type of embedding, attention and head: the name of a `TensorType`, such as "q8_0"."""
 
 ExpertType = Literal["mxfp4", "bf16"]
-"""The type that a fine-tune's float experts are stored in; published MXFP4 ones stay MXFP4."""
+"""The type of a fine-tune's float experts; published MXFP4 ones stay MXFP4."""
 
 Rows = Literal["all", "even", "odd"]
-"""The rows of each expert's matrix; the checkpoint interleaves gate (even) and up (odd)."""
+"""Rows of each expert's matrix; the checkpoint interleaves gate (even) and up (odd)."""
 
 Shape = tuple[int, ...]
 
@@ -43,8 +42,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
     Attributes:
         shape: In elements, slowest axis first (a GGUF file lists axes the other way round).
         sources: The checkpoint tensor it is made from, for MXFP4 the blocks; or one per expert.
-        scales: The checkpoint tensor with the MXFP4 scales. An MXFP4 tensor without is quantized
-            from floats.
+        scales: The checkpoint's MXFP4 scales. An MXFP4 tensor without is quantized from floats.
         rows: Which rows of each expert's matrix go into it, after transposing.
         transposed: Whether the source has its last two axes exchanged.
         is_stacked: Whether each source is one expert's, without the first axis of `shape`.
@@ -63,13 +61,12 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        """Size of the data in the GGUF, without padding."""
         block, n_block_bytes = GGML_QUANT_SIZES[self.qtype]
         return int(prod(self.shape) // block * n_block_bytes)
 
     @property
     def source_shape(self) -> Shape:
-        """Shape that each source must have; MXFP4 blocks and scales have other ones."""
+        """Return the shape that each source must have; MXFP4 blocks and scales have other ones."""
         shape = self.shape[1:] if self.is_stacked else self.shape
         if self.rows != "all":
             axis = 0 if self.is_stacked else 1
@@ -80,15 +77,10 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 def plan_names(
     config: ModelConfig, names: Collection[str], dense: DenseType
 ) -> list[PlannedTensor]:
-    """Plan the GGUF of a checkpoint; `check_sources` checks shapes and dtypes as they arrive.
+    """Plan the GGUF of a checkpoint; return its tensors in the order of the file.
 
-    `dense` is the type of the large weights outside the experts; small tensors are always F32.
-
-    Returns:
-        The GGUF's tensors in the order of the file.
-
-    Raises:
-        ConvertError: A tensor is missing or not gpt-oss's.
+    `dense` is for the large weights outside the experts; small tensors are always F32. Raises
+    ConvertError for missing and unknown tensors; `check_sources` checks shapes and dtypes later.
     """
     held = set(names)
     plan = _all_tensors(config, check_dense(dense).qtype, held)
@@ -99,8 +91,7 @@ def plan_names(
 def keep_bf16(plan: Iterable[PlannedTensor]) -> list[PlannedTensor]:
     """Let experts that are floats, or that an adapter changes, become BF16; others stay MXFP4.
 
-    Raises:
-        ConvertError: All of them are MXFP4.
+    Raises ConvertError if all of them are MXFP4.
     """
     kept = [
         msgspec.structs.replace(tensor, qtype=_BF16)
@@ -117,11 +108,7 @@ def keep_bf16(plan: Iterable[PlannedTensor]) -> list[PlannedTensor]:
 
 
 def check_dense(name: DenseType) -> type[TensorType]:
-    """Look up the type that embedding, attention and head should have.
-
-    Raises:
-        UsageError: `name` is not the name of a type, or they cannot have this type.
-    """
+    """Return the type of embedding, attention and head; UsageError if they cannot have it."""
     if kind := DENSE_TYPES.get(name.lower()):
         return kind
     hint = f"Choose one of {', '.join(DENSE_TYPES)}."
@@ -131,7 +118,6 @@ def check_dense(name: DenseType) -> type[TensorType]:
 
 
 def gguf_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Name every tensor of a model's GGUF, with its shape."""
     return {tensor.name: tensor.shape for tensor in _all_tensors(config, _BF16, set())}
 
 
@@ -156,7 +142,6 @@ def _all_tensors(
 
 
 def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:
-    """Check the checkpoint tensors of a plan that are known so far."""
     for tensor in plan:
         for name, (dtypes, shape) in _expected_sources(tensor).items():
             held = tensors.get(name)
@@ -241,7 +226,6 @@ def _layer(
 def _experts(
     name: str, there: str, part: str, config: ModelConfig, held: Set[str]
 ) -> list[PlannedTensor]:
-    """Plan one of the three matrices of all experts of a layer, and its bias."""
     n_in, n_out = config.hidden_size, config.intermediate_size
     if part == "down":  # leads back to the hidden size
         n_in, n_out = n_out, n_in
@@ -269,7 +253,6 @@ def _experts(
 
 
 def _linears(there: str, part: str, config: ModelConfig, held: Set[str]) -> str | None:
-    """Name the linear layers, one per expert, that fine-tunes have instead of one matrix."""
     kinds = ("down_projs",) if part == "down" else ("gate_up_projs", f"{part}_projs")
     each = range(config.num_local_experts)
     return next(

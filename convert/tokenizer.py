@@ -1,7 +1,4 @@
-"""The vocabulary of the GGUF: where it comes from, whether it is the right one, its keys.
-
-Nothing is tokenized here.
-"""
+"""The vocabulary of the GGUF: where it comes from, whether it is the right one, its keys."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,10 +33,6 @@ def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> To
         n_vocab: Rows of the embedding; ids without a token are filled up to it.
         source: A folder with Hugging Face tokenizer files, a `tokenizer.json`, a rank file
             (`.tiktoken`), or the `.gguf` of a gpt-oss model.
-
-    Raises:
-        ConvertError: There is no tokenizer, it is broken or too large for the embedding, or
-            `find_faults` finds one.
     """
     place = source or own_tokenizer(folder)
     if place is None:
@@ -75,7 +68,6 @@ def find_faults(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
-    """Add the tokenizer's keys, the arrays last."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(PRE_TOKENIZER)
     setters = {
@@ -95,7 +87,6 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def own_tokenizer(folder: Path) -> Path | None:
-    """Find tokenizer.json next to the weights, or next to the `original/` that holds them."""
     for place in (find_weights(folder), folder):
         if (place / "tokenizer.json").is_file():
             check_link(place / "tokenizer.json")

@@ -1,7 +1,4 @@
-"""Reads a BPE vocabulary from each kind of file that has one, into one form.
-
-Tokens and merges are copied and their types stated; whether they are right is checked elsewhere.
-"""
+"""Reads a BPE vocabulary from each kind of file that has one, into one form."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,7 +56,7 @@ class Tokenizer(msgspec.Struct, frozen=True):
     Attributes:
         tokens: Byte-level BPE spelling, one printable character per byte.
         merges: "left right", first merged first.
-        special_ids: Of "bos", "eos" and "pad", those that the source names.
+        special_ids: Of "bos", "eos" and "pad", as far as the source names them.
         chat_template: Jinja source, if the source has one.
     """
 
@@ -95,10 +92,7 @@ def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
 
 
 def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
-    """Read an o200k rank file; harmony's special tokens, which it lacks, follow its tokens.
-
-    Source: the published tokenizer.json for the special tokens.
-    """
+    """Read an o200k rank file, and add harmony's special tokens of the published tokenizer.json."""
     try:
         ranks = parse_ranks(_read_bytes(path))
     except ValueError as error:
@@ -117,7 +111,6 @@ def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
 
 
 def read_model(path: Path, n_vocab: int) -> Tokenizer:
-    """Copy the vocabulary of a model that is a GGUF already."""
     try:
         info = read_info(path)
         tokens = read_array(path, TOKENS_KEY)

@@ -1,8 +1,4 @@
-"""Writes tensors into the partial files with a pool of threads, and journals them once safe.
-
-Any piece may be written at any time, as the plan knows every place. This module does not know where
-sources come from.
-"""
+"""Writes tensors into the partial files with a pool of threads, and journals them once safe."""
 
 import contextlib
 import os
@@ -31,11 +27,8 @@ _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 class Writer:
     """Writes the tensors of a plan, except those in the journal.
 
-    Args:
-        after_sync: Called when the journal may have new tensors, from any thread.
-
-    Attributes:
-        is_damaged: Writing ended, as a source cannot be converted.
+    `after_sync` is called when the journal may have new tensors, from any thread. `is_damaged`:
+    writing ended, as a source cannot be converted.
     """
 
     def __init__(
@@ -78,7 +71,6 @@ class Writer:
             self._tasks.add(self._pool.submit(self._write_chunk, chunk, sources))
 
     def finish(self) -> None:
-        """Wait for all that was started, then write the headers and sync everything."""
         while self._tasks and not self._failure:
             _, self._tasks = wait(self._tasks, _POLL_S, return_when=FIRST_EXCEPTION)
         self._raise_failure()
@@ -159,8 +151,6 @@ class Writer:
 
 
 class _PartialFile:
-    """A file that several threads write, each at places of its own."""
-
     def __init__(self, path: Path, *, keep: bool) -> None:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._fd = os.open(path, flags if keep else flags | os.O_TRUNC, 0o666)

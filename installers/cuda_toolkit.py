@@ -1,8 +1,7 @@
 """Get NVIDIA's CUDA toolkit from the package index, so that the system needs no CUDA.
 
-NVIDIA's package `cuda-toolkit` pins the wheels of one release. They hold the compiler and the
-libraries, but not the names without a version that a linker looks for, nor the driver's library;
-for Windows not cuBLAS's import library.
+Its wheels lack the unversioned names that a linker looks for, the driver's library, and on Windows
+cuBLAS's import library.
 """
 
 import os
@@ -35,11 +34,7 @@ _FOLDERS = (
 
 
 def build_environment(site: Path) -> dict[str, str]:
-    """Complete the toolkit in `site` and return variables that make CMake find this one.
-
-    Raises:
-        SetupError: the driver's library is not there to link with.
-    """
+    """Complete the toolkit in `site` and return variables that make CMake find this one."""
     root = _root(site)
     if os.name != "nt":
         _add_link(root / "lib64", root / "lib")
@@ -51,7 +46,7 @@ def build_environment(site: Path) -> dict[str, str]:
 
 
 def add_import_library(log: Log, python: Path, site: Path, env: Mapping[str, str]) -> None:
-    """Make `cublas.lib`, which Visual Studio links with: NVIDIA's package for Windows has none."""
+    """Make `cublas.lib`, which Visual Studio links with and NVIDIA's package lacks."""
     folder = _root(site) / "lib" / "x64"
     exports, library = folder / "cublas.def", folder / "cublas.lib"
     if library.is_file():
@@ -77,7 +72,6 @@ def _add_link(link: Path, target: Path) -> None:
 
 
 def _driver_library() -> Path:
-    """Return where NVIDIA's driver put `libcuda.so.1`; LD_LIBRARY_PATH comes first."""
     listed = answer_of(["ldconfig", "-p"]) or answer_of(["/sbin/ldconfig", "-p"]) or ""
     cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
     folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), *_FOLDERS]

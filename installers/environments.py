@@ -18,8 +18,7 @@ _DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) (
 def make_environment(log: Log, folder: Path) -> Path:
     """Make an environment with pip from the Python that runs this; return its Python.
 
-    Debian's Python lacks ensurepip until python3-venv is there; `GPTOSS_UV` then names a uv that
-    can do without.
+    Debian's Python lacks ensurepip without python3-venv; `GPTOSS_UV` then names a uv.
     """
     uv = os.environ.get("GPTOSS_UV")
     command: list[str | Path]
@@ -56,8 +55,7 @@ def site_of(environment: Path) -> Path:
 def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
     """Run pip in an environment; `doing` completes "pip failed to".
 
-    Files that have arrived whole are in pip's cache, and an interrupted run finds them there. Since
-    version 25.1 pip also resumes a file after a broken connection; older ones ignore that variable.
+    Since version 25.1 pip resumes a file after a broken connection; older ones ignore the variable.
     """
     log.run(
         [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
@@ -86,12 +84,11 @@ def install_dependencies(log: Log, python: Path, *options: str, is_cuda: bool = 
 
 
 def get_resuming_pip(log: Log, python: Path) -> None:
-    """Upgrade pip to one that resumes a broken download, before files of hundreds of MB."""
+    """Upgrade pip to a version that resumes downloads, before files of hundreds of MB."""
     pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")
 
 
 def _say_what_pip_does(log: Log, line: str) -> None:
-    """Report each large file that pip fetches, and when it starts to unpack."""
     if file := _DOWNLOAD.match(line.strip()):
         name, size, unit = file.groups()
         if unit == "GB" or float(size) >= _LARGE_MB:

@@ -90,7 +90,6 @@ def set_up(extra: str) -> None:
 
 
 def pinned_version(pyproject: str) -> str:
-    """Return the version of the binding that pyproject.toml pins."""
     for dependency in tomllib.loads(pyproject)["project"]["dependencies"]:
         if dependency.startswith(f"{llama_wheel.NAME}=="):
             return str(dependency.partition("==")[2].strip())

@@ -51,10 +51,9 @@ class LlamaOrigin:
 
     Attributes:
         architectures: Of the CUDA code, `89-real`; empty for the CPU.
-        prebuilt: Part of the maintainer's index to try first, `cu130`, or `RELEASE`; empty for
-            none.
+        prebuilt: Part of the maintainer's index to try first, `cu130`, or `RELEASE`; empty: none.
         build: Compile here, if no prebuilt one exists or it does not suit.
-        reason: Why, in a sentence for the user.
+        reason: A sentence for the user.
         advice: How the user could get a better one; may be empty.
     """
 
@@ -70,11 +69,7 @@ class LlamaOrigin:
 
 
 def choose(facts: Facts, wanted: Backend = "auto") -> LlamaOrigin:
-    """Decide between prebuilt, native CUDA and CPU.
-
-    Raises:
-        SetupError: CUDA is wanted and cannot be had, or nothing can be had at all.
-    """
+    """Decide between prebuilt, native CUDA and CPU; SetupError if nothing suitable is possible."""
     reason, advice = ("You asked for the CPU.", "") if wanted == "cpu" else _obstacle(facts)
     if not reason:
         return _choose_cuda(facts)
@@ -105,7 +100,7 @@ def read_facts(compiler: str | None, has_release: bool = False) -> Facts:
 def parse_gpus(listed: str) -> tuple[tuple[ListedGpu, ...], int | None]:
     """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines.
 
-    On Jetson it may know the name and the driver alone: `Orin (nvgpu), [N/A], 595.78`.
+    On Jetson some values may be missing: `Orin (nvgpu), [N/A], 595.78`.
     """
     gpus, driver = [], None
     for line in listed.splitlines():

@@ -55,9 +55,9 @@ def get_wheel(log: Log, wheels: Path, architectures: tuple[str, ...]) -> Path:
 
 
 def add_driver(log: Log, folder: Path) -> None:
-    """Make an empty driver library to link with: the real one comes from the host, at run time.
+    """Make an empty driver library to link with, as the host has the real one.
 
-    Nothing needs a symbol of an empty library, so the linker is told to keep it all the same.
+    Nothing needs a symbol of an empty library, so the linker is told to keep it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = ("-shared", "-Wl,-soname,libcuda.so.1", "-x", "c", os.devnull)
@@ -74,7 +74,7 @@ def add_driver(log: Log, folder: Path) -> None:
 def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...]) -> None:
     """Install gptoss with this llama.cpp into a new environment, and check that it loads.
 
-    A llama.cpp for GPUs loads only with a driver.
+    A llama.cpp for GPUs is not checked, as it loads only with a driver.
     """
     log.say(f"installing gptoss into {environment}")
     python = environments.make_environment(log, environment)

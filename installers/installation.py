@@ -94,7 +94,6 @@ def install(log: Log, places: Places, order: Order) -> None:
 
 
 def _check_space(places: Places, order: Order) -> None:
-    """Refuse before the first byte if a disk is too full."""
     needed_bytes = _CUDA_BYTES if order.choice.is_cuda else _CPU_BYTES
     for folder in (places.app, order.wheels):
         while not folder.is_dir():
@@ -130,7 +129,6 @@ def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 
 
 def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
-    """Install gptoss with the first llama.cpp that suits; return how it was obtained."""
     python, choice = environments.python_of(environment), order.choice
     reason = ""
     environments.install_dependencies(log, python, is_cuda=choice.is_cuda)
@@ -172,7 +170,6 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
 
 
 def _prebuilt(log: Log, python: Path, version: str, order: Order) -> Path:
-    """Return the wheel of the release, or of the maintainer; the latter is kept."""
     if order.choice.prebuilt == RELEASE and order.release:
         folder = order.wheels / RELEASE
         shutil.rmtree(folder, ignore_errors=True)  # of another release
@@ -190,7 +187,6 @@ def _switch(
     made: Receipt,
     order: Order,
 ) -> list[str]:
-    """Put the new version where the command is, and remove the old one."""
     if previous:
         made.edited = previous.edited
         old = places.app / previous.environment

@@ -1,6 +1,6 @@
 """Get llama.cpp with its Python binding as a wheel: cached, from the maintainer, or built.
 
-A build resumes where it was interrupted: its folder stays until the wheel is there.
+An interrupted build resumes, as its folder stays until the wheel is there.
 """
 
 import hashlib
@@ -30,13 +30,11 @@ LAYOUT = " ".join(
         "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF",
     )
 )
-"""CMake's options for every build."""
 _CPU_BUILD_S = 600  # of one core, for the CPU's library
 _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
-    """Return build options, for the CPU or these CUDA architectures; `CMAKE_ARGS` follow."""
     options = [LAYOUT]
     if architectures:
         # NCCL: where found, it brings a libstdc++ of its own, and importing llama_cpp crashes.
@@ -51,10 +49,10 @@ def cache_folder() -> Path:
 
 
 def wheel_folder(root: Path, version: str, how: str) -> Path:
-    """Return the folder of one wheel: of this version, made this way, for this processor.
+    """Return the folder of one wheel: of this version and processor, made `how`.
 
-    A build uses all instructions of the processor, so another one must not get it.
-    `how` are the options of the build, or where it was downloaded from.
+    A build uses all instructions of the processor, so another one must not get it. `how` has the
+    options of the build, or the wheel's origin.
     """
     processor = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
@@ -70,11 +68,6 @@ def wheel_in(folder: Path) -> Path | None:
 
 
 def download(log: Log, python: Path, version: str, folder: Path, origin: str | Path) -> Path:
-    """Return the wheel in `folder`, fetched from the maintainer's index or a release's folder.
-
-    Raises:
-        SetupError: there is none of this version for this machine, or the network is down.
-    """
     if kept := wheel_in(folder):
         return kept
     where: tuple[str | Path, ...] = ("--index-url", origin)
@@ -98,11 +91,7 @@ def build(
 ) -> Path:
     """Return the wheel in `folder`, compiled unless it is there; the only slow step.
 
-    The build's own folder is next to it. With `cuda`, NVIDIA's compiler comes from the package
-    index. `edit` changes the source once it is unpacked.
-
-    Raises:
-        SetupError: no compiler, no network, or it does not build.
+    With `cuda`, NVIDIA's compiler comes from the package index. `edit` changes the unpacked source.
     """
     if kept := wheel_in(folder):
         return kept
@@ -203,8 +192,6 @@ def n_jobs() -> int:
 
 
 class _Progress:
-    """Report every tenth of ninja's progress, and how long the rest takes at this rate."""
-
     def __init__(self, log: Log) -> None:
         self._log = log
         self._shown = 0

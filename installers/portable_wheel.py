@@ -1,9 +1,7 @@
-"""Build llama.cpp for the processors of many machines: the wheel that a release brings.
+"""Build llama.cpp for the processors of many machines: the wheel in a release.
 
-Its CPU backend is one library per generation of processors, from the first x86-64 to AVX-512 and
-AMX, or from ARMv8.0 to ARMv8.6 with SVE2; `gptoss_local.engine.llama` loads the best one.
-auditwheel adds OpenMP's library, and sets the tag: the oldest glibc that will do, which follows
-from the system that this runs on, or from the cross compiler's libraries.
+Its CPU backend is one library per generation of processors, of which the engine loads the best.
+auditwheel adds OpenMP's library, and sets the tag: the oldest glibc that will do.
 """
 
 import os
@@ -22,20 +20,13 @@ ARGS = (
     " -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON"
 )
 ARCHITECTURES = ("x86_64", "aarch64")
-"""Architectures that a wheel can be built for, as `platform.machine` names them."""
 
 
 def kept_wheel(wheels: Path, version: str, arch: str) -> Path | None:
-    """Return the wheel from an earlier run, before auditwheel."""
     return llama_wheel.wheel_in(_folder(wheels, version, arch))
 
 
 def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
-    """Return the wheel for Linux on this architecture; it is compiled once.
-
-    Raises:
-        SetupError: it does not compile, or needs something that other systems may lack.
-    """
     folder = _folder(wheels, version, arch)
     tag = {"_PYTHON_HOST_PLATFORM": f"linux-{arch}"}  # sysconfig says it, and then the wheel
     built = llama_wheel.build(log, version, _args(arch), folder, edit=_drop_sme, env=tag)
@@ -58,7 +49,6 @@ def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
 
 
 def check_compiler(arch: str) -> None:
-    """Raise SetupError if a cross compiler is needed and not installed."""
     if arch != platform.machine() and not shutil.which(f"{arch}-linux-gnu-g++"):
         hint = f"Debian, Ubuntu: apt install g++-{arch.replace('_', '-')}-linux-gnu"
         raise SetupError(f"There is no C++ compiler for {arch}.", hint)
@@ -75,7 +65,7 @@ def _args(arch: str) -> str:
 def _drop_sme(source: Path) -> None:
     """Remove ARM's variants with SME, which compilers before GCC 14 do not know.
 
-    Only KleidiAI's kernels use SME, and this build is without. Such processors get SVE2's variant.
+    Only KleidiAI's kernels, absent here, use SME. Such processors get SVE2's variant.
     """
     cmake = source / "vendor" / "llama.cpp" / "ggml" / "src" / "CMakeLists.txt"
     text = cmake.read_text(encoding="utf-8")

@@ -29,7 +29,6 @@ class Receipt:
     """The record of one installation.
 
     Attributes:
-        version: Of gptoss.
         environment: Name of its folder in `Places.app`.
         llama: How llama.cpp was got, in words.
         files: Made by us alone, besides the app folder.
@@ -60,7 +59,6 @@ def places() -> Places:
 
 
 def read(app: Path) -> Receipt | None:
-    """Return the record of an installation; None without one."""
     path = app / "install.json"
     if not path.is_file():
         return None

@@ -68,11 +68,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def make_package(log: Log, source: Path, out: Path) -> str:
-    """Build gptoss's source archive, and the wheel from it; check both and return the version.
+    """Build gptoss's source archive and wheel; check both and return the version.
 
-    Raises:
-        SetupError: they cannot be built, an index would not take them, or the changelog is not of
-            this version.
+    Raises SetupError if an index would refuse them, or the changelog is of another version.
     """
     log.say("building gptoss")
     log.run(
@@ -109,7 +107,6 @@ def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
 
 
 def further(wheels: Path, archs: list[str]) -> list[str]:
-    """List the files that a real run adds."""
     version = _llama_version()
     lines = []
     for arch in archs:

@@ -30,11 +30,6 @@ def check_sums(folder: Path) -> None:
 
 
 def package_in(folder: Path) -> Path:
-    """Return gptoss's own wheel.
-
-    Raises:
-        SetupError: the folder has none, or several.
-    """
     found = sorted(folder.glob("gptoss_local-*.whl"))
     if len(found) != 1:
         has = f"has {len(found)} of them" if found else "has none"

@@ -42,8 +42,8 @@ def uninstall(
 ) -> None:
     """Remove the program, and list the files that stay.
 
-    With `purge`, models, chats, settings, caches and logs are removed, too. `confirm` asks the
-    user and raises SetupError if the answer is no.
+    With `purge`, models, chats, settings, caches and logs go, too. `confirm` asks the user and
+    raises SetupError for a no.
     """
     environment = places.app / receipt.environment
     owned = _owned(environment)
@@ -76,12 +76,10 @@ def uninstall(
 
 
 def stop_programs(places: Places, environment: Path) -> None:
-    """Stop programs from the app folder, and no other gptoss."""
     answer_of([python_of(environment), "-c", _STOP, places.app / "env-"])
 
 
 def _owned(environment: Path) -> list[Path] | None:
-    """Return everything that gptoss keeps outside the program, as its settings say."""
     shown = answer_of([python_of(environment), "-c", _ASK])
     if shown is None:
         return None
@@ -106,6 +104,5 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes in a file or a folder, without following links."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_symlink() and file.is_file())

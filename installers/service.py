@@ -45,7 +45,7 @@ _TASK_XML = """\
 def install(log: Log, places: Places, receipt: Receipt) -> str:
     """Start the server now and at every login; return a sentence for the user.
 
-    Without a service manager that answers, nothing is changed: `gptoss run` starts a server, too.
+    Without a working service manager nothing is changed: `gptoss run` starts a server, too.
     """
     if sys.platform == "win32":
         with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,7 @@ def remove(log: Log) -> None:
 
 
 def unit_text(command: Path) -> str:
-    """Return the unit for a `gptoss`; systemd reads % and a backslash in its own way."""
+    """Return the unit for a `gptoss`, with % and backslashes escaped for systemd."""
     return _TEXT.format(command=str(command).replace("\\", "\\\\").replace("%", "%%"))
 
 

@@ -14,7 +14,6 @@ MARK = "# gptoss: added by its installer"
 
 
 def check_command(places: Places) -> None:
-    """Raise SetupError if there is a `gptoss` that is not ours."""
     command = command_of(places)
     if sys.platform == "win32" or not os.path.lexists(command):
         return
@@ -92,7 +91,6 @@ def _write_completion(places: Places, program: Path, receipt: Receipt) -> None:
 
 
 def _lines(places: Places, shell: str) -> list[str]:
-    """Return lines that the start-up file needs, including ours that it already has."""
     form = 'set -gx PATH "{}" $PATH' if shell == "fish" else 'export PATH="{}:$PATH"'
     line = form.format(_inside_quotes(places.bin, shell))
     is_on_path = str(places.bin) in os.environ.get("PATH", "").split(os.pathsep)
@@ -105,7 +103,6 @@ def _lines(places: Places, shell: str) -> list[str]:
 
 
 def _inside_quotes(path: Path, shell: str) -> str:
-    """Escape a path for double quotes; fish takes a backtick as it is."""
     return re.sub(r'[\\"$]' if shell == "fish" else r'[\\"$`]', r"\\\g<0>", str(path))
 
 

@@ -1,7 +1,4 @@
-"""Print, log, run a program and fail, for all parts of the installer.
-
-Standard library alone, because all of the installer runs before anything is installed.
-"""
+"""Print, log, run a program and fail, with the standard library alone."""
 
 import contextlib
 import os
@@ -34,10 +31,7 @@ class SetupError(Exception):
 
 
 class Log:
-    """Print messages and keep them, with all that programs print, in a file.
-
-    The file is made with the first line, so that a dry run, which says nothing here, leaves none.
-    """
+    """Prints messages and keeps them, with all that programs print, in a file made on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +43,6 @@ class Log:
         self.note(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n")
 
     def note(self, text: str) -> None:
-        """Write to the file only."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
@@ -74,13 +67,9 @@ class Log:
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
-        """Run a program; its output goes into the file, and the end of it into the error if it
-        fails.
+        """Run a program into the file; raise SetupError, with the end of its output, if it fails.
 
         `doing` names the work in messages that it still runs; `on_line` sees each line as it comes.
-
-        Raises:
-            SetupError: the program could not start, or its exit status is not 0.
         """
         words = [str(word) for word in command]
         self.note(f"$ {' '.join(words)}\n")
@@ -131,12 +120,10 @@ class Log:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: `40 s`, `3 min`."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _lock(fd: int) -> bool:
-    """Take the lock of an open file if it is free."""
     try:
         if sys.platform == "win32":
             import msvcrt

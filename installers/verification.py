@@ -11,9 +11,9 @@ from steps import Log, SetupError, answer_of
 
 
 def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> str:
-    """Return why the llama.cpp in an environment does not suit this machine; empty if it does.
+    """Return why an environment's llama.cpp does not suit this machine; empty if it does.
 
-    It is loaded in a process of its own, as one built for another processor dies here.
+    It is loaded in a process of its own, which dies if it is for another processor.
     """
     lines: list[str] = []
     try:
@@ -42,7 +42,6 @@ def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
 
 
 def check_answer(log: Log, environment: Path) -> str:
-    """Let nano answer on a server of its own; return the processor that was used."""
     program = program_of(environment, "gptoss")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -63,7 +62,6 @@ def check_answer(log: Log, environment: Path) -> str:
 
 
 def problems(environment: Path) -> list[str]:
-    """Return the problems that `gptoss doctor` finds, with its advice."""
     program = program_of(environment, "gptoss")
     shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: it found some
     if not shown:

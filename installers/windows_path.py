@@ -12,7 +12,6 @@ _BROADCAST, _SETTING_CHANGE, _ABORT_IF_HUNG = 0xFFFF, 0x001A, 0x0002  # winuser.
 
 
 def add(folder: Path) -> bool:
-    """Append a folder; False if it is there already."""
     entries = _read()
     if str(folder) in entries:
         return False

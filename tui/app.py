@@ -1,4 +1,4 @@
-"""`gptoss chat`: the Textual application. A client of the server like any other."""
+"""`gptoss chat`: the Textual application, a client of the server like any other."""
 
 import asyncio
 import gc
@@ -57,17 +57,15 @@ class RegistryProvider(Provider):
 
 
 class Palette(CommandPalette):
-    """Textual's, which Ctrl-C leaves, too."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "escape", show=False, priority=True)
     ]
 
 
 class Printable(LineFilter):
-    """Cleans every row of every widget: drops characters that a terminal would obey.
+    """Drops characters that a terminal would obey from every row of every widget.
 
-    Names of models, titles, errors of the server and output of tools come from elsewhere.
+    Names of models, titles, errors and output of tools come from elsewhere.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
@@ -89,10 +87,10 @@ class ChatApp(App[None], inherit_bindings=False):
         conversation: Shown first.
         make_toolbox: Makes the tools of a chat; `close` ends them.
         theme: One of Textual's; empty for its default.
-        keys: Ids of bindings, and the keys they get instead of ours.
+        keys: Ids of bindings, and the user's keys for them.
 
     Raises:
-        UsageError: there is no such theme, or no such key.
+        UsageError: the theme or a key does not exist.
     """
 
     TITLE = "gptoss"
@@ -102,7 +100,7 @@ class ChatApp(App[None], inherit_bindings=False):
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, which leaves out a frame that equals the one before it.
+        """Return Textual's driver, without repeated frames.
 
         Textual paints a widget that has grown for its layout, and once more for its scroll.
         """
@@ -135,13 +133,11 @@ class ChatApp(App[None], inherit_bindings=False):
         self._chat = ChatScreen(server, history, conversation, make_toolbox, dict(keys or {}))
 
     def get_key_display(self, binding: Binding) -> str:
-        """Return a key as the pages and dialogs write it: `Ctrl-J`, `F4`, `e`."""
         *modifiers, key = binding.key.split("+")
         name = _KEY_NAMES.get(key) or (key.title() if modifiers or len(key) > 1 else key)
         return "-".join([*map(str.title, modifiers), name])
 
     async def close(self) -> None:
-        """End the processes of all tools."""
         for room in self._chat.rooms:
             await room.toolbox.close()
 
@@ -189,7 +185,7 @@ _NAMES = ("primary", "secondary", "accent", "success", "warning", "error")
 def readable(variables: dict[str, str]) -> dict[str, str]:
     """Return a theme's variables with readable `text-primary`, `text-accent` and so on.
 
-    Frames use these colours too. Themes that use the terminal's own colours are not changed.
+    Frames use these colours too. Themes in the terminal's own colours stay unchanged.
     """
     background = Color.parse(variables["background"])
     if background.ansi is not None:
@@ -201,7 +197,6 @@ def readable(variables: dict[str, str]) -> dict[str, str]:
 
 
 def _against(color: Color, background: Color) -> Color:
-    """Return the colour, darker or lighter if the background requires it."""
     end = WHITE if _luminance(background) < 0.18 else BLACK
     for percent in range(0, 100, 4):
         blended = color.blend(end, percent / 100)
@@ -212,7 +207,6 @@ def _against(color: Color, background: Color) -> Color:
 
 
 def _luminance(color: Color) -> float:
-    """Return the relative luminance of WCAG 2.2."""
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         for value in color.normalized
@@ -221,13 +215,12 @@ def _luminance(color: Color) -> float:
 
 
 def binding_names() -> list[str]:
-    """Return the names of all bindings that can be changed."""
     owners = ChatScreen, *chain.from_iterable(MODES.values())
     return [binding.id for binding in bindings_of(*owners) if binding.id]
 
 
 def check_keys(keys: Mapping[str, str]) -> None:
-    """Raise UsageError for a name that no binding has, and for keys spelled otherwise than ours."""
+    """Raise UsageError for unknown names of bindings, and for keys not in our spelling."""
     names = binding_names()
     for name, spelled in keys.items():
         if name not in names:

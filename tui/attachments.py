@@ -1,7 +1,6 @@
 """Reads the attachments of a message: a file, a folder, or files that match a pattern.
 
-Knows no widgets. A folder is read as git sees it: ignored and hidden files, and files that are not
-text, are left out, and the attachment says so.
+A folder is read as git sees it: ignored, hidden and binary files are left out, with a note.
 """
 
 import os
@@ -37,7 +36,7 @@ class Attachment(NamedTuple):
     Attributes:
         what: `file: notes.md`.
         length: `4 lines`.
-        note: Says which files are left out; it follows the length.
+        note: Names the files left out; follows the length.
     """
 
     what: str
@@ -51,15 +50,10 @@ def is_pattern(typed: str) -> bool:
 
 
 def attach(typed: str, folder: Path, stop: Event) -> Attachment:
-    """Read the file, the folder or the matching files.
+    """Read the file, the folder or the matching files until `stop` is set.
 
-    Args:
-        typed: Absolute, or relative to `folder`; its `~` is expanded already.
-        folder: The user's.
-        stop: Once it is set, reading ends.
-
-    Raises:
-        UsageError: there is nothing to attach, or reading was stopped.
+    `typed` is absolute, or relative to `folder`; its `~` is expanded already. Raises UsageError if
+    there is nothing to attach, or reading was stopped.
     """
     path = folder / typed
     if os.path.isdir(path):  # pathlib's raises for a name that is too long
@@ -75,7 +69,6 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
 
 
 def _split_pattern(typed: str) -> tuple[str, str]:
-    """Return the folder at the beginning of a pattern, and the rest of it."""
     parts = typed.replace(os.sep, "/").split("/")
     n_plain = next(n for n, part in enumerate(parts) if is_pattern(part))
     base = "/".join(parts[:n_plain])
@@ -83,12 +76,7 @@ def _split_pattern(typed: str) -> tuple[str, str]:
 
 
 class _Folder:
-    """A folder, for its text files or for those that match a pattern.
-
-    Args:
-        name: As the user wrote it.
-        pattern: Relative to the folder; empty for all files.
-    """
+    """A folder, for its text files or for those that match a relative `pattern`."""
 
     def __init__(self, folder: Path, name: str, pattern: str) -> None:
         try:
@@ -100,7 +88,6 @@ class _Folder:
         self._n_left_out: Counter[str] = Counter()  # by the reason
 
     def read(self, stop: Event) -> Attachment:
-        """Read the files, in the order of their names, until the limit is reached."""
         texts: list[str] = []
         n_bytes = 0
         for path in self._walk(stop):
@@ -140,7 +127,6 @@ class _Folder:
         return text
 
     def _walk(self, stop: Event) -> Iterator[Path]:
-        """Yield the files of a folder before the files of the folders in it."""
         from pathspec import GitIgnoreSpec  # PERF: 50 ms
 
         try:
@@ -174,7 +160,6 @@ class _Folder:
             todo += reversed(inner)
 
     def _is_wanted(self, path: Path, rules: "_Rules", matches: "GitIgnoreSpec | None") -> bool:
-        """Return whether a file is read. A pattern also names files that git ignores."""
         if matches is None:
             is_ignored = _is_ignored(path, rules, is_folder=False)
             self._n_left_out.update({"ignored or hidden": 1} if is_ignored else {})
@@ -186,7 +171,6 @@ class _Folder:
 
 
 def _is_ignored(path: Path, rules: "_Rules", *, is_folder: bool) -> bool:
-    """Return whether a path is left out; the rules of the innermost folder decide."""
     if (
         path.name.startswith(".")
         or path.name in _NEVER
@@ -201,7 +185,6 @@ def _is_ignored(path: Path, rules: "_Rules", *, is_folder: bool) -> bool:
 
 
 def _rules_above(folder: Path) -> "_Rules":
-    """Return the rules of the repository that a folder is in, unless they ignore the folder."""
     root = next((place for place in folder.parents if os.path.exists(place / ".git")), None)
     if root is None or os.path.exists(folder / ".git"):
         return []
@@ -211,7 +194,7 @@ def _rules_above(folder: Path) -> "_Rules":
 
 
 def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
-    """Return the rules of a folder's `.gitignore`; like git, skip a line that is not one."""
+    """Return the rules of a folder's `.gitignore`; like git, skip invalid lines."""
     from pathspec import GitIgnoreSpec
 
     def is_rule(line: str) -> bool:

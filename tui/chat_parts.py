@@ -24,8 +24,6 @@ _T = TypeVar("_T")
 
 @dataclass
 class Found:
-    """Words that were found in the open chat, by the number of a turn and the place in it."""
-
     words: str = ""
     spot: tuple[int, int] = (0, 0)
 
@@ -35,7 +33,7 @@ class ChatParts:
     """The parts of the chat that a command gets.
 
     Attributes:
-        keys: Ids of bindings, and the keys that the user gave them.
+        keys: Ids of bindings, and the user's keys for them.
         rooms: This chat, and others with an answer under way.
     """
 
@@ -61,7 +59,6 @@ class ChatParts:
         await self.toolbox.new_chat(self.conversation.pages)
 
     def keep_tools(self) -> None:
-        """Store with the chat which tools are on."""
         conversation = self.conversation
         conversation.set_option(OPTION, self.tool_choice.text(conversation.options))
 
@@ -72,12 +69,9 @@ class ChatParts:
         *,
         since: int,
     ) -> None:
-        """Open the dialog of a command.
+        """Open the dialog of a command, unless keys came since it began.
 
-        Args:
-            dialog: Takes the keyboard, so it does not open if keys came since the command.
-            done: Gets the choice.
-            since: `view.typing.n_keys` when the command began.
+        `since` is `view.typing.n_keys` at that time; `done` gets the choice.
         """
         if self.view.typing.n_keys == since:
             self.app.push_screen(dialog, done)
@@ -87,10 +81,9 @@ class ChatParts:
 
 
 class Rooms:
-    """The chat that is shown, and those that were left while their answers stream.
+    """The chat that is shown, and the chats left while their answers stream.
 
-    Attributes:
-        shown: Its parts; another chat gets them if no answer is under way.
+    `shown` is reused for another chat if no answer is under way.
     """
 
     def __init__(
@@ -104,7 +97,6 @@ class Rooms:
         return iter([self.shown, *self._left])
 
     async def enter(self, chat_id: int | None) -> ChatParts:
-        """Return the parts for another chat: its own ones if its answer is under way."""
         before = self.shown
         before.dialogue.leave_edit()
         if chat_id is not None and chat_id == before.conversation.chat_id:
@@ -124,7 +116,6 @@ class Rooms:
         return self.shown
 
     async def end_idle(self) -> None:
-        """End those that were left and have no more to do."""
         for room in self._left[:]:
             if not _is_under_way(room):
                 room.conversation.store()
@@ -133,7 +124,6 @@ class Rooms:
                 await room.dialogue.queue.remove()
 
     async def end_answer(self, chat_id: int) -> None:
-        """Stop the answer of a chat, and wait until it is stored."""
         for dialogue in [r.dialogue for r in self if r.conversation.chat_id == chat_id]:
             if not dialogue.queue.is_empty:
                 dialogue.take_back_queue()
@@ -143,5 +133,4 @@ class Rooms:
 
 
 def _is_under_way(room: ChatParts) -> bool:
-    """Return whether a chat has an answer to finish, or messages to send or to give back."""
     return room.dialogue.is_busy or not room.dialogue.queue.is_empty

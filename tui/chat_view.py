@@ -1,4 +1,4 @@
-"""The screen as the chat's parts below it need it."""
+"""The screen's interface for the chat's parts below it."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol
@@ -23,11 +23,10 @@ class ChatView(Protocol):
     prompt: Prompt
     transcript: Transcript
     model_names: list[str]
-    """Models on this machine, as far as they are known."""
 
     @property
     def conversation(self) -> Conversation:
-        """The chat that is shown; answers of others may stream out of sight."""
+        pass
 
     @property
     def app(self) -> App[Any]: ...
@@ -43,13 +42,13 @@ class ChatView(Protocol):
     def attach(self, path: str) -> None: ...
 
     async def show_branch(self, at: Turn | None = None) -> None:
-        """Show the conversation as it is now, at its end or at a turn."""
+        pass
 
     async def add_turn(self, turn: Turn) -> None:
         """Show a turn at the end, if it is of the chat that is shown."""
 
     async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
-        """Show an answer that begins: at the end, or with its whole branch."""
+        pass
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
         """Return the view of an answer; None while another chat is shown."""
@@ -61,7 +60,7 @@ class ChatView(Protocol):
     def answer_ended(self) -> None: ...
 
     def model_changed(self) -> object:
-        """Ask the server about the model, and show it."""
+        pass
 
     def run_worker(
         self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False

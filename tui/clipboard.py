@@ -1,4 +1,4 @@
-"""The system's own clipboard, for terminals that ignore OSC 52. No Textual."""
+"""The system's own clipboard, for terminals that ignore OSC 52."""
 
 import os
 import shutil
@@ -10,11 +10,9 @@ _TIMEOUT_S = 2.0
 
 
 def copy_natively(text: str) -> bool:
-    """Hand a text to the program that keeps the clipboard of this desktop.
+    """Hand a text to the desktop's clipboard program; return whether it took the text.
 
-    Returns:
-        Whether there is one and it took the text. Over SSH there is none: it would fill the
-        clipboard of the other machine.
+    Never over SSH, where it would fill the clipboard of the other machine.
     """
     command = native_command(os.environ, sys.platform)
     if not command:
@@ -35,7 +33,6 @@ def copy_natively(text: str) -> bool:
 
 
 def native_command(environment: Mapping[str, str], platform: str) -> list[str]:
-    """Return the program that takes the clipboard's text on stdin; empty without one."""
     if environment.get("SSH_CONNECTION"):
         return []
     candidates: list[list[str]] = []

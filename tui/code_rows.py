@@ -45,13 +45,9 @@ _MAX_HIGHLIGHTED = 400  # PERF: longer code is highlighted line by line, when it
 
 
 def code_rows(lines: list[str], info: str, width: int, look: CodeStyle) -> list[Row]:
-    """Return all rows of code that is complete.
+    """Return all rows of complete code, of `width` cells at most.
 
-    Args:
-        lines: Without their ends.
-        info: The text after the marker of the fence: the language first.
-        width: Cells of a row.
-        look: Of the theme.
+    `lines` are without their ends; `info` is the text after the fence's marker: the language first.
     """
     rows = label_rows(info, width, look)
     language = _language(info)
@@ -62,15 +58,12 @@ def code_rows(lines: list[str], info: str, width: int, look: CodeStyle) -> list[
 
 
 def label_rows(info: str, width: int, look: CodeStyle) -> list[Row]:
-    """Return the row that names the language; none if there is no name."""
     label = Content.styled(" ".join(info.split()), "italic $text-muted")
     rows = wrapped(label, max(4, width - 2 * _PAD)) if label else []
     return [_tinted(row.content, width, look, n_mark=len(row.content)) for row in rows]
 
 
 class CodeRows(LineRows):
-    """Code that may still grow."""
-
     def __init__(self, info: str, look: CodeStyle) -> None:
         super().__init__(self._rows_of_line, n_padding=2 * _PAD)
         self._language_name = _language(info)
@@ -95,7 +88,7 @@ def _language(info: str) -> str:
 
 
 def _highlighted(lines: list[str], language: str, look: CodeStyle) -> list[Content] | None:
-    """Highlight code as a whole; None where it is too long for that, or has odd line ends."""
+    """Highlight code as a whole; None if it is too long for that, or has odd line ends."""
     if len(lines) > _MAX_HIGHLIGHTED:
         return None
     code = "\n".join(lines).expandtabs(TAB)

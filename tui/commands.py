@@ -1,7 +1,4 @@
-"""The slash commands of the terminal chat and of the line-by-line chat.
-
-Each chat offers those that it has an action for.
-"""
+"""The slash commands of the terminal chat and of the line-by-line chat."""
 
 import os
 import re
@@ -46,7 +43,6 @@ class Command:
 
     @property
     def all_usages(self) -> str:
-        """The usage with all names."""
         return f"{', '.join(f'/{name}' for name in self.names)} {self.argument}".strip()
 
 
@@ -90,11 +86,7 @@ COMMANDS = (
 
 
 class Registry(Generic[_Action]):
-    """The commands of one chat, in the order in which they are listed.
-
-    Args:
-        actions: Their functions, by name.
-    """
+    """The commands of one chat, as listed; `actions` are their functions by name."""
 
     def __init__(self, actions: Mapping[str, _Action]) -> None:
         self.actions = actions
@@ -120,7 +112,6 @@ class Registry(Generic[_Action]):
         return command, (found[2] or "").strip()
 
     def complete(self, text: str) -> list[Command]:
-        """Return the commands for the text typed so far, the best match first."""
         typed = text.removeprefix("/").lower()
         if not text.startswith("/") or " " in text or "\n" in text:
             return []
@@ -129,7 +120,7 @@ class Registry(Generic[_Action]):
 
 
 def _rank(typed: str, names: tuple[str, ...]) -> int:
-    """0 begins so, 1 contains it, 2 has its letters in this order, 3 has not."""
+    """Rank a prefix 0, a substring 1, letters in this order 2, anything else 3."""
     if any(name.startswith(typed) for name in names):
         return 0
     if any(typed in name for name in names):

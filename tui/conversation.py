@@ -1,4 +1,4 @@
-"""The open chat: its branch, and all changes to it. Stores through `History`; no Textual."""
+"""The open chat: its branch, and all changes to it, stored through `History`."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -76,12 +76,11 @@ class Conversation:
 
     @property
     def title(self) -> str:
-        """The title; empty until the first message, and once the chat is deleted."""
+        """Return the title; empty until the first message, and once the chat is deleted."""
         chat_id, history = self.chat_id, self._history
         return history.chat(chat_id).title if chat_id and history.has(chat_id) else ""
 
     def new(self, system: str = "", *, is_temporary: bool = False) -> None:
-        """Begin an empty chat with a system message."""
         self.store()
         self.is_temporary = is_temporary
         self.chat_id, self.turns, self._system = None, [], system
@@ -95,7 +94,6 @@ class Conversation:
 
     @property
     def instructions(self) -> str:
-        """Return the system message of the chat; empty if it has none."""
         is_first = bool(self.turns) and self.turns[0].role == "system"
         return self.turns[0].content if is_first else "" if self.turns else self._system
 
@@ -112,7 +110,6 @@ class Conversation:
             self.effort = chat.effort  # type: ignore[assignment]  # narrowed by the line above
 
     def set_model(self, model: str, effort: Effort) -> None:
-        """Set model and effort of the next answers."""
         self.model, self.effort = model, effort
         if self.chat_id is not None:
             self._history.set_model(self.chat_id, model, effort)
@@ -126,7 +123,6 @@ class Conversation:
             self._history.set_options(self.chat_id, self.options)
 
     def fork(self, turn: Turn) -> None:
-        """Continue in a new chat, which has this branch down to a turn."""
         self.open(self._history.fork(turn.id))
 
     def ask(
@@ -134,9 +130,7 @@ class Conversation:
     ) -> Turn:
         """Add a message of the user at the end, or as a sibling of an earlier one.
 
-        Raises:
-            AnsweringError: another process still writes the last answer.
-            HistoryError: the disk refuses it.
+        Raises AnsweringError while another process writes the last answer, or HistoryError.
         """
         if instead_of is None:
             self._check_leaf()
@@ -150,12 +144,7 @@ class Conversation:
         return self._add("user", text, before=instead_of, stats=stats)
 
     def begin_answer(self, *, instead_of: Turn | None = None, after: Turn | None = None) -> Turn:
-        """Add an answer that streams, at the end or as a sibling of an earlier one.
-
-        Args:
-            instead_of: That one.
-            after: An answer with calls, which this one continues with the same model.
-        """
+        """Add an answer that streams: at the end, as a sibling, or after an answer with calls."""
         model, effort = (after.model, after.effort) if after else (self.model, self.effort)
         made_with: Any = {"model": model, "effort": effort, "state": "streaming"}
         return self._add("assistant", "", before=instead_of, **made_with)
@@ -170,11 +159,10 @@ class Conversation:
         return self.turns[-1]
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
-        """Add the result of a call at the end."""
         return self._add("tool", result.text, tool_name=name, stats=result_stats(result))
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
-        """Take an answer as far as it is, for `store`; returns its turn as it is now."""
+        """Keep a partial answer for `store`; return its turn as it is now."""
         changes = answer.turn_fields(turn.stats)
         self._unsaved[turn.id] = changes
         kept = msgspec.structs.replace(turn, **changes)
@@ -184,9 +172,8 @@ class Conversation:
     def store(self) -> None:
         """Write the kept answers.
 
-        Raises:
-            HistoryError: the disk refuses it; the next call tries it again.
-            ChatNotFoundError: another process deleted the chat; it is not tried again.
+        Raises HistoryError, after which the next call tries it again, or ChatNotFoundError for
+        good.
         """
         for turn_id, changes in list(self._unsaved.items()):
             try:
@@ -197,11 +184,7 @@ class Conversation:
             del self._unsaved[turn_id]
 
     def walk(self, turn: Turn, step: int) -> Turn | None:
-        """Go to the sibling `step` places on, and down to its newest leaf.
-
-        Returns:
-            The sibling; None if there is none.
-        """
+        """Go to the sibling `step` places on, if any, and down to its newest leaf; return it."""
         siblings = self._history.siblings(turn.id)
         idx = siblings.index(turn.id) + step
         if not 0 <= idx < len(siblings):
@@ -210,10 +193,7 @@ class Conversation:
         return next(other for other in self.turns if other.id == siblings[idx])
 
     def catch_up(self) -> News | None:
-        """Take over changes by other processes; None if there are none.
-
-        PERF: it costs next to nothing while nothing is written.
-        """
+        """Adopt changes by other processes; None if there are none. PERF: a poll is almost free."""
         chat_id, version = self.chat_id, self._history.version
         if version == self._version or chat_id is None:
             return None
@@ -236,30 +216,26 @@ class Conversation:
         return News(changed, added, is_deleted) if changed or has_others or is_deleted else None
 
     def place(self, turn_id: int) -> tuple[int, int]:
-        """Return the number of a turn among its siblings, from 1, and how many there are."""
         siblings = self._history.siblings(turn_id)
         return siblings.index(turn_id) + 1, len(siblings)
 
     def pages_before(self, turn_id: int) -> list[Page]:
-        """Return the pages that a turn of the branch may cite."""
         return pages_of(turn for turn in self.turns if turn.id < turn_id)
 
     @property
     def pages(self) -> list[Page]:
-        """Return the pages that the next answer may cite."""
         return pages_of(self.turns)
 
     def last(self, role: str) -> Turn | None:
         return next((turn for turn in reversed(self.turns) if turn.role == role), None)
 
     def last_with_siblings(self) -> Turn | None:
-        """Return the last turn that has several versions."""
         several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
         return next(several, None)
 
     @property
     def n_context_tokens(self) -> int:
-        """Tokens of the context after the last answer that was finished; 0 if none was."""
+        """Return the tokens of the context after the last finished answer; 0 if none was."""
         for turn in reversed(self.turns):
             if n_generated := turn.stats.get("eval_count"):
                 return int(turn.stats.get("prompt_eval_count", 0) + n_generated)
@@ -268,8 +244,7 @@ class Conversation:
     def request(self, begun: Turn | None = None) -> dict[str, Any]:
         """Return the body of `/api/chat` for the branch, without the answer that begins now.
 
-        Args:
-            begun: The answer, with the model that makes it; a part of it may be there.
+        `begun` is that answer, with its model; a part of it may exist.
         """
         model, effort = (begun.model, begun.effort) if begun else (self.model, self.effort)
         options = self.options
@@ -282,16 +257,13 @@ class Conversation:
 
     @property
     def can_drop(self) -> bool:
-        """Return whether turns before the last question could be left out."""
         return self.can_summarise and not self.options.get("truncate")
 
     @property
     def can_summarise(self) -> bool:
-        """Return whether there are turns before the last question."""
         return sum(turn.role == "user" for turn in self.turns) > 1
 
     def summary_request(self) -> dict[str, Any]:
-        """Return the body of `/api/chat` that asks for a summary up to the last question."""
         earlier = self.turns[: self._idx_of_question()]
         wish = {"role": "user", "content": _SUMMARISE}
         options = {name: value for name, value in self.options.items() if name == "num_ctx"}
@@ -305,10 +277,7 @@ class Conversation:
         }
 
     def go_on_with(self, summary: str) -> Turn:
-        """Put a summary in the place of all before the last question, and begin the answer.
-
-        Nothing is overwritten: this is another branch, from its system message on.
-        """
+        """Replace all before the last question by a summary, on a new branch; begin the answer."""
         idx = self._idx_of_question()
         first, asked = self.turns[0], [turn for turn in self.turns[idx:] if turn.state == "done"]
         whole = self.turns
@@ -325,7 +294,6 @@ class Conversation:
             raise
 
     def _check_leaf(self) -> None:
-        """Take the last answer as it is in the file. Raises AnsweringError if it streams there."""
         if not self.turns or self.turns[-1].state != "streaming":
             return
         self._history.stop_orphans()  # who wrote it may have died
@@ -340,7 +308,6 @@ class Conversation:
         return max(n for n, turn in enumerate(self.turns) if turn.role == "user")
 
     def _add(self, role: Any, content: str, *, before: Turn | None = None, **fields: Any) -> Turn:
-        """Add a turn at the end, or in place of `before` and all after it, as a sibling."""
         assert self.chat_id is not None
         self.store()
         ids = [turn.id for turn in self.turns]
@@ -352,5 +319,4 @@ class Conversation:
 
 
 def composed_of(turn: Turn) -> Composed:
-    """Return a stored message with its folded parts."""
     return Composed(turn.content, folds_of(turn.stats, turn.content))

@@ -19,8 +19,8 @@ class Dialogue:
 
     Attributes:
         editing: The message that the next one replaces.
-        queue: Messages that wait; on the screen while the chat is.
-        draft: The text that was in the input before it.
+        queue: Waiting messages; on the screen while the chat is.
+        draft: The input's text before `editing`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Dialogue:
 
     @property
     def answer(self) -> Answer | None:
-        """The present answer, or the last one since the chat was opened."""
+        """Return the present answer, or the last one since the chat was opened."""
         return self._exchange.answer if self._exchange is not None else None
 
     @property
@@ -53,7 +53,6 @@ class Dialogue:
 
     @property
     def is_busy(self) -> bool:
-        """An answer streams, or a tool runs or waits for a word of the user."""
         return self._exchange is not None and self._exchange.is_live
 
     @property
@@ -61,11 +60,9 @@ class Dialogue:
         return self._view.conversation is self._conversation
 
     def reset(self) -> None:
-        """Forget the answer, as another chat or branch is shown."""
         self._exchange = None
 
     async def say(self, typed: str) -> None:
-        """Send a message, or let it wait until the answer that streams is complete."""
         if not self.is_busy:
             await self._send(typed)
         elif self.editing is None:
@@ -75,11 +72,9 @@ class Dialogue:
             self.edit(self.editing, typed)
 
     def refuse(self) -> None:
-        """Say that this has to wait for the answer."""
         self._view.app.notify("An answer streams. Esc stops it.", severity="warning")
 
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
-        """Stream into a turn: a new one at the end, or one of a branch that is shown now."""
         view = self._view
         await view.show_answer(turn, is_new=is_new)
         conversation, server, toolbox = self._conversation, self._server, self._toolbox
@@ -89,7 +84,6 @@ class Dialogue:
         view.show_status()
 
     def stop(self) -> None:
-        """Stop the answer, and keep the partial one."""
         if self._exchange is not None and self.is_busy:
             self._exchange.stop()
 
@@ -103,7 +97,7 @@ class Dialogue:
             await self._exchange.tick()
 
     async def steer(self, typed: str) -> None:
-        """Send a text, or the first message that waits, without waiting for the answer."""
+        """Send a text, or the first waiting message, without waiting for the answer."""
         queue = self.queue
         if typed:
             queue.add(typed, is_next=True)
@@ -116,7 +110,6 @@ class Dialogue:
             await self._send(queue.take_first())
 
     def edit(self, turn: Turn, typed: str | None = None) -> None:
-        """Put a message into the input, to send another version of it."""
         if self.editing is None:
             self.draft = self._view.typed
         self.editing = turn
@@ -129,12 +122,10 @@ class Dialogue:
             self._view.fill("\n\n".join(filter(None, (draft, typed))))
 
     def take_back_queue(self, *, is_last: bool = False) -> None:
-        """Put all waiting messages, or the last one, back into the input."""
         text = self.queue.take_last() if is_last else self.queue.take_all()
         self._view.fill("\n\n".join(filter(None, (text, self._view.typed))))
 
     def _take_back_question(self) -> None:
-        """Put the last message back into the input, to be made shorter."""
         asked = self._conversation.last("user")
         if asked is not None and self._is_shown and not self._view.typed:
             self.edit(asked)
@@ -163,7 +154,6 @@ class Dialogue:
         await self.begin(conversation.begin_answer(), is_new=editing is None)
 
     async def _run(self, exchange: LiveExchange) -> None:
-        """Worker: an exchange, and then the next message that waits."""
         try:
             await exchange.run()
         except GptOssError as error:  # the server is gone, or the disk is full

@@ -1,4 +1,4 @@
-"""Read one file of a path as text, and find images that a text names. Knows no widgets."""
+"""Read one file of a path as text, and find images that a text names."""
 
 import asyncio
 import os
@@ -24,8 +24,8 @@ _LOOK_S = 0.1
 def image_in(text: str, folder: Path) -> Path | None:
     """Return the first path in a text that leads to an existing image.
 
-    Paths may have spaces, be in quotes, have backslashes before spaces, or begin with `file://`, as
-    terminals write a file that is dropped on them.
+    Paths may have spaces, escaped or not, be in quotes, or begin with `file://`, as dropped files
+    do.
     """
     for found in _IMAGE_END.finditer(text):
         before = text[: found.end()].rpartition("\n")[2]
@@ -39,21 +39,12 @@ def image_in(text: str, folder: Path) -> Path | None:
 
 
 def image_note(text: str, folder: Path) -> str:
-    """Return a warning about an image that a text names; empty if there is none."""
     image = image_in(text, folder)
     return f"{image.name} is an image. gpt-oss reads text only." if image else ""
 
 
 def read_file(path: Path, stop: Event) -> Document:
-    """Read the text of a file.
-
-    Args:
-        path: Of the file.
-        stop: Once it is set, a PDF or a Word document is read no further.
-
-    Raises:
-        UnreadableFile: it cannot be attached.
-    """
+    """Read the text of a file, or raise UnreadableFile; `stop` ends reading a document."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

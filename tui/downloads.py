@@ -1,4 +1,4 @@
-"""Models on their way to this machine, which the server fetches while the chat watches."""
+"""Downloads of models by the server, which last while the chat watches."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ class Download:
     Attributes:
         n_done_bytes: Includes bytes of earlier downloads.
         n_bytes: 0 until the size is known.
-        error: Why it failed; None while it runs, and if it succeeded or was cancelled.
+        error: None while it runs, and if it succeeded or was cancelled.
     """
 
     def __init__(self, server: ChatServer, name: str) -> None:
@@ -36,7 +36,6 @@ class Download:
         return not self.task.done()
 
     def cancel(self) -> None:
-        """End it; the next download of the model continues there."""
         self.task.cancel()
 
     def observe(self, n_done_bytes: int, n_bytes: int, now_s: float) -> None:
@@ -47,12 +46,11 @@ class Download:
 
     @property
     def bytes_s(self) -> float:
-        """Bytes a second, recently; 0.0 while the rate is not known."""
+        """Return recent bytes a second; 0.0 while the rate is not known."""
         (start_s, first), (end_s, last) = self._seen[0], self._seen[-1]
         return max(0.0, (last - first) / (end_s - start_s)) if end_s > start_s else 0.0
 
     def progress_text(self) -> str:
-        """Say how much has arrived, how fast, and how long the rest takes."""
         if not self.n_bytes:
             return "asking the hub"
         parts = [f"{decimal(self.n_done_bytes)} of {decimal(self.n_bytes)}"]
@@ -73,11 +71,7 @@ class Download:
 
 
 class Downloads:
-    """All downloads of one chat, by the names of their models.
-
-    Args:
-        on_end: Called with each when it is over.
-    """
+    """All downloads of one chat by model; `on_end` is called after each."""
 
     def __init__(self, server: ChatServer, on_end: Callable[[Download], None]) -> None:
         self._server = server
@@ -85,12 +79,10 @@ class Downloads:
         self._by_name: dict[str, Download] = {}
 
     def running(self, name: str) -> Download | None:
-        """Return the download of a model that runs; None if none does."""
         found = self._by_name.get(name)
         return found if found is not None and found.is_running else None
 
     def start(self, name: str) -> Download:
-        """Return the running download of a model, or a new one."""
         if (known := self.running(name)) is not None:
             return known
         download = self._by_name[name] = Download(self._server, name)

@@ -1,4 +1,4 @@
-"""Messages that were written and not sent, in a file next to the chats."""
+"""Unsent messages, in a file next to the chats."""
 
 import secrets
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class _Draft(msgspec.Struct):
 
 
 class Drafts:
-    """Keeps the text of the input, and those before it; several terminals share the file.
+    """Keeps the text of the input and earlier ones in a file that several terminals share.
 
     While the chats have a passphrase (`is_private`), nothing is written.
     """
@@ -31,21 +31,18 @@ class Drafts:
         self._kept = Composed("")
 
     def read(self) -> list[Composed]:
-        """Return them, the oldest first."""
         return [draft.message for draft in self._read()]
 
     def keep(self, message: Composed) -> None:
-        """Take the text of the input as it is now. Raise UsageError, once: it cannot be written."""
+        """Keep the present text of the input; raise UsageError, once, if that fails."""
         if message != self._kept:
             self._kept = message
             self._write([each for each in self._read() if each.id != self._id])
 
     def put_aside(self) -> None:
-        """Begin another draft; the kept one stays."""
         self._id, self._kept = secrets.token_hex(8), Composed("")
 
     def forget(self, message: Composed) -> None:
-        """Remove a draft that was sent."""
         self._kept = Composed("")
         drafts = self._read()
         left = [d for d in drafts if d.id != self._id and d.message != message]

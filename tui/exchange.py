@@ -1,8 +1,7 @@
 """A message until the model's last word: answers, and the calls of tools between them.
 
-Runs as one worker of the screen, from top to bottom; Esc ends it at any point. Frames are only
-counted and collected as they come; a timer of the screen calls `tick`, which paints and stores. So
-a fast model cannot keep the keys waiting.
+One worker of the screen, which Esc ends. Frames are only collected; a timer calls `tick`, which
+paints and stores, so that a fast model does not block the keys.
 """
 
 import asyncio
@@ -45,14 +44,12 @@ _T = TypeVar("_T")
 
 
 class LiveExchange:
-    """One exchange, which begins with a message of the user.
+    """One exchange, with the model, effort and tools of its beginning.
 
     Attributes:
         answer: The newest one.
         note: The present step, for the status line, while no answer streams.
         is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
-
-    Model, effort and tools stay as they are when it begins; changes apply to the next message.
     """
 
     def __init__(
@@ -93,7 +90,6 @@ class LiveExchange:
         return self.answer.phase == "done" and not (self.is_live or self._loop.is_stopped)
 
     async def run(self) -> None:
-        """Stream into the turn, run its calls, and continue with the results."""
         try:
             async with aclosing(self._loop.run()) as events:
                 async for event in events:
@@ -105,12 +101,11 @@ class LiveExchange:
         await self._paint()
 
     def stop(self) -> None:
-        """Stop the current answer or call, and the exchange. Keep the partial answer."""
         self.answer.end("stopped")
         self._loop.stop()
 
     async def answer_now(self) -> bool:
-        """End the reasoning of the current answer; returns False if it does not reason."""
+        """End the reasoning of the current answer; return False if it does not reason."""
         if self.answer.phase != "reasoning":
             return False
         await self._server.answer_now(self._answer_id)
@@ -127,7 +122,6 @@ class LiveExchange:
             self._save()
 
     async def _follow(self, event: LoopEvent) -> None:
-        """Show and store a call, and begin the answer after it."""
         match event:
             case CallBegun(call):
                 self._note(f"running {call.name}")
@@ -163,7 +157,6 @@ class LiveExchange:
             self._begin(turn)
 
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
-        """Yield the server's events until the answer is over; then store and paint it."""
         answer = self.answer
         try:
             frames_of = self._server.stream_chat(self._body(), self._note_id)
@@ -196,7 +189,7 @@ class LiveExchange:
                 await shown.show(self.answer)
 
     def _save(self) -> None:
-        """Store the answer as far as it is; it continues where the disk refuses that."""
+        """Store the partial answer; it continues if the disk refuses that."""
         self._turn = self._conversation.keep(self._turn, self.answer)
         if (shown := self._shown) is not None:
             shown.turn = self._turn
@@ -221,7 +214,6 @@ class LiveExchange:
         return self._conversation.request(self._turn) | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:
-        """Ask the user about a prompt that does not fit."""
         n_ctx = larger_context(error)
         fits = await self._server.fits(n_ctx) if n_ctx else {}
         conversation = self._conversation
@@ -237,8 +229,6 @@ class LiveExchange:
         return None if n is None else [*ways.values()][n]
 
     async def _summarise(self) -> str | None:
-        """Return the model's summary of all before the last question; None if it was stopped."""
-
         async def receive() -> str:
             answer = Answer()
             body = self._conversation.summary_request()
@@ -252,7 +242,6 @@ class LiveExchange:
         return await self._until_stopped("summarising", receive())
 
     async def _ask(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
-        """Ask the user while this chat is shown; None if Esc ended it."""
         return await self._until_stopped(note, self._answer_to(note, ask))
 
     async def _answer_to(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -276,7 +265,6 @@ class LiveExchange:
             await asyncio.sleep(TICK_S)
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Run a step other than an answer; None if Esc ended it."""
         self._note(note)
         try:
             return await self._loop.until_stopped(work)
@@ -284,7 +272,7 @@ class LiveExchange:
             self.note = ""
 
     async def _ask_about(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
-        """Ask whether a call may run; returns the result of one that may not."""
+        """Ask whether a call may run; return the result of a refused one."""
         ask = partial(_decision_on, self._view, tool, arguments)
         decision = await self._ask(f"may it run {tool.name}?", ask)
         if decision is None:
@@ -306,7 +294,6 @@ class LiveExchange:
 
 
 def growth_text(growth: Growing) -> str:
-    """Say that the model is loaded again for a long prompt."""
     return (
         f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
         f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
@@ -314,7 +301,7 @@ def growth_text(growth: Growing) -> str:
 
 
 async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments) -> Decision:
-    """Ask the user about a call; a second time where that would allow more than is seen."""
+    """Ask the user about a call; again if that would allow more than was shown."""
     question = view.question
 
     def tell(n_unseen: int) -> None:

@@ -1,8 +1,7 @@
-"""Split a growing Markdown text into finished blocks and the open one. Pure, no Textual.
+"""Split a growing Markdown text into finished blocks, rendered once, and the open one.
 
-A finished block never changes again, so it is rendered once. Markdown renders a block the same
-alone: a fence, one item of a list, or anything else up to a place where Markdown certainly begins
-something new. In doubt the block is longer, never shorter: the parser decides about its content.
+A block is a fence, an item of a list, or anything else up to a place where Markdown certainly
+begins something new, so it renders the same alone. In doubt the block is longer.
 """
 
 import re
@@ -33,11 +32,7 @@ _TAB = 4
 
 
 class Block(NamedTuple):
-    """A stretch of the text, with its line ends.
-
-    Attributes:
-        number: The number to show before an item of an ordered list.
-    """
+    """A stretch of the text, with its line ends; `number` is for an item of an ordered list."""
 
     kind: Kind
     text: str
@@ -45,12 +40,10 @@ class Block(NamedTuple):
 
     @property
     def ends_blank(self) -> bool:
-        """True if a blank line follows it."""
         return self.text[len(self.text.rstrip()) :].count("\n") > 1
 
 
 def code_blocks(text: str) -> list[str]:
-    """Return the code of all fences of a Markdown text, including fences within lists."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
@@ -66,7 +59,6 @@ def is_openable(address: str) -> bool:
 
 
 def links_of(text: str) -> list[str]:
-    """Return the addresses in a Markdown text that can be opened, each once."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     found: list[str] = []
@@ -85,10 +77,7 @@ def shown_number(typed: int, typed_before: int, shown_before: int) -> int:
 
 
 class BlockSplitter:
-    """Takes a text in pieces. The blocks from `feed`, and `open`, make the text again.
-
-    The blocks do not depend on how the text was cut into pieces.
-    """
+    """Splits a text that comes in pieces; the blocks do not depend on the pieces."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []  # complete lines of the open block
@@ -104,14 +93,12 @@ class BlockSplitter:
 
     @property
     def open(self) -> Block:
-        """Return the block that is not finished yet; its text may be empty."""
         kind, number = self._kind, self._number
         if kind is None:
             kind, number = self._begins(self._partial)
         return Block(kind, "".join(self._lines) + self._partial, number)
 
     def feed(self, piece: str) -> list[Block]:
-        """Add a piece of the text and return the blocks that it finishes."""
         finished: list[Block] = []
         *whole, rest = (self._partial + piece).split("\n")
         self._partial = ""
@@ -123,7 +110,6 @@ class BlockSplitter:
         return finished
 
     def close(self) -> list[Block]:
-        """Finish the open block: the text is over."""
         if self._partial:
             line, self._partial = self._partial, ""
             return self._add_line(line) + self._finish()
@@ -152,7 +138,6 @@ class BlockSplitter:
         return finished
 
     def _begin(self, line: str) -> None:
-        """Note the kind, the marker and the indent of the open block, given its first line."""
         self._kind, self._number = self._begins(line)
         if self._kind == "fence":
             self._fence = _fence(line)
@@ -164,7 +149,6 @@ class BlockSplitter:
             self._look_for_verbatim(line)
 
     def _begins(self, line: str) -> tuple[Kind, int | None]:
-        """Return the kind of block that a line begins, and its number."""
         if _fence(line):
             return "fence", None
         item = _ITEM.match(line)
@@ -203,12 +187,10 @@ class BlockSplitter:
         return self._begins_item(line) or bool(_fence(line) or _HEADING.match(line))
 
     def _is_inside(self, line: str) -> bool:
-        """Return whether a line is indented enough to continue the open block."""
         least = 1 if self._is_unsure else self._indent
         return least > 0 and _indent(line) >= least
 
     def _begins_item(self, line: str) -> bool:
-        """Return whether an item of a list begins here, after a line that is not blank."""
         is_sure = self._kind == "item" and not self._is_lazy
         return bool((_ITEM if is_sure else _INTERRUPTS).match(line))
 
@@ -225,7 +207,6 @@ class BlockSplitter:
 
 
 def _fence(line: str) -> str:
-    """Return the marker of the fence that a line begins; empty if it begins none."""
     marker = FENCE.match(line)
     return marker[2] if marker and not (marker[2][0] == "`" and "`" in marker[3]) else ""
 
@@ -236,6 +217,5 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _indent(line: str) -> int:
-    """Return the columns before the first character."""
     expanded = line.expandtabs(_TAB)
     return len(expanded) - len(expanded.lstrip())

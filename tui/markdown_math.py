@@ -1,8 +1,7 @@
 r"""Draw LaTeX formulas in Unicode with TeXicode, or return None where the drawing would be wrong.
 
-TeXicode marks a command that it does not know with `?`, or fails; then the formula stays as it was
-typed. It also does if a letter, a digit or a sign of it is missing from the drawing, or if it looks
-like prose, as in `$5 or 6$`.
+That is so if TeXicode fails or marks a command with `?`, if a letter, digit or sign is missing from
+the drawing, or if the formula looks like prose, as in `$5 or 6$`.
 """
 
 import re
@@ -37,12 +36,11 @@ _NOT_SHOWN = re.compile(
     r"|\\[A-Za-z]+\*?|\\.|[{}^_&~$]"
 )
 _PROSE = re.compile(r"(?:^|\s)(?:[A-Za-z]{3,}|an|as|at|if|in|is|it|of|on|or|to)(?=[\s,.;:]|$)")
-"""Words that are not in `\\text`: the space between them would be lost."""
+"""Words outside `\\text`, which would lose the spaces between them."""
 _SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|", "∛": "3", "∜": "4"})
 
 
 def formula(tex: str) -> str | None:
-    """Return a formula on one line."""
     if len(tex) > _LONGEST or _PROSE.search(tex):
         return None
     from tui.markdown_math_line import NotOnOneLineError, math_line  # PERF: it loads TeXicode
@@ -54,7 +52,6 @@ def formula(tex: str) -> str | None:
 
 
 def formula_rows(tex: str, width: int) -> list[str] | None:
-    """Return a formula as rows of at most `width` cells."""
     rows = None
     if (boxed := _BOXED.fullmatch(tex)) and (inner := _drawn(boxed[1])):
         n = max(map(cell_len, inner))
@@ -90,7 +87,6 @@ def _drawn(tex: str) -> list[str] | None:
 
 
 def _is_whole(tex: str, drawn: str) -> bool:
-    """Return whether each letter, digit and sign of a formula is in its drawing."""
     typed = _NOT_SHOWN.sub(" ", _ROOT.sub(r" \1 ", tex))
     return _signs(typed) <= _signs(drawn) and ("?" in typed or "?" not in drawn)
 

@@ -37,7 +37,7 @@ _LAST_SCRIPT = "\u3000"  # fonts lack the raised letters beyond
 
 
 class NotOnOneLineError(ValueError):
-    """The formula has a command that is not known here, or is not complete."""
+    pass
 
 
 class _Atom(NamedTuple):
@@ -54,11 +54,7 @@ class _Atom(NamedTuple):
 
 
 def math_line(tex: str) -> str:
-    """Return a formula as text.
-
-    Raises:
-        NotOnOneLineError: it cannot be written so.
-    """
+    """Return a formula as text, or raise NotOnOneLineError."""
     return _joined(_Writer(tex).row())
 
 
@@ -72,7 +68,6 @@ class _Writer:
         return str(self._tokens.pop())
 
     def row(self, end: str = "") -> list[_Atom]:
-        """Read atoms up to a closing bracket."""
         atoms: list[_Atom] = []
         before = ""
         while self._tokens:
@@ -91,7 +86,7 @@ class _Writer:
         return atoms
 
     def _argument(self) -> list[_Atom]:
-        """Read what a command or a script is applied to: a group, or one sign."""
+        """Read the argument of a command or a script: a group, or one sign."""
         token = self._next()
         while token.isspace():
             token = self._next()
@@ -103,7 +98,6 @@ class _Writer:
         return self._atoms(token)
 
     def _verbatim(self) -> str:
-        """Read a group that is text."""
         if self._next() != "{":
             raise NotOnOneLineError
         text = ""
@@ -170,7 +164,6 @@ class _Writer:
         return sign + _grouped(self._argument(), is_under=True)
 
     def _add_script(self, atoms: list[_Atom], mark: str) -> None:
-        """Raise or lower what follows, at the atom before."""
         while atoms and atoms[-1].kind == "?":
             atoms.pop()
         base = atoms.pop() if atoms else _Atom("", "o")
@@ -203,7 +196,6 @@ def _kind(text: str) -> str:
 
 
 def _joined(atoms: list[_Atom]) -> str:
-    """Join atoms with spaces around operators and relations."""
     text, before, is_apart = "", "(", False
     for n, (part, kind) in enumerate(atoms):
         if kind in " ?":
@@ -230,7 +222,6 @@ def _joined(atoms: list[_Atom]) -> str:
 
 
 def _compact(atoms: list[_Atom]) -> str:
-    """Join atoms as they stand in a script."""
     return "".join(atom.text for atom in atoms if atom.kind != "?").strip()
 
 
@@ -250,7 +241,6 @@ def _grouped(atoms: list[_Atom], *, is_under: bool = False) -> str:
 
 
 def _raised(text: str, row: int) -> str:
-    """Return the raised letters of a text (row 0), or the lowered; empty if some are missing."""
     small = [unicode_scripts.get(c, "  ")[row] for c in text]
     are_there = all(
         s < _LAST_SCRIPT and unicodedata.normalize("NFKD", s).replace("−", "-") == c

@@ -1,10 +1,8 @@
 r"""Turn Markdown, with mathematics, into rows that fit the width, without losing a character.
 
-Formulas stand in `\( \)`, `\[ \]`, `$ $` and `$$ $$`. Dollar amounts are not formulas: a formula
-between single dollars touches both, and no letter or digit touches them from outside. Definitions
-of links stay text, as each block is parsed alone.
-
-PERF: it imports markdown-it, which takes 30 ms, so it is imported after the first prompt is shown.
+A formula in single dollars touches both, and no letter or digit touches them from outside. Link
+definitions stay text. PERF: markdown-it takes 30 ms, so import this after the first prompt is
+shown.
 """
 
 import re
@@ -40,8 +38,6 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
 class _Nesting(NamedTuple):
-    """The columns for nested blocks, and how many lists are around them."""
-
     width: int
     lines: list[str]
     look: CodeStyle
@@ -49,13 +45,9 @@ class _Nesting(NamedTuple):
 
 
 def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = None) -> list[Row]:
-    """Return the rows of a Markdown text.
+    """Return the rows of a Markdown text, one or several blocks; none is wider than `width` cells.
 
-    Args:
-        text: One block of `BlockSplitter`, or several.
-        width: Cells of a row; a row is never wider.
-        look: Of code in the theme.
-        number: Of the first item, if the text begins with an ordered list.
+    `number` is for the first item, if the text begins with an ordered list.
     """
     tree = parse(text)
     if any(node.level >= MAX_NESTING - 2 for node in tree.walk(include_self=False)):
@@ -101,7 +93,6 @@ def _block(node: SyntaxTreeNode, place: _Nesting, number: int | None = None) -> 
 
 
 def _children(node: SyntaxTreeNode, place: _Nesting) -> list[Row]:
-    """Return blocks one below the other, with a blank row where the source has a blank line."""
     rows: list[Row] = []
     for child in node.children:
         if rows and child.map is not None and not place.lines[child.map[0] - 1].strip(" \t>"):
@@ -143,7 +134,6 @@ def _lines(text: str, place: _Nesting) -> list[Row]:
 
 
 def _cells(table: SyntaxTreeNode, place: _Nesting) -> list[list[Cell]]:
-    """Return the rows of a table, its header first."""
     rows = [row for part in table.children for row in part.children]
     cells = [
         [Cell(_inline(cell, place), _alignment(cell)) for cell in row.children] for row in rows
@@ -168,8 +158,6 @@ def _inline(block: SyntaxTreeNode, place: _Nesting) -> Content:
 
 
 class _Inline:
-    """Collects the text of inline nodes, and where styles begin and end in it."""
-
     def __init__(self, look: CodeStyle) -> None:
         self._styles = _STYLES | {"code_inline": look.inline}
         self.parts: list[str] = []
@@ -260,7 +248,7 @@ def surplus_cells(line: str, n_columns: int) -> list[str]:
 
 
 def _math_inline(state: StateInline, silent: bool) -> bool:
-    """Take a formula, or a delimiter without its partner, which would lose its backslash."""
+    """Parse a formula, or a delimiter without its partner, which would lose its backslash."""
     if state.src[state.pos] not in "\\$":
         return False
     found = _INLINE.match(state.src, state.pos) or _DELIMITER.match(state.src, state.pos)
@@ -275,7 +263,7 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
 
 
 def _operator(state: StateInline, silent: bool) -> bool:
-    """Take `*` in arithmetic, paths and globs, and each `_`, as text.
+    """Parse `*` in arithmetic, paths and globs, and each `_`, as text.
 
     CommonMark would read `10**6 and 10**9` and `__init__` as emphasis, and drop the signs.
     """
@@ -289,7 +277,7 @@ def _operator(state: StateInline, silent: bool) -> bool:
 
 
 def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    r"""Take lines from one that begins with `\[` or `$$` to one that ends with its partner."""
+    r"""Parse lines from one that begins with `\[` or `$$` to one that ends with its partner."""
     if state.is_code_block(start_line):
         return False
     closer = None

@@ -17,19 +17,12 @@ _BETWEEN = " │ "
 
 
 class Cell(NamedTuple):
-    """The text of a cell; `alignment` is left, right or center."""
-
     content: Content
     alignment: str = "left"
 
 
 def table_rows(cells: list[list[Cell]], width: int) -> list[Row]:
-    """Return the rows of a table.
-
-    Args:
-        cells: All rows have the same number of cells; the first one is the header.
-        width: Cells of a row of the screen.
-    """
+    """Return the rows of a table; the first of `cells` is the header, and all are as long."""
     cells = [[cell._replace(content=_spaced(cell.content)) for cell in row] for row in cells]
     cells[0] = [cell._replace(content=cell.content.stylize_before("bold")) for cell in cells[0]]
     columns = list(zip(*cells, strict=True))
@@ -50,15 +43,10 @@ def table_rows(cells: list[list[Cell]], width: int) -> list[Row]:
 
 
 def column_widths(wanted: Sequence[int], least: Sequence[int], width: int) -> list[int] | None:
-    """Share the width among columns: the widest ones give first, none below its least.
+    """Share the width among columns: the widest ones shrink first, none below its least.
 
-    Args:
-        wanted: The widths of columns that stay in one row.
-        least: The widths at which no word is broken.
-        width: All there is.
-
-    Returns:
-        None if there is not even enough for the least.
+    `wanted` are widths without wrapping, `least` those without broken words. None if even the least
+    do not fit.
     """
     if sum(wanted) <= width:
         return list(wanted)

@@ -1,4 +1,4 @@
-"""Ways out for a prompt that does not fit, and the length by which it is too long."""
+"""Options for a prompt that does not fit, and by how much it is too long."""
 
 from typing import Any, NamedTuple
 
@@ -25,11 +25,8 @@ def ways_for(
 ) -> dict[str, Way | None]:
     """Return the ways by their labels; None does not send the message.
 
-    Args:
-        n_ctx: A context that holds the prompt; 0: the model has none.
-        fit: Where the model would go with it, as `ChatServer.fits` has it.
-        can_drop: There are earlier turns that could be left out.
-        can_summarise: There are earlier turns.
+    `n_ctx` holds the prompt, 0 if the model has no such context; `fit`: where the model would go
+    with it.
     """
     ways: dict[str, Way | None] = {}
     if can_drop:
@@ -45,7 +42,6 @@ def ways_for(
 
 
 def overflow_text(error: ContextOverflowError) -> str:
-    """Say by how much a prompt is too long, for the model or for the context that is loaded."""
     n_prompt = error.n_prompt or 0
     if n_prompt >= error.n_ctx_max:  # the server counts no further
         n_over = n_prompt - error.n_ctx_max + 1

@@ -1,4 +1,4 @@
-"""Long texts in the input are folded to a chip, and sent whole. Pure."""
+"""Long texts in the input are folded to a chip, and sent whole."""
 
 import os
 import re
@@ -22,12 +22,7 @@ _MAX_DROPPED = 8192  # characters
 
 
 class FoldedPart(NamedTuple):
-    """A part of a message that is shown as one line.
-
-    Attributes:
-        end: One after its last character.
-        label: Its line: `pasted: 40 lines, ~310 tokens`.
-    """
+    """A part of a message that is shown as one line, `label`: `pasted: 40 lines, ~310 tokens`."""
 
     start: int
     end: int
@@ -48,7 +43,6 @@ class FoldedTexts:
         self._texts: dict[str, str] = {}  # by chip
 
     def fold_paste(self, text: str) -> str:
-        """Return a chip for a paste; a short text as it is."""
         n_lines = text.count("\n") + 1
         is_short = n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS
         if is_short or not text.strip():
@@ -66,7 +60,6 @@ class FoldedTexts:
         return chip
 
     def refold(self, message: Composed) -> str:
-        """Return a message as it is typed: with a chip for each of its folds."""
         text, typed, end = message.text, "", 0
         for fold in message.folds:
             typed += text[end : fold.start] + self.fold(fold.label, text[fold.start : fold.end])
@@ -74,9 +67,9 @@ class FoldedTexts:
         return typed + text[end:]
 
     def unfold(self, typed: str) -> Composed:
-        """Put the texts in the place of their chips; a chip that was changed is plain text.
+        """Replace chips by their texts; a chip that was changed is plain text.
 
-        White space around the message is dropped, but not at the beginning of a paste.
+        Drops white space around the message, but not at the beginning of a paste.
         """
         typed, text, end = typed.strip(), "", 0
         folds: list[FoldedPart] = []
@@ -95,19 +88,16 @@ class FoldedTexts:
 
 
 def label_of(chip: str) -> str:
-    """Return the text of a chip, without its brackets and its number."""
     what, _, about = chip[1:-1].partition(": ")
     return f"{what.partition(' #')[0]}: {about}"
 
 
 def chip_before(text: str) -> str:
-    """Return the chip at the end of a text; empty if there is none."""
     found = _CHIP_AT_END.search(text)
     return found[0] if found else ""
 
 
 def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
-    """Return the folds stored with a message, as far as they are in order."""
     folds: list[FoldedPart] = []
     end = 0
     for start, stop, label in stats.get("folds", ()):
@@ -118,9 +108,9 @@ def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
 
 
 def shown_parts(message: Composed) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a message, each with its label; text that is shown has an empty one.
+    """Yield the parts of a message, each with its label; shown text has an empty one.
 
-    A text that is long without a fold, as from `$EDITOR`, shows its first lines.
+    A long text without a fold, as from `$EDITOR`, shows its first lines.
     """
     end = 0
     for fold in message.folds:
@@ -161,10 +151,9 @@ def current_folder() -> Path:
 
 
 def dropped_paths(text: str) -> list[str]:
-    """Return the paths of files dropped on the terminal, if a paste consists of them.
+    """Return the paths of files dropped on the terminal, if a paste has nothing else.
 
-    They may be in quotes, have backslashes before spaces, or begin with `file://`. A text with
-    anything else than existing paths has none.
+    They may be in quotes, have backslashes before spaces, or begin with `file://`.
     """
     text = text.strip()
     if not text or len(text) > _MAX_DROPPED or "\0" in text:
@@ -183,7 +172,6 @@ def dropped_paths(text: str) -> list[str]:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether an absolute path, or one in the home folder, exists."""
     place = expanded(path)
     return place.is_absolute() and os.path.exists(place)
 
@@ -191,10 +179,7 @@ def _is_there(path: str) -> bool:
 def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
     """Complete the path after an `@`: folders end in a slash, hidden files need a dot.
 
-    Args:
-        typed: Relative to `folder`, absolute, or below `~`.
-        folder: The user's.
-        limit: Paths at most.
+    `typed` is relative to `folder`, absolute, or below `~`; returns `limit` paths at most.
     """
     parent, slash, name = typed.replace(os.sep, "/").rpartition("/")
     place = folder / expanded(parent + slash) if slash else folder

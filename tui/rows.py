@@ -1,8 +1,4 @@
-"""Break text into rows that fit the screen. Knows no Markdown.
-
-`LineRows` is for text that grows at its end: a line is broken into rows when it is seen, and only
-the last line changes.
-"""
+"""Break text into rows that fit the screen."""
 
 import re
 from bisect import bisect_right
@@ -23,7 +19,7 @@ class Row(NamedTuple):
     """One row of a screen.
 
     Attributes:
-        n_mark: Characters at its beginning that are ours and are not copied: bars, marks.
+        n_mark: Characters at its beginning that are not copied: bars, marks.
         joins: The text between the row before and this one; None: a line end.
     """
 
@@ -74,7 +70,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 class LineRows:
-    """Lines that grow at their end, and the rows they take.
+    """Lines that grow at their end, and their rows, broken when they are seen.
 
     Args:
         rows_of: Makes the rows of a line for a width; None: wraps it as it is.
@@ -100,7 +96,6 @@ class LineRows:
         return self._lines
 
     def show(self, text: str) -> None:
-        """Show a text, which begins with the one before or replaces it."""
         if not text.startswith(self._text):
             self._text, self._lines, self._starts, self.n_rows = "", [""], [], 0
             self._rows.clear()
@@ -122,10 +117,7 @@ class LineRows:
         return self._rows_at(line_idx)[y - self._starts[line_idx]]
 
     def _extend(self, piece: str) -> None:
-        """Add to the last line.
-
-        PERF: of a line of 100 kB only the last row is wrapped again, as no other one changes.
-        """
+        """Add to the last line. PERF: of a long line only the last row is wrapped again."""
         last = len(self._lines) - 1
         line = self._lines[last]
         self._lines[last] += piece
@@ -139,7 +131,6 @@ class LineRows:
             self._rows[last] = [*same, more[0]._replace(joins=row.joins), *more[1:]]
 
     def _measure(self) -> None:
-        """Find the rows of new lines, and of the line that was last."""
         if not self._width:
             return
         first = max(0, len(self._starts) - 1)

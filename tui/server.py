@@ -18,10 +18,9 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError, Unauthorize
 
 
 class ChatServer:
-    """The server as the chat sees it.
+    """The server for the chat.
 
-    Args:
-        start: Starts the server unless it runs, and waits for it; None: it cannot be started.
+    `start` starts the server unless it runs, and waits for it; None: it cannot be started.
     """
 
     def __init__(self, source: AsyncClient, start: Callable[[], object] | None = None) -> None:
@@ -33,11 +32,7 @@ class ChatServer:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `/api/chat`; closing the generator stops the answer.
 
-        A server that was stopped since the chat began is started again.
-
-        Args:
-            body: Of the request.
-            begun: Gets the id of the answer, for `answer_now`.
+        Restarts a server that was stopped. `begun` gets the id of the answer, for `answer_now`.
         """
         body = body | {"return_progress": True, "return_tokens": True}
         n_frames = 0
@@ -56,7 +51,6 @@ class ChatServer:
                 yield frame
 
     async def answer_now(self, answer_id: str) -> None:
-        """End the reasoning of an answer."""
         body = {"id": answer_id}
         await self._source.post("/api/gptoss/answer-now", body, JobStatus)
 
@@ -74,7 +68,7 @@ class ChatServer:
         return self._source.stream("/api/pull", {"model": name}, JobStatus)
 
     async def status(self) -> ServerStatus | None:
-        """Return the state of the server's machine; None for a user's key: it has models alone."""
+        """Return the state of the server's machine; None for a key without that right."""
         try:
             return await self._source.get("/api/gptoss/status", ServerStatus)
         except UnauthorizedError:

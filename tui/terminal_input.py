@@ -1,6 +1,6 @@
-"""Makes the terminal's input safe before Textual parses it. Knows no widgets.
+"""Makes the terminal's input safe before Textual parses it.
 
-Textual ends the app at a byte that is not UTF-8, and takes the text after an ESC in a paste for
+Textual ends the app at a byte that is not UTF-8, and reads the text after an ESC in a paste as
 keys: a BEL there opened the editor, and an Enter would have sent the message.
 """
 
@@ -15,7 +15,7 @@ _START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
 
 
 class InputDecoder(codecs.IncrementalDecoder):
-    """Turns bytes into text, in pieces of any size; pastes keep no controls but tab and newline."""
+    """Decodes bytes in pieces of any size; pastes keep no controls but tab and newline."""
 
     def __init__(self, errors: str = "replace") -> None:
         super().__init__(errors)
@@ -25,7 +25,6 @@ class InputDecoder(codecs.IncrementalDecoder):
         self._last = ""  # outside of one: perhaps the beginning of its start
 
     def decode(self, data: Any, final: bool = False) -> str:
-        """Decode a piece; `final` if none follows."""
         text, decoded = self._utf8.decode(data, final), ""
         while text:
             piece, text = self._of_paste(text) if self._is_paste else self._of_keys(text)
@@ -33,7 +32,6 @@ class InputDecoder(codecs.IncrementalDecoder):
         return decoded
 
     def _of_keys(self, text: str) -> tuple[str, str]:
-        """Return the keys as they are, up to a paste, and the rest."""
         seen = self._last + text
         start = seen.find(_START)
         if start < 0:
@@ -44,7 +42,6 @@ class InputDecoder(codecs.IncrementalDecoder):
         return text[:end], text[end:]
 
     def _of_paste(self, text: str) -> tuple[str, str]:
-        """Return a paste, up to its end, and the rest."""
         pasted, end, rest = (self._held + text).partition(_END)
         self._is_paste, self._held = not end, ""
         if not end:
@@ -61,7 +58,7 @@ def _held_of(pasted: str) -> str:
 
 
 def guard_input() -> None:
-    """Let Textual's driver decode so, which has no setting for it; on Windows it reads no bytes."""
+    """Make Textual's driver decode so, without a setting for it; on Windows it reads no bytes."""
     if sys.platform != "win32":
         driver: Any = importlib.import_module("textual.drivers.linux_driver")
         driver.getincrementaldecoder = lambda _encoding: InputDecoder

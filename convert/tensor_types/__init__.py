@@ -1,10 +1,7 @@
-"""The types of ggml that we can write: one class for each.
+"""The types of ggml that we can write, one class each: F32 values to blocks and back.
 
-A class turns F32 values into blocks and back, and says how far rounding may move a value. A new
-type is a new class here. Pure functions on arrays: no files, no names of tensors.
-
-Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits are equal
-to theirs where those are defined (`tests/convert/test_tensor_types.py`).
+Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits equal
+theirs where those are defined (`tests/convert/test_tensor_types.py`).
 """
 
 from convert.tensor_types.base import BY_QTYPE, TENSOR_TYPES, TensorType
@@ -13,7 +10,6 @@ from convert.tensor_types.mxfp4 import MXFP4
 from convert.tensor_types.steps import Q4_0, Q5_1, Q8_0
 
 DENSE_TYPES: dict[str, type[TensorType]] = {each.name: each for each in (Q8_0, Q5_1, Q4_0, BF16)}
-"""The types that embedding, attention and head can be written in, by name."""
 
 __all__ = [
     "BF16",

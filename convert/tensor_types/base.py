@@ -23,11 +23,7 @@ F16_ULP, F16_LEAST = np.float32(2.0**-11), np.float32(2.0**-25)
 
 
 class TensorType(ABC):
-    """One of ggml's types.
-
-    Attributes:
-        layout: The fields of a block; floats among them are its scales.
-    """
+    """One of ggml's types; `layout` has the fields of a block, of which floats are scales."""
 
     name: ClassVar[str]
     qtype: ClassVar[GGMLQuantizationType]
@@ -47,13 +43,8 @@ class TensorType(ABC):
 
     @classmethod
     def quantize(cls, values: Values) -> Bytes:
-        """Round values to this type.
-
-        Args:
-            values: Whole blocks, of any shape.
-
-        Raises:
-            ValueError: A value is NaN, an infinity, or too large for the type.
+        """Round whole blocks of values, of any shape; ValueError for NaN, infinities, too large
+        ones.
         """
         with np.errstate(all="ignore"):
             blocks = cls.quantize_blocks(values.reshape(-1, cls.n_values))
@@ -64,11 +55,7 @@ class TensorType(ABC):
 
     @classmethod
     def dequantize(cls, data: Bytes) -> Values:
-        """Return the values that llama.cpp reads from whole blocks.
-
-        Shapes:
-            returns: (n_blocks, n_values)
-        """
+        """Return the values that llama.cpp reads from whole blocks, (n_blocks, n_values)."""
         with np.errstate(all="ignore"):
             return cls.dequantize_blocks(data.view(cls.layout))
 
@@ -86,16 +73,14 @@ class TensorType(ABC):
     @classmethod
     @abstractmethod
     def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        """Return the values of blocks."""
+        pass
 
     @classmethod
     @abstractmethod
     def bound(cls, values: Values) -> Values:
-        """Return how far rounding by any sound rule may move a value.
+        """Return how far rounding by any sound rule may move values of (n_blocks, n_values).
 
-        Shapes:
-            values: (n_blocks, n_values)
-            returns: (n_blocks, 1) or as `values`
+        Has one value a block, (n_blocks, 1), or one for each.
         """
 
     @classmethod
@@ -108,7 +93,6 @@ class TensorType(ABC):
 
 
 TENSOR_TYPES: dict[str, type[TensorType]] = {}
-"""All types by name."""
 
 BY_QTYPE: dict[GGMLQuantizationType, type[TensorType]] = {}
 
@@ -120,7 +104,6 @@ def signed_largest(values: Values) -> Values:
 
 
 def inverse_of(scale: Values) -> Values:
-    """Invert scales; zero stays zero."""
     return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
 
 

@@ -17,8 +17,6 @@ from convert.tensor_types.base import (
 
 
 class F32(TensorType):
-    """Values as they are."""
-
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
 
     @classmethod

@@ -16,10 +16,7 @@ from convert.tensor_types.base import (
 )
 
 MAX_SCALE = 252
-"""The largest E8M0 scale of a block that is sure to be finite: 6 * 2^(253-127) is beyond float32.
-
-255 is E8M0's NaN.
-"""
+"""The largest E8M0 scale that is surely finite: 6 * 2^(253-127) is beyond float32. 255 is NaN."""
 
 
 class MXFP4(TensorType):
@@ -85,26 +82,13 @@ _FOUR = np.uint64(4)
 
 
 def repack_blocks(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Put blocks into ggml's order; every value and every scale keeps its bits.
+    """Put blocks (..., n_blocks, 16) and scales (..., n_blocks) in ggml's order, (..., n_blocks *
+    17).
 
     In the checkpoint, byte j of a block holds elements 2j (low half) and 2j+1 (high half); in ggml
     it holds elements j and j+16. So of the source bytes a = 0..7 and b = 8..15, byte 2j becomes
-    low(a[j]), low(b[j]) and byte 2j+1 becomes high(a[j]), high(b[j]).
-
-    Args:
-        blocks: Two values per byte.
-        scales: E8M0 exponents, biased by 127 in both formats.
-
-    Returns:
-        Rows of blocks, as ggml stores a tensor of type MXFP4.
-
-    Shapes:
-        blocks: (..., n_blocks, 16)
-        scales: (..., n_blocks)
-        returns: (..., n_blocks * 17)
-
-    Raises:
-        ValueError: A scale is NaN or so large that values become infinite.
+    low(a[j]), low(b[j]) and byte 2j+1 becomes high(a[j]), high(b[j]). Scales are E8M0, biased by
+    127 in both. Raises ValueError if a scale makes values NaN or infinite.
 
     Source: `block_mxfp4` in ggml-common.h; `transform_nibble_layout` in llama.cpp's converter.
     """
@@ -125,14 +109,10 @@ def repack_blocks(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArr
 
 
 def dequantize(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Turn checkpoint blocks into floats: the reference that a converted tensor must equal.
+    """Turn checkpoint blocks (..., n_blocks, 16) into floats (..., n_blocks * 32).
 
-    Shapes:
-        blocks: (..., n_blocks, 16)
-        scales: (..., n_blocks)
-        returns: (..., n_blocks * 32)
-
-    Source: `_get_mxfp4_tensor` in OpenAI's gpt_oss/torch/weights.py.
+    The reference that a converted tensor must equal. `scales` are (..., n_blocks). Source:
+    `_get_mxfp4_tensor` in OpenAI's gpt_oss/torch/weights.py.
     """
     codes = np.stack([blocks & 0x0F, blocks >> 4], axis=-1).reshape(*scales.shape, 32)
     exponents = scales.astype(np.int32) - 127

@@ -1,7 +1,4 @@
-"""Pieces of tensor data: whether they are finite, and how far from a checkpoint's.
-
-Pure functions on arrays: no files, no names.
-"""
+"""Pieces of tensor data: whether they are finite, and how far from a checkpoint's."""
 
 import msgspec
 import numpy as np
@@ -48,7 +45,6 @@ class Difference(msgspec.Struct, frozen=True):
     power: float = 0.0
 
     def merge(self, found: "Difference", offset: int) -> "Difference":
-        """Add the differences of a piece that begins at byte `offset`."""
         firsts = [self.first] if self.n_blocks else []
         firsts += [offset + found.first] if found.n_blocks else []
         return Difference(
@@ -62,18 +58,13 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def relative_error(self) -> float:
-        """The root mean square of all distances, relative to the checkpoint's values."""
         if not self.error:
             return 0.0
         return float(np.sqrt(self.error / self.power)) if self.power else float("inf")
 
 
 def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
-    """Find the first number, or scale of a block, that is NaN, infinite or makes such a value.
-
-    Returns:
-        The byte in `data` at which its block begins; None if all is well.
-    """
+    """Return the byte of the first block with a number or scale that is not finite; else None."""
     if (ours := TENSOR_TYPES.get(kind.name.lower())) is not None:
         return ours.first_infinite(data)
     blocks = data.reshape(-1, kind.n_bytes)
@@ -94,7 +85,6 @@ def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
 def compare_exact(
     data: NDArray[np.uint8], expected: NDArray[np.uint8], kind: type[TensorType]
 ) -> Difference:
-    """Compare with the only right bytes."""
     if np.array_equal(data, expected):
         return Difference()
     differs = _differing(data, expected, kind.layout.itemsize)
@@ -130,11 +120,7 @@ def compare_rounded(
 def compare_alike(
     data: NDArray[np.uint8], values: NDArray[np.float32], kind: GgmlType
 ) -> Difference | None:
-    """Measure the distance of values that were rounded by rules that we do not know.
-
-    Returns:
-        The distance; None if the type cannot be read here.
-    """
+    """Compare values rounded by unknown rules; None if the type cannot be read here."""
     try:
         qtype = GGMLQuantizationType[kind.name]
         with np.errstate(all="ignore"):

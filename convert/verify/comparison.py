@@ -1,7 +1,4 @@
-"""Compares a GGUF with a checkpoint, shard by shard.
-
-The pairs to compare are found here; bytes are compared in `scan`.
-"""
+"""Compares a GGUF with a checkpoint, shard by shard."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -23,8 +20,6 @@ from gptoss_local.errors import ConvertError
 
 
 class Comparison:
-    """One file, or one model of several files, to be compared."""
-
     def __init__(
         self,
         part: ModelFile,
@@ -45,7 +40,7 @@ class Comparison:
         on_used: Callable[[Path], None] | None,
         adapter: Path | None,
     ) -> None:
-        """Compare all; tensors of the checkpoint that the file lacks are left out.
+        """Compare all tensors that the file has.
 
         `on_used` is called when all tensors that need a shard have been compared.
         """

@@ -68,11 +68,7 @@ _TOLERANCE = 1e-5  # floats of a GGUF have 32 bits
 
 
 def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | None:
-    """Check the keys of a model's first file.
-
-    Returns:
-        The model that they state, unless something is wrong with them.
-    """
+    """Check the keys of a model's first file; return the model, unless something is wrong."""
     path, info = part.path, part.info
     if info.architecture != ARCH:
         named = f"The architecture is {info.architecture or 'not stated'}, not {ARCH}."
@@ -104,7 +100,6 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
 
 
 def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report) -> None:
-    """Check that the files hold a model's tensors and no others, of right shapes and types."""
     expected = gguf_shapes(config)
     for part in parts:
         for tensor in part.info.tensors:
@@ -144,7 +139,6 @@ def compare_keys(part: ModelFile, ours: ModelConfig, theirs: ModelConfig, report
 
 
 def _rotation(config: ModelConfig) -> dict[str, float]:
-    """Return the numbers that decide all rotations; llama.cpp has YaRN's betas built in."""
     rope = config.rope
     if rope.rope_type != "yarn":
         scaling = {"original context": 0, "magnitude": rope.attention_factor or 1.0}
@@ -208,7 +202,6 @@ def fused_name(name: str) -> str:
 
 
 def _fused(expected: dict[str, tuple[int, ...]], name: str) -> tuple[int, ...] | None:
-    """Take q, k and v for a tensor that is all three, one below the other."""
     names = [part for part in expected if part != name and fused_name(part) == name]
     if len(names) != len("qkv"):
         return None

@@ -44,8 +44,7 @@ def verify_model(
         against: The checkpoint that it was made from, of either layout.
         tokenizer: As for `convert_checkpoint`.
         adapter: The folder of the adapter that was merged into `against`.
-        arrivals: As for `convert_checkpoint`: the safetensors files of `against` as they become
-            complete.
+        arrivals: As for `convert_checkpoint`: the safetensors files of `against`.
         on_used: Called with each safetensors file that is no longer needed.
         n_workers: Threads; by default one per core, at most eight.
         progress: Called with the bytes of tensor data read so far, from any thread.
@@ -160,7 +159,7 @@ def _judge(
 
 
 def _match(tensor: FileTensor, found: Difference, report: Report) -> Match:
-    """Judge how a tensor compares; where the rule of rounding is not known, by its size alone."""
+    """Judge how a tensor compares; if the rule of rounding is unknown, by its size alone."""
     if tensor.kind.name.lower() in TENSOR_TYPES and not found.n_beyond:
         return "rounded" if found.n_blocks else "equal"
     is_free = tensor.kind.name.lower() not in TENSOR_TYPES or report.has_importance
@@ -182,7 +181,6 @@ def _how(tensor: FileTensor, found: Difference) -> str:
 
 
 def _conclude(report: Report, *, is_compared: bool) -> None:
-    """Note the limits of the proof, and the tensors that were left out of it."""
     n_unsummed = sum(tensor.is_sum_right is None for tensor in report.tensors)
     if n_unsummed:
         hint = "" if is_compared else "; use --against to prove its data"

@@ -11,9 +11,9 @@ import msgspec
 TensorClass = Literal["embedding", "attention", "router", "experts", "norms", "head"]
 
 Match = Literal["equal", "rounded", "alike", "different"]
-"""The result of comparing a tensor with the checkpoint: the bytes that we would write; other bytes,
-as of another quantizer, but no value farther off than rounding explains; values that resemble
-the checkpoint's, of a type or by a method that is not known here; or something else."""
+"""The result of comparing a tensor: our bytes; other bytes, within rounding; values that resemble
+the checkpoint's, of an unknown type or method; or something else.
+"""
 
 _CLASSES: dict[TensorClass, re.Pattern[str]] = {
     "embedding": re.compile(r"token_embd\."),
@@ -26,8 +26,6 @@ _CLASSES: dict[TensorClass, re.Pattern[str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is wrong."""
-
     file: str
     where: str
     message: str
@@ -58,8 +56,6 @@ class TensorReport(msgspec.Struct, frozen=True):
 
 
 class ClassReport(msgspec.Struct, frozen=True):
-    """The tensors of one class, compared with the checkpoint."""
-
     name: TensorClass
     n_tensors: int
     n_equal: int
@@ -75,8 +71,8 @@ class Report(msgspec.Struct):
 
     Attributes:
         notes: Limits of the proof, such as missing checksums.
-        has_importance: Whether values were rounded by how much each matters to some text, so that
-            some may be off by more than a step.
+        has_importance: Whether values were rounded by an importance matrix, so that some may be off
+            by more than a step.
     """
 
     files: list[Path]
@@ -93,7 +89,7 @@ class Report(msgspec.Struct):
 
     @property
     def unproven(self) -> list[str]:
-        """Names of tensors with neither a checksum nor an exact comparison."""
+        """Return tensors with neither a checksum nor an exact comparison."""
         return [
             tensor.name
             for tensor in self.tensors
@@ -102,7 +98,6 @@ class Report(msgspec.Struct):
 
     @property
     def classes(self) -> list[ClassReport]:
-        """Return the result of the comparison for each class; empty without one."""
         members: defaultdict[TensorClass, list[TensorReport]] = defaultdict(list)
         for tensor in self.tensors:
             if tensor.match is not None:
@@ -113,7 +108,6 @@ class Report(msgspec.Struct):
         self.findings.append(Finding(file.name, where, message))
 
     def note(self, file: Path, message: str) -> None:
-        """Add something that a reader must know, but that is not wrong."""
         several = f"{file.name}: " if len(self.files) > 1 else ""
         self.notes.append(f"{several}{message}")
 

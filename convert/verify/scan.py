@@ -1,7 +1,6 @@
 """Reads tensor data with a pool of threads, every byte once, and keeps count of findings.
 
-Data is summed and checked for infinities and NaN; where a source is at hand, also compared with our
-own conversion of it. Nothing is mapped, and nothing is held but pieces.
+Sums it, looks for infinities and NaN, and compares it with our conversion of a given source.
 """
 
 import math
@@ -110,7 +109,6 @@ class Scan:
         )
 
     def scan_rest(self) -> None:
-        """Read the tensors that nothing was compared with; else as `compare`."""
         tensors = [t for name, t in self._tensors.items() if not self.tallies[name].n_bytes]
         self._run(
             partial(self._scan_chunk, tensor, first, last)
@@ -184,7 +182,6 @@ def _compare(
 
 
 def _cut(first: int, end: int, n_bytes: int, tensor: FileTensor) -> Iterator[tuple[int, int]]:
-    """Cut a range of a tensor's data where blocks end, and words for the sum."""
     whole = math.lcm(tensor.kind.n_bytes, 8)
     step = n_bytes // whole * whole
     for offset in range(first, end, step):
@@ -192,8 +189,6 @@ def _cut(first: int, end: int, n_bytes: int, tensor: FileTensor) -> Iterator[tup
 
 
 class _Reader:
-    """Reads pieces of tensors into one buffer; one task's own."""
-
     def __init__(self) -> None:
         self._files: dict[Path, FileIO] = {}
         self._buffer = np.empty(0, np.uint8)

@@ -1,7 +1,4 @@
-"""Checks that the sizes, offsets, padding, length and parts of a GGUF all agree.
-
-Only headers and padding are read here. The meaning of the numbers for the model is not known.
-"""
+"""Checks that the sizes, offsets, padding, length and parts of a GGUF all agree."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -21,18 +18,12 @@ _MAX_DIMENSION = 1 << 32
 
 
 class ModelFile(msgspec.Struct, frozen=True):
-    """One file of a model, and its header."""
-
     path: Path
     info: GGUFInfo
 
 
 class FileTensor(msgspec.Struct, frozen=True):
-    """One tensor of a GGUF, where it certainly is.
-
-    Attributes:
-        offset: First byte, counted from the start of the file.
-    """
+    """One tensor of a GGUF; `offset` counts from the start of the file."""
 
     name: str
     path: Path
@@ -43,7 +34,7 @@ class FileTensor(msgspec.Struct, frozen=True):
 
 
 def read_parts(path: Path, report: Report) -> list[ModelFile]:
-    """Read the headers of a model, of all its files if it is split, given any of them.
+    """Read the headers of all files of a model, given any of them.
 
     Files that cannot be read or do not belong together are reported and left out.
     """
@@ -67,10 +58,7 @@ def read_parts(path: Path, report: Report) -> list[ModelFile]:
 
 
 def find_tensors(parts: Sequence[ModelFile], report: Report) -> dict[str, FileTensor]:
-    """Check the places of all tensors.
-
-    Source: `gguf_init_from_reader` in ggml's gguf.cpp, which refuses the same.
-    """
+    """Check the places of all tensors. Source: `gguf_init_from_reader` in ggml's gguf.cpp."""
     tensors: dict[str, FileTensor] = {}
     for part in parts:
         for tensor in _check_places(part, report):

@@ -1,7 +1,4 @@
-"""The vocabulary inside a GGUF: right by itself, and the checkpoint's where that is known.
-
-Token by token; nothing is tokenized here.
-"""
+"""The vocabulary inside a GGUF: right by itself, and the checkpoint's where that is known."""
 
 from typing import Any
 
@@ -36,7 +33,6 @@ _SPECIAL_IDS = {"bos": (199998,), "eos": (199999, 200002, 200012)}  # pad is not
 
 
 def read_tokens(part: ModelFile, report: Report) -> list[str]:
-    """Read the tokens of a model's first file; none if it has no list of them."""
     return _read(part, TOKENS_KEY, report)
 
 
@@ -48,15 +44,10 @@ def check_vocabulary(
     *,
     is_compared: bool,
 ) -> None:
-    """Check tokens, types, merges and special ids.
+    """Check tokens, types, merges and special ids of a model's first file.
 
-    Args:
-        part: The first file.
-        tokens: As `read_tokens` gave them.
-        expected: The vocabulary of the checkpoint; None if it is not known.
-        report: Gets the findings.
-        is_compared: Whether the file should equal our conversion of a checkpoint; else differences
-            of no consequence here are only noted.
+    `expected` is the checkpoint's vocabulary, if known. Unless `is_compared` with our conversion,
+    differences of no consequence here are only noted.
     """
     path, metadata = part.path, part.info.metadata
     for key, right in _FIXED.items():

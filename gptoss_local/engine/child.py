@@ -37,7 +37,6 @@ def environment(load: Load) -> dict[str, str]:
     """Return the variables for a process with this load; the user's own take precedence.
 
     GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
-    `GGML_OP_OFFLOAD_MIN_BATCH` is read by llama.cpp's CUDA backend.
     """
     takes_turns = load.model.tensor_overrides and load.model.n_gpu_layers != 0
     return (_IN_TURNS if takes_turns and not load.is_quiet else _ALONE) | {
@@ -58,8 +57,7 @@ class LastWords:
     async def reason(self, *, is_signal: bool) -> str:
         """Return the first line that names the fault, once the process is dead; or nothing.
 
-        After a signal (`is_signal`), seconds may have passed since its last words, in which the
-        system stored its memory.
+        After a signal, the last words may be seconds old, as the system stored the memory first.
         """
         with contextlib.suppress(TimeoutError):  # a child of it may hold the pipe
             await asyncio.wait_for(asyncio.shield(self._copying), 1.0)

@@ -60,11 +60,11 @@ class EngineClient:
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
         self.unread: set[int] = set()
-        """Sequences that are complete, but whose readers have not reached the end yet."""
+        """Complete sequences with unread events."""
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
         self.is_closed = False
-        """`close` ended the process, which was alive."""
+        """`close` ended the process while it was alive."""
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked, though not by SIGTERM."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None
@@ -75,13 +75,9 @@ class EngineClient:
     async def start(
         cls, load: Load, *, on_progress: Callable[[float], None] | None = None
     ) -> "EngineClient":
-        """Start a process and load a model into it.
+        """Start a process and load a model. `on_progress` gets 0.0 .. 1.0.
 
-        `on_progress` gets 0.0 .. 1.0 while the weights load.
-
-        Raises:
-            ModelLoadError: llama.cpp refused the model or the context.
-            EngineCrashedError: the process died while loading.
+        Raises ModelLoadError if llama.cpp refused it, EngineCrashedError if the process died.
         """
         client, loaded = await cls._spawn(load, Loaded, on_progress)
         client._loaded = loaded
@@ -96,14 +92,7 @@ class EngineClient:
         what: Literal["all", "offload"] = "all",
         on_progress: Callable[[float], None] | None = None,
     ) -> Tuned:
-        """Measure a model in a process of its own, which ends with it.
-
-        `what` is as in `Load.tunes`. `on_progress` gets 0.0 .. 1.0 while the weights load.
-
-        Raises:
-            ModelLoadError: llama.cpp refused the model or the context.
-            EngineCrashedError: the process died.
-        """
+        """Measure a model in a process of its own, which ends with it. `what`: see `Load.tunes`."""
         tunes = msgspec.structs.replace(load, tunes=what, offload_min_batch=1)
         client, tuned = await cls._spawn(tunes, Tuned, on_progress)
         await client.close()
@@ -161,13 +150,7 @@ class EngineClient:
         priority: int = 0,
         in_memory: bool = False,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
-        """Queue a sequence and yield its events, Finished last; closing the iterator cancels it.
-
-        Raises:
-            ContextOverflowError: the prompt does not fit.
-            EngineCrashedError: the process is dead, or died during the call.
-            EngineError: llama.cpp or the grammar failed on this sequence.
-        """
+        """Queue a sequence and yield its events, Finished last; closing the iterator cancels it."""
         if self._crash is not None:
             raise self._crash
         seq_id = next(self._seq_ids)
@@ -208,17 +191,11 @@ class EngineClient:
     def report_blocks(
         self, n_block_tokens: int, on_change: Callable[[BlocksChanged], None]
     ) -> None:
-        """Have `on_change` called with the changes of the cache, in blocks of so many tokens."""
         self._on_blocks = on_change
         if self.is_alive:
             self._send(ReportBlocks(n_block_tokens))
 
     async def stats(self) -> Stats:
-        """Ask for the engine's counters.
-
-        Raises:
-            EngineCrashedError: the process is dead, or died during the call.
-        """
         if self._crash is not None:
             raise self._crash
         answer: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
@@ -247,7 +224,6 @@ class EngineClient:
             self._stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
-        """Read one event; raise the process's error if it is gone or sends garbage."""
         try:
             header = await self._stdout.readexactly(protocol.LENGTH_BYTES)
             body = await self._stdout.readexactly(int.from_bytes(header, "little"))
@@ -265,7 +241,6 @@ class EngineClient:
         return event
 
     async def _death(self) -> EngineCrashedError:
-        """Say why the process is gone, if it did not say so itself."""
         code = await self._process.wait()
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         was_killed = code == -_KILLED
@@ -287,7 +262,6 @@ class EngineClient:
                 on_progress(event.fraction)
 
     async def _read_events(self) -> None:
-        """Task: hand every event to its sequence until the process ends."""
         try:
             while True:
                 event = await self._read_event()

@@ -8,25 +8,25 @@ from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tok
 from gptoss_local.types import SamplingParams
 
 caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
-"""The key and connection of a request: these are served in turn, where the engine can."""
+"""The key and connection of a request, which take turns where the engine supports it."""
 cache_salt: ContextVar[bytes] = ContextVar("cache_salt", default=b"")
-"""The salt of the caller's prefixes: a request with another one does not find them."""
+"""The salt of the caller's prefixes, which requests with another salt do not find."""
 
 
 class AnyEngine(Protocol):
-    """An engine process of ours, or engines of others. Thread: one event loop."""
+    """An engine process of ours, or a remote engine. Thread: one event loop."""
 
     @property
     def loaded(self) -> Loaded:
-        """The model's facts, above all its context."""
+        pass
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it takes requests."""
+        pass
 
     @property
     def n_active(self) -> int:
-        """Return how many sequences wait or run."""
+        pass
 
     def generate(
         self,
@@ -43,23 +43,19 @@ class AnyEngine(Protocol):
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield the events of a sequence, Finished last; closing the iterator cancels it.
 
-        The fields are those of the frame `Generate`. Prefilled comes, and priority counts, where
-        the engine can; an engine of others keeps prompts as it likes.
-
-        Raises:
-            ContextOverflowError: the prompt does not fit.
-            UsageError: the engine cannot do what is asked.
-            EngineError: it failed on this sequence, or is not there any more.
+        The fields are those in the frame `Generate`. Remote engines may ignore `priority` and
+        `in_memory`, and send no Prefilled. Raises ContextOverflowError, or UsageError for an
+        unsupported request.
         """
 
     def cancel(self, seq_id: int) -> None:
         """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
 
     def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
-        """Announce the beginning of a conversation's next prompt; nothing waits for it."""
+        """Announce the start of a conversation's next prompt; nothing waits for it."""
 
     async def stats(self) -> Stats:
-        """Return counters. Raises EngineError."""
+        pass
 
     async def close(self) -> None:
         """Free its memory; running sequences end with an error."""

@@ -1,8 +1,7 @@
-"""The frames between server and engine process.
+"""The frames between server and engine process: a little-endian uint32 length, then msgpack.
 
-A frame is a little-endian uint32 length and that many bytes of msgpack: one tagged struct.
-Commands go down (the engine's stdin), events come up (its stdout). Sequences are named by
-`seq_id`, which the client picks and never uses twice.
+Commands go to the engine's stdin, events come from its stdout. The client picks each `seq_id` and
+never reuses it.
 """
 
 import math
@@ -24,22 +23,22 @@ from gptoss_local.types import (
 
 LENGTH_BYTES = 4
 N_DRAFT_MAX = 15
-"""With the token before them a step of 16 rows. PERF: H200, 20b shapes, every row sampled on the
-device, ms a step of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too."""
+"""16 rows with the token before them. PERF: H200, 20b shapes, every row sampled on the device, ms
+of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too.
+"""
 
 
 class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The prefixes of conversations that stay: in the cache, in host memory and on disk.
+    """Where prefixes of conversations are kept: in the cache, in host memory and on disk.
 
     Attributes:
         checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
-        boundary_tokens: Ids that end a message: the points to return to.
+        boundary_tokens: Ids that end a message, the points to return to.
         folder: For prefixes that outlive the process; None: nowhere.
         history: The file of chats: while it has a passphrase, no prefix is on disk.
         disk_bytes: At most, with prefixes of other models; 0: nothing is kept.
-        save_after_s: Idle seconds before the engine writes there.
-        keep_s: Seconds that a prefix stays in the cache without use after it was written, if others
-            are used.
+        save_after_s: Idle seconds before prefixes are written.
+        keep_s: Seconds that a written prefix stays in the cache unused while others are used.
         model_digest: Changes when the model's file does.
     """
 
@@ -57,15 +56,14 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
     Attributes:
-        adapter_path: A LoRA that is applied to the model; empty: none.
+        adapter_path: A LoRA for the model; empty: none.
         is_quiet: CPU threads sleep while a GPU computes, though they wake up late then.
         offload_min_batch: Tokens from which a GPU computes with weights of the host.
-        step_costs: Of an earlier process; None: to be measured.
-        budget_bytes: For the graph's buffer, by place: llama.cpp's need is computed before anything
-            is read, and more than this is refused. Empty: not asked.
-        tunes: Measure the model instead of serving it, or only the number of tokens from which it
-            is faster to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it
-            ends.
+        step_costs: Of an earlier process; None: measure them.
+        budget_bytes: By place, for the graph's buffer: a load that needs more is refused before
+            anything is read. Empty: no limit.
+        tunes: Measure the model, or only `offload_min_batch`, instead of serving it. Answered by
+            Loading* and Tuned; then the process ends.
     """
 
     model_path: str
@@ -83,15 +81,16 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.
 
-    `max_tokens` None means until a stop token or a full context. A stop token is reported as the
-    last token of the sequence. The answer follows `grammar`, one of llguidance (Lark, or its
-    JSON), and ends where that allows no more. Without `drafts` every token is decoded
-    in a step of its own. `n_logprobs` asks for the log-probability of every token and of that
-    many of the likeliest ones in its place; None: of none. With `reports_prefill` a Prefilled comes
-    after each step that reads a part of the prompt and not all of it. The highest `priority` is
-    served first; among equals, each `caller` in turn: a key, and one of its connections. With
-    `in_memory` neither the tokens nor anything computed from them is written to disk. What is kept
-    of a sequence is used only for those with the same `salt`, of up to 16 bytes.
+    Attributes:
+        max_tokens: None: until a stop token, which is reported, or a full context.
+        grammar: For llguidance (Lark, or its JSON); the answer ends where it must.
+        drafts: Allow several tokens a step.
+        n_logprobs: Likeliest tokens to report in place of each token, with its own; None: nothing.
+        reports_prefill: Send Prefilled after each step that reads a part of the prompt.
+        priority: The highest is served first; among equals, callers take turns.
+        caller: A key, and one of its connections.
+        in_memory: Nothing computed from the tokens is written to disk.
+        salt: Of up to 16 bytes; only sequences with the same salt share prefixes.
     """
 
     seq_id: int
@@ -110,17 +109,14 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
 
     @property
     def needs_logits(self) -> bool:
-        """Return whether the CPU draws each token, from its own row of logits, without drafts.
-
-        The device would not copy the logits, and counts penalties for one row of a step at most.
-        """
+        """Return whether the CPU draws each token, from its own row of logits, without drafts."""
         sampling = self.sampling
         is_changed = sampling.penalties is not None or bool(sampling.logit_bias)
         return is_changed or self.n_logprobs is not None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Stop a sequence before its next token; one that is unknown or over is ignored."""
+    """Stop a sequence before its next token; an unknown one is ignored."""
 
     seq_id: int
 
@@ -135,21 +131,20 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):
-    """Last command: save prefixes that are not saved yet, and exit. Never answered.
+    """Last command: save unsaved prefixes, and exit. Never answered.
 
-    Without it, the end of the commands means that the server has died, and the process exits
-    immediately.
+    If stdin ends without it, the server has died, and the process exits immediately.
     """
 
 
 class ReportBlocks(msgspec.Struct, frozen=True, tag="report_blocks"):
-    """Tell from now on which blocks of so many tokens the cache holds, by BlocksChanged."""
+    """Report by BlocksChanged, from now on, the cached blocks of this many tokens."""
 
     n_block_tokens: int
 
 
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
-    """Answered by one Stats, in the order they were asked."""
+    """Answered by one Stats each, in order."""
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
@@ -160,7 +155,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     """The model is ready. `n_ctx` is the cache's size, at least the requested one.
 
     Attributes:
-        has_gpu: llama.cpp has a device to offload to, and layers were given to it.
+        has_gpu: Layers are on a device.
         buffer_bytes: By place (`CUDA0`, `CPU_Mapped`, …).
         step_costs: As measured now or given by Load; None: neither drafts nor many streams.
         description: llama.cpp's name of architecture, size and quantization.
@@ -179,13 +174,9 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
 
 
 class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
-    """The measurements of a model on this machine.
+    """The measurements of a model on this machine: tokens a second, by threads.
 
-    Attributes:
-        decode: Tokens a second of one stream, by threads.
-        prefill: Tokens a second of a prompt, by threads.
-        offload: Empty unless a GPU works with experts of the host.
-        step_costs: With the best number of threads; None if `offload` is not empty.
+    `offload` is empty unless a GPU works with experts of the host; otherwise `step_costs` is None.
     """
 
     decode: tuple[tuple[int, float], ...]
@@ -213,7 +204,7 @@ class Tokens(msgspec.Struct, frozen=True, tag="tokens", omit_defaults=True):
 
 
 class Prefilled(msgspec.Struct, frozen=True, tag="prefilled"):
-    """The first `n_tokens` of a prompt are in the cache; `n_cached` of them were there before."""
+    """`n_tokens` of a prompt are in the cache, `n_cached` of them from earlier."""
 
     seq_id: int
     n_tokens: int
@@ -227,7 +218,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
-    """Blocks in a row; the first one follows `parent`, or is the start of a prompt if None.
+    """Consecutive blocks; the first one follows `parent`, or starts a prompt if None.
 
     A hash, a signed number of 64 bits, is of a block and all tokens before it.
     """
@@ -238,14 +229,14 @@ class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BlocksChanged(msgspec.Struct, frozen=True, tag="blocks"):
-    """The cache holds other blocks than at the last such event; parents are stored first."""
+    """Changes of the cache since the last such event; parents are stored first."""
 
     removed: list[int]
     stored: list[StoredBlocks]
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
-    """An error of ours, by class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
+    """An error by its class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
 
     seq_id: int | None
     error: str
@@ -260,13 +251,16 @@ def failure(error: GptOssError, seq_id: int | None) -> Failed:
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
-    Running sequences hold `n_cells_used`, and prefixes that are kept until the room is needed
-    `n_cells_cached`. Each token of a prompt counts once, also if it is read again after a
-    preemption: in `n_cached_tokens` if the request found it in the cache, else in `n_prefilled`.
-    `n_decoded` are tokens of answers, `n_prefetched` were read before a request, and `n_evicted`
-    fell out of the cache. `n_checks` known computations were repeated.
-
-    `problems` are findings of the cache's integrity check: if there are any, there is a bug.
+    Attributes:
+        n_cells_used: Held by running sequences.
+        n_cells_cached: Held by prefixes until the room is needed.
+        n_cached_tokens: Of prompts, found in the cache by the request.
+        n_prefilled: Other tokens of prompts; each counts once, also after a preemption.
+        n_decoded: Tokens of answers.
+        n_prefetched: Tokens read before a request.
+        n_evicted: Tokens that left the cache.
+        n_checks: Known computations repeated.
+        problems: Of the cache's integrity check; any one is a bug.
     """
 
     n_running: int
@@ -303,7 +297,9 @@ def encode_frame(message: Command | Event) -> bytes:
 
 
 def write_frames(stream: BinaryIO, messages: Sequence[Command | Event]) -> None:
-    """Write all frames. NOTE: a full pipe takes a part when the process is stopped (Ctrl-Z)."""
+    """Write all frames. NOTE: a full pipe accepts only a part while the process is stopped
+    (Ctrl-Z).
+    """
     if messages:
         frames = b"".join(map(encode_frame, messages))
         n_sent = stream.write(frames)

@@ -1,9 +1,8 @@
 """Reads the limits of a container or a service from Linux's control groups.
 
-A limit holds for all groups below it, so each from the process's own up to the root counts. Inside
-a container the mount often begins at the container's group, and the paths of /proc do not exist.
-
-Source: "Control Group v2" and "Memory Resource Controller" (v1) of the kernel's documentation.
+Limits of all groups above count. In a container the mount often begins at its group, and the paths
+of /proc do not exist. Source: "Control Group v2" and "Memory Resource Controller" (v1), kernel
+docs.
 """
 
 import math
@@ -21,7 +20,7 @@ class Memory(NamedTuple):
     """The RAM that the groups of a process may take.
 
     Attributes:
-        limit_bytes: v1 writes a number beyond any RAM where there is no limit.
+        limit_bytes: A number beyond any RAM in v1 if there is no limit.
         available_bytes: Page cache counts as free.
     """
 
@@ -46,7 +45,7 @@ def memory(sys_dir: Path, proc_dir: Path) -> Memory | None:
 
 
 def n_cpus(sys_dir: Path, proc_dir: Path) -> int | None:
-    """Cores' worth of time, rounded up; None without a limit."""
+    """Return cores' worth of time, rounded up; None without a limit."""
     found = []
     for group in _groups(sys_dir, proc_dir, "cpu"):
         quota, _, period = (read(group / "cpu.max") or "").partition(" ")  # v2: both in one
@@ -65,7 +64,6 @@ def read(path: Path) -> str | None:
 
 
 def _groups(sys_dir: Path, proc_dir: Path, controller: str) -> Iterator[Path]:
-    """Folders of the process's group and of those above it, of both versions."""
     for line in (read(proc_dir / "self/cgroup") or "0::/").splitlines():
         _, controllers, name = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
@@ -79,7 +77,7 @@ def _groups(sys_dir: Path, proc_dir: Path, controller: str) -> Iterator[Path]:
 
 
 def _cached_bytes(group: Path) -> int:
-    """Memory that the kernel gives back when needed. v1 also has the sums of groups below."""
+    """Return the memory that the kernel gives back when needed. v1 also has groups' sums."""
     text = read(group / "memory.stat") or ""
     sums = "\n".join(line for line in text.splitlines() if line.startswith("total_"))
     return sum(map(int, _RECLAIMABLE.findall(sums or text)))

@@ -1,7 +1,4 @@
-"""Reads the hardware of this machine: GPUs, cores, memory, disk. Unknown facts are None.
-
-Reads the operating system and the NVIDIA driver; knows no llama.cpp but where its library lies.
-"""
+"""Reads the hardware of this machine: GPUs, cores, memory, disk. Unknown facts are None."""
 
 import functools
 import importlib.metadata
@@ -42,12 +39,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         visible_devices: CUDA_VISIBLE_DEVICES, which chose them; None if it is not set.
         has_cuda_build: llama.cpp here was built for CUDA.
         cuda_build: Major version of that CUDA.
-        n_cores: Physical ones, of which a container or `taskset` may leave this process a few.
+        n_cores: Physical ones that this process may use.
         n_performance_cores: All of them on most machines.
         n_logical_cores: With SMT, two for most physical ones.
         has_avx2: For llama.cpp's fast code for MXFP4 on x86; None elsewhere.
-        arm_features: On Arm that is `dotprod`; more of them make it faster. None elsewhere.
-        ram_bytes_s: Peak bandwidth of RAM; no system says it, so only for imagined machines.
+        arm_features: Fast code needs `dotprod`, more make it faster. None elsewhere.
+        ram_bytes_s: Peak bandwidth of RAM, known only for imagined machines.
         available_bytes: RAM that programs can get without swapping, within a container's limit.
         pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
         n_numa_nodes: Sockets, or parts of one, with memory of their own.
@@ -74,19 +71,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
+        """Return the GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
         return self.gpus if self.has_cuda_build else ()
 
     @property
     def lacks(self) -> str:
-        """The instructions of llama.cpp's fast code for MXFP4, if the CPU lacks them."""
+        """Name the instructions of llama.cpp's fast code for MXFP4, if the CPU lacks them."""
         if self.has_avx2 is False:
             return "AVX2"
         is_old_arm = self.arm_features is not None and "dotprod" not in self.arm_features
         return "dotprod" if is_old_arm else ""
 
     def has_code_for(self, gpu: Gpu) -> bool:
-        """Return whether this build of llama.cpp can hold machine code for a GPU."""
         oldest = _OLDEST_CAPABILITY.get(self.cuda_build or 0, (0, 0))
         return gpu.compute_capability is None or gpu.compute_capability >= oldest
 
@@ -128,7 +124,6 @@ def read_usable_gpus() -> tuple[Gpu, ...]:
 
 
 def llama_version() -> str:
-    """The version of llama-cpp-python; "not installed" without it. Loads nothing."""
     try:
         return importlib.metadata.version("llama-cpp-python")
     except importlib.metadata.PackageNotFoundError:
@@ -136,14 +131,12 @@ def llama_version() -> str:
 
 
 def has_cuda_build() -> bool:
-    """llama.cpp brings its CUDA library; loads nothing."""
     return _cuda_library() is not None
 
 
 def _cuda_library() -> Path | None:
-    """Return llama.cpp's CUDA library, if it has one.
-
-    Source: `llama_cpp/llama_cpp.py`, which looks into LLAMA_CPP_LIB_PATH first.
+    """Return llama.cpp's CUDA library, if any. Source: `llama_cpp/llama_cpp.py`
+    (LLAMA_CPP_LIB_PATH).
     """
     folder = os.environ.get("LLAMA_CPP_LIB_PATH")
     spec = importlib.util.find_spec("llama_cpp")
@@ -154,7 +147,7 @@ def _cuda_library() -> Path | None:
 
 @functools.lru_cache(maxsize=4)
 def _linked_cuda(library: Path, _mtime_ns: int) -> int | None:
-    """Look through a file of hundreds of megabytes; on Linux the name comes first in it."""
+    """Search a file of hundreds of megabytes; on Linux the name comes first in it."""
     if not library.stat().st_size:
         return None
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -163,9 +156,7 @@ def _linked_cuda(library: Path, _mtime_ns: int) -> int | None:
 
 
 def pinnable_bytes(here: Platform, total_bytes: int, available_bytes: int) -> int | None:
-    """Return how much RAM the driver can lock.
-
-    On Windows, and in WSL beneath it, that is half of all RAM; on Linux it is all available RAM.
+    """Return how much RAM the driver can lock: half of all in Windows and WSL, else all available.
 
     Source: "Known limitations" of NVIDIA's CUDA on WSL user guide; WDDM's shared GPU memory.
     """
@@ -196,7 +187,6 @@ def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int
 
 
 def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
-    """Count the fast physical cores: all, unless the kernel knows two kinds."""
     fast, n_all = _fast_cpus(sys_dir, usable), _n_physical(sys_dir, usable)
     if fast is None:
         return _least(n_cores, n_all)
@@ -204,7 +194,7 @@ def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -
 
 
 def _fast_cpus(sys_dir: Path, usable: set[int]) -> set[int] | None:
-    """The fast logical cores, on Arm by capacity; None where the kernel knows one kind."""
+    """Return the fast logical cores, on Arm by capacity; None where the kernel knows one kind."""
     listed = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
     if listed is not None:
         return set(_cpu_list(listed))
@@ -215,7 +205,6 @@ def _fast_cpus(sys_dir: Path, usable: set[int]) -> set[int] | None:
 
 
 def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
-    """Count the cores of these logical ones; each is its own where the kernel does not say."""
     cores = set()
     for cpu in cpus:
         folder = sys_dir / f"devices/system/cpu/cpu{cpu}/topology"
@@ -251,7 +240,7 @@ def _arm_features(cpuinfo: Path) -> tuple[str, ...] | None:
 
 
 def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str] | None:
-    """The features of all cores, in the kernel's words; None on other machines."""
+    """Return the features of all cores, in the kernel's words; None on other machines."""
     if platform.machine().lower() not in machines:
         return None
     lines = re.findall(rf"^{title}\s*:(.*)$", read(cpuinfo) or "", re.M)
@@ -259,11 +248,7 @@ def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str]
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk on which a folder is or would be.
-
-    Raises:
-        OSError: there is no such disk.
-    """
+    """Return the free bytes of the disk on which a folder is or would be; may raise OSError."""
     folder = folder.absolute()
     while not os.path.isdir(folder) and folder != folder.parent:  # pathlib's raises where it may
         folder = folder.parent  # not be searched; a drive of Windows may be gone
@@ -271,7 +256,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
-    """Return the kind of disk that holds the nearest existing folder; only Linux reports it."""
+    """Return the kind of disk of the nearest existing folder; only Linux reports it."""
     if os.name != "posix":
         return None
     while not os.path.exists(path) and path != path.parent:

@@ -1,7 +1,4 @@
-"""NVIDIA GPUs as their driver describes them through NVML. Knows no llama.cpp.
-
-Every fact that this driver or card does not give is None: nothing is guessed.
-"""
+"""NVIDIA GPUs by NVML. Facts that a driver or card does not report are None, never guessed."""
 
 import contextlib
 import re
@@ -26,14 +23,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
             its card's.
         free_bytes: As the driver would still give.
         compute_capability: Major and minor, (8, 9) for Ada.
-        pcie_generation: The highest that card and slot both know; idle links fall back to 1.
+        pcie_generation: The highest of card and slot; idle links fall back to 1.
         pcie_width: Lanes, likewise.
         bandwidth_bytes_s: Of its memory, from clock and bus width.
         clock_hz: Highest clock of the cores.
         n_processes: Programs that compute or draw on it.
-        is_wddm: Windows' display driver manages its memory: what does not fit is paged to RAM,
-            silently and slowly, so a plan keeps a larger margin.
-        shares_ram: It has no memory of its own but the system's RAM, as GB10 and Jetson.
+        is_wddm: Windows' display driver silently pages to RAM, so a plan keeps a larger margin.
+        shares_ram: It uses the system's RAM, as GB10 and Jetson.
     """
 
     index: int
@@ -59,8 +55,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 class Driver(msgspec.Struct, frozen=True):
     """The driver's own version (`570.86`) and the newest CUDA it runs, (12, 8).
 
-    Attributes:
-        n_silent: GPUs that it lists without their memory: lost, broken or not ours.
+    `n_silent` counts GPUs listed without memory: lost, broken or not ours.
     """
 
     version: str
@@ -69,7 +64,7 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 def read_gpus() -> tuple[Driver | None, list[Gpu]]:
-    """Ask the driver; without one there are no GPUs. One that does not answer is left out."""
+    """Ask the driver, if there is one; GPUs that do not answer are left out."""
     with _nvml() as is_there:
         if not is_there:
             return None, []
@@ -85,11 +80,10 @@ def read_gpus() -> tuple[Driver | None, list[Gpu]]:
 
 
 def visible(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
-    """Return those that CUDA_VISIBLE_DEVICES leaves, in its order; None leaves all.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; None leaves all.
 
-    Source: "CUDA Environment Variables" of the CUDA programming guide. The list ends where an
-    entry names no GPU. CUDA uses one MIG device at most ("MIG User Guide", Device Enumeration):
-    the first, where no whole GPU comes before it.
+    Source: "CUDA Environment Variables", CUDA programming guide: an unknown entry ends the list.
+    CUDA uses one MIG device at most, and only without a whole GPU before it ("MIG User Guide").
     """
     if wanted is None:
         return [gpu for gpu in gpus if not gpu.is_mig] or gpus[:1]
@@ -135,7 +129,6 @@ def _driver(n_silent: int) -> Driver:
 
 
 def _mig_handles(handle: Any) -> list[Any]:
-    """The parts that a card is divided into; most cards have none."""
     current, _ = _known(pynvml.nvmlDeviceGetMigMode, handle) or (pynvml.NVML_DEVICE_MIG_DISABLE, 0)
     if current != pynvml.NVML_DEVICE_MIG_ENABLE:
         return []
@@ -145,10 +138,9 @@ def _mig_handles(handle: Any) -> list[Any]:
 
 
 def _memory(handle: Any, name: str) -> tuple[int, int, bool] | None:
-    """Return a GPU's bytes, those that are free, and whether they are the system's RAM.
+    """Return a GPU's bytes, its free bytes, and whether they are the system's RAM.
 
-    Of a GPU without memory of its own a driver says "not supported", or nothing that helps: 0, or
-    all RAM and its free part, which leaves out the page cache.
+    A driver says "not supported" of RAM, or 0, or all RAM without the page cache.
     """
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
@@ -188,7 +180,6 @@ def _gpu(index: int, handle: Any) -> Gpu | None:
 
 
 def _known(read: Callable[..., T], *arguments: Any) -> T | None:
-    """Return one fact, or None if this card or driver does not know it."""
     try:
         return read(*arguments)
     except (pynvml.NVMLError, AttributeError):  # the latter: a library older than the binding
@@ -205,7 +196,7 @@ def _clock_hz(handle: Any, kind: int) -> float | None:
 
 
 def _bandwidth_bytes_s(handle: Any) -> float | None:
-    """Count two transfers a clock, as NVML does: an RTX 4090's 10,501 MHz and 384 bits: 1 TB/s."""
+    """Count two transfers a clock, as NVML does (RTX 4090: 10,501 MHz, 384 bits, 1 TB/s)."""
     clock_hz = _clock_hz(handle, pynvml.NVML_CLOCK_MEM)
     n_bits = _known(pynvml.nvmlDeviceGetMemoryBusWidth, handle)
     return clock_hz * 2 * n_bits / 8 if clock_hz and n_bits else None
@@ -221,7 +212,7 @@ def _n_processes(handle: Any) -> int | None:
 
 
 def _is_wddm(handle: Any) -> bool | None:
-    """Only Windows' driver has models; Linux's answers "not supported", which is a no."""
+    """Return whether the driver's model is WDDM; on Linux, without models, the query fails."""
     try:
         model = pynvml.nvmlDeviceGetCurrentDriverModel(handle)
     except pynvml.NVMLError_NotSupported:
@@ -232,12 +223,10 @@ def _is_wddm(handle: Any) -> bool | None:
 
 
 class Meters:
-    """The counters of GPUs; they hold the driver open until `close`.
+    """Energy counters of GPUs, in llama.cpp's order; they hold the driver open until `close`.
 
-    Reading costs milliseconds, and may wake a GPU that sleeps. Thread: one at a time.
-
-    `gpus` are in llama.cpp's order. A card without a counter is left out, and so is a part of a
-    card (MIG).
+    Reading takes milliseconds, and may wake a sleeping GPU. Cards without a counter and parts of a
+    card (MIG) are left out. Thread: one at a time.
     """
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
@@ -251,15 +240,15 @@ class Meters:
                     self._open(f"gpu{gpu.index}", gpu.index)
 
     def of(self, llama_names: Iterable[str]) -> frozenset[str]:
-        """The GPUs that count, by llama.cpp's names (`CUDA0`)."""
+        """Return the GPUs with counters, by llama.cpp's names (`CUDA0`)."""
         return frozenset(self._names.get(name, "") for name in llama_names) & self._handles.keys()
 
     def joules(self) -> dict[str, float]:
-        """Each GPU's counter, by NVML's index (`gpu0`)."""
+        """Return each GPU's counter, by NVML's index (`gpu0`)."""
         return self._read(lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3)
 
     def watts(self, llama_names: Iterable[str]) -> dict[str, float]:
-        """The power of these GPUs now; of Ampere and newer the driver averages a second."""
+        """Return the power of these GPUs now, a second's average since Ampere."""
         found = self._read(lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
         return {name: found[name] for name in self.of(llama_names) & found.keys()}
 
@@ -278,7 +267,6 @@ class Meters:
         self._handles[name] = handle
 
     def _read(self, ask: Callable[[Any], float]) -> dict[str, float]:
-        """Return each GPU's answer; one without an answer now is left out."""
         found = {}
         for name, handle in self._handles.items():
             with suppress(pynvml.NVMLError):

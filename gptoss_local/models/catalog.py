@@ -1,7 +1,6 @@
 """The models we know by name: `models.toml`, and the user's own next to `config.toml`.
 
-Knows nothing of the disk. An entry of the user with the name of one of ours overrides its keys; any
-other is one more model.
+A user's entry overrides the keys of ours with the same name, or adds a model.
 """
 
 import functools
@@ -38,18 +37,18 @@ _File = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.ggu
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file, which refuses keys that it does not know."""
+    pass
 
 
 class Checkpoint(_Entry, frozen=True):
-    """Safetensors on the hub, which are converted; `repo` is `OWNER/NAME[@REVISION]`."""
+    """Safetensors on the hub, to be converted; `repo` is `OWNER/NAME[@REVISION]`."""
 
     repo: _Repo
     size_bytes: _Size = 0
 
 
 class PublishedGGUF(_Entry, frozen=True):
-    """A GGUF on the hub; `files` are its parts in their order, by their paths there."""
+    """A GGUF on the hub; `files` are the paths of its parts, in order."""
 
     repo: _Repo
     files: Annotated[tuple[_File, ...], msgspec.Meta(min_length=1)]
@@ -64,7 +63,7 @@ class Needs(_Entry, frozen=True):
 
 
 class Sampling(_Entry, frozen=True, omit_defaults=True):
-    """The sampling of a request that does not say otherwise, by Ollama's names."""
+    """Default sampling of requests, by Ollama's names."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
@@ -91,9 +90,9 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
         kind: Their program, which decides the protocol.
         urls: Of equal engines, without `/v1`.
         key_env: The environment variable that has the key; empty: none is sent.
-        n_ctx: Tokens of context; 0: as they say, or else gpt-oss's own.
-        first_token_s: How long to wait for the first token, with its queue and prefill.
-        has_priority: They order requests by priority; vLLM without that refuses such requests.
+        n_ctx: Tokens of context; 0: ask the engine.
+        first_token_s: Time limit for the first token, with its queue and prefill.
+        has_priority: Send priorities, which vLLM refuses unless it is configured for them.
     """
 
     kind: UpstreamKind
@@ -110,10 +109,9 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
     """One entry.
 
     Attributes:
-        file: A name inside the models folder, or the absolute path of a GGUF that lies elsewhere.
-        is_special: Made for one purpose, so that it is not suggested to start with.
-        layers: Layers of the model, and `experts` of each layer, to plan before it is here; 0 where
-            they are not known.
+        file: A name inside the models folder, or the absolute path of a GGUF elsewhere.
+        is_special: Made for one purpose, so not suggested to start with.
+        layers: With `experts` of each, to plan before the file is here; 0: unknown.
     """
 
     name: str
@@ -133,28 +131,21 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Return whether its file lies outside the models folder, and is not ours to change."""
         return PurePath(self.file).is_absolute()
 
     @property
     def download_bytes(self) -> int:
-        """Return the size of the default download; 0 if that is not known."""
         source = self.checkpoint or self.gguf
         return source.size_bytes if source else 0
 
     @property
     def repo(self) -> str:
-        """Return the repository it comes from by default; empty if it cannot be pulled."""
         source = self.checkpoint or self.gguf
         return source.repo if source else ""
 
 
 def catalog() -> tuple[CatalogModel, ...]:
-    """Return all entries, the embedded one first.
-
-    Raises:
-        UsageError: the user's models.toml is wrong; the message says where.
-    """
+    """Return all entries, the embedded one first; UsageError says where models.toml is wrong."""
     file = user_models_file()
     try:
         changed_ns = file.stat().st_mtime_ns
@@ -164,16 +155,11 @@ def catalog() -> tuple[CatalogModel, ...]:
 
 
 def check_models_file(path: Path) -> None:
-    """Check a file like the user's models.toml. Raises UsageError as `catalog`."""
     _catalog(path, path.stat().st_mtime_ns)
 
 
 def canonical_name(name: str) -> str:
-    """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`.
-
-    Nor the host of the hub, nor the host and the namespace that Ollama puts before a name that has
-    none.
-    """
+    """Resolve case, aliases, `:latest`, and the hosts of the hub and of Ollama."""
     wanted = name.strip().lower().removesuffix(":latest")
     wanted = wanted.removeprefix("registry.ollama.ai/").removeprefix("library/")
     wanted = _HUB.sub("", wanted)
@@ -186,9 +172,9 @@ def canonical_name(name: str) -> str:
 
 
 def hub_place(name: str) -> tuple[str, str] | None:
-    """Return the repository and the file, if any, of a name; None for names of other kinds.
+    """Return the repository and the file, if any, of `OWNER/NAME[:FILE]` or `OWNER/NAME@REVISION`.
 
-    That is `OWNER/NAME[:FILE]`, or `OWNER/NAME@REVISION`, which is the repository then.
+    The revision stays in the repository. None for names of other kinds.
     """
     found = _PLACE.fullmatch(_HUB.sub("", name.strip().removesuffix(":latest")))
     return (found[1], found[2] or "") if found else None
@@ -203,7 +189,6 @@ def known_names() -> list[str]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user may have meant; one of a hub is the name of its own model."""
     if "/" in name:
         return None
     import difflib  # PERF: 2 ms, for a mistake only
@@ -213,7 +198,6 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 
 def pull_advice(wanted: str) -> str:
-    """Return what to do about a name that cannot be pulled, as the catalogue does not know it."""
     if close := closest(wanted, known_names()):
         return f"Did you mean {close}?"
     return (
@@ -281,11 +265,6 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
 
 
 def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
-    """Check fields and entries of the user against each other.
-
-    Raises:
-        UsageError: a name is invalid or stands for two models, or a file is not one we can use.
-    """
     owners = {name: name for name in models}
     for model in models.values():
         for alias in model.aliases:

@@ -1,7 +1,7 @@
-"""Finds which model a file of the models folder is, by its name alone; opens no file.
+"""Finds the name of the model in a file of the models folder; opens no file.
 
 `mine:7b` is `mine%3A7b.gguf`, or `mine%3A7b.json` if it carries defaults or lies elsewhere. Models
-that the catalogue knows have the file names it says. Of a split file only the first part counts.
+in the catalogue have its file names. Of a split file only the first part counts.
 """
 
 import hashlib
@@ -18,7 +18,6 @@ MANIFEST_SUFFIX = ".json"
 
 
 def name_of(file: Path) -> str:
-    """Return the name of the model to which weights or a manifest belong."""
     for model in catalog():
         if model.file == file.name:
             return model.name
@@ -32,16 +31,15 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def is_model_file(name: str) -> bool:
-    """Return whether a file is a GGUF, or the first part of one, by its name."""
     part = SPLIT_NAME.search(name)
     return part[1] == "00001" if part else name.lower().endswith(WEIGHTS_SUFFIX)
 
 
 def name_for(file: Path) -> str:
-    """Make a model's name of the name of a file that lies elsewhere.
+    """Make a model's name from the name of a file elsewhere.
 
-    Names are spelled with Latin letters and digits. Other characters become a dash or go, and a
-    few digits of a checksum keep such names apart.
+    Characters other than Latin letters and digits become a dash or go; a few digits of a checksum
+    then keep names apart.
     """
     stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
     letters = unicodedata.normalize("NFKD", stem.lower())

@@ -22,7 +22,7 @@ from gptoss_local.types import Usage
 
 @dataclass(slots=True)
 class AnswerRecord:
-    """One answer, from its request to its end. Holds nothing of its text.
+    """One answer, from its request to its end, without its text.
 
     Attributes:
         begun_ns: Wall clock, before the model was loaded if it had to be.
@@ -66,11 +66,7 @@ class Counters:
 
     @contextmanager
     def answering(self, model: str) -> Iterator[AnswerRecord]:
-        """Count an answer under way, and how it ends: with Done, with an error, or `left`.
-
-        Yields:
-            The record that its events are added to.
-        """
+        """Count an answer under way, and its end; yield a record to add its events to."""
         self.n_active += 1
         record = AnswerRecord(model)
         try:

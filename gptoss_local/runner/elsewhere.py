@@ -1,4 +1,4 @@
-"""Models that are computed elsewhere: a connection each, which takes no memory and stays."""
+"""Upstream models: a connection each, which takes no memory and stays open."""
 
 import asyncio
 import contextlib
@@ -30,8 +30,6 @@ class RemoteModel:
 
 
 class RemoteModels:
-    """The connections. Thread: one event loop."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._models: dict[str, RemoteModel] = {}  # by name
@@ -43,11 +41,7 @@ class RemoteModels:
         return list(self._models.values())
 
     async def get(self, entry: ModelEntry, address: UpstreamAddress) -> RemoteModel:
-        """Return a model, connecting to it where needed; a changed address is another one.
-
-        Raises:
-            UpstreamError, ServerBusyError, UsageError: as `connect`.
-        """
+        """Return a model, connecting to it where needed; a changed address is another one."""
         async with self._locks[entry.name]:
             model = self._models.get(entry.name)
             if model is not None and model.entry.weights_id == entry.weights_id:
@@ -60,7 +54,6 @@ class RemoteModels:
             return model
 
     def drop(self, entry: ModelEntry) -> None:
-        """Close the connection of a model once it is idle; the next request makes another one."""
         if model := self._models.pop(entry.name, None):
             task = asyncio.get_running_loop().create_task(_close_idle(model))
             self._leaving[task] = model
@@ -83,12 +76,9 @@ async def _close_idle(model: RemoteModel) -> None:
 
 
 async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Settings) -> RemoteModel:
-    """Connect to where a model is computed, and check that it is a gpt-oss.
+    """Connect to an upstream, and check that it is a gpt-oss.
 
-    Raises:
-        UpstreamError: it does not answer, or not as its kind does, or is another model.
-        ServerBusyError: it is busy.
-        UsageError: the variable with its key is not set.
+    Raises UpstreamError, ServerBusyError, or UsageError if the variable with its key is not set.
     """
     from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
 

@@ -30,8 +30,6 @@ _MBIT_S = 100
 def all_fits(
     settings: Settings, n_ctx: int | None = None, *, freed: Sequence[EngineClient] = ()
 ) -> ModelFits:
-    """Plan the models on this machine and those of the catalogue; takes some time."""
-
     def plan_here(entry: ModelEntry) -> Plan:
         entry.ensure_file(settings)
         built = find_model(entry.name, settings)
@@ -58,7 +56,6 @@ def all_fits(
 def fit_to_download(
     model: CatalogModel, machine: Machine, settings: Settings, n_ctx: int | None = None
 ) -> ModelFit:
-    """Plan a model of the catalogue as `gptoss convert` makes it."""
     facts = published_facts(model.layers, model.experts)
     options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx)
     fit = _fit(model.name, lambda: make_plan(facts, machine, options))
@@ -87,7 +84,6 @@ def suggestion(fits: Sequence[ModelFit]) -> ModelFit | None:
 
 
 def advice(suggested: ModelFit | None, settings: Settings) -> str:
-    """Explain the suggestion, with the time and place of its download."""
     if suggested is None:
         return (
             f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s, "
@@ -101,12 +97,10 @@ def advice(suggested: ModelFit | None, settings: Settings) -> str:
 
 
 def has_model(settings: Settings) -> bool:
-    """Return whether there is a model besides the embedded one."""
     return any(e.upstream or (e.path and not e.embedded) for e in list_models(settings))
 
 
 def machine_facts(machine: Machine, settings: Settings) -> dict[str, str]:
-    """Describe this machine in a few lines, by their titles."""
     cards = [
         f"{gpu.name}, {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free"
         for gpu in machine.gpus

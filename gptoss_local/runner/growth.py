@@ -1,7 +1,6 @@
-"""Larger contexts for prompts that need them, where no setting says how large a context is to be.
+"""Larger contexts for prompts that need them, unless a setting fixes the size.
 
-A plan begins with the context that leaves answers fast. A prompt that needs more gets it, at the
-price of one more load, instead of an error.
+A plan begins with the context that leaves answers fast; a longer prompt costs one more load.
 """
 
 import asyncio
@@ -25,17 +24,14 @@ _log = logging.getLogger("gptoss")
 _ROOM = 2048  # tokens that an answer should find free after its prompt
 
 may_reload: ContextVar[bool] = ContextVar("may_reload", default=True)
-"""The right of a request to have a loaded model loaded again, with more context."""
+"""Whether a request may have a loaded model loaded again, with more context."""
 
 
 class GrowingContext:
     """The context of one answer, which grows once if its prompt needs more.
 
-    A context that the user has set does not grow, nor one that the request asks for, nor any for a
-    request that may not have the model loaded again.
-
-    Attributes:
-        n_ctx: Tokens to load the model with; None leaves it to the plan.
+    It does not grow if the user or the request sets its size, or the request may not reload.
+    `n_ctx`: tokens to load the model with; None leaves it to the plan.
     """
 
     def __init__(
@@ -55,15 +51,14 @@ class GrowingContext:
         return [self._grown] if self._grown and self._is_watched else []
 
     def n_room(self, model: LoadedModel | RemoteModel) -> int:
-        """The tokens that must be free after the prompt, or else the context grows."""
+        """Return the tokens that must be free after the prompt, or else the context grows."""
         return _ROOM if isinstance(model, LoadedModel) and self._can_grow(model) else 0
 
     @asynccontextmanager
     async def instead_of_overflow(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
-        """Run an answer; if the context is too small and a larger one fits, it is `n_ctx` then.
+        """Run an answer; if the context is too small, set `n_ctx` to a larger one that fits.
 
-        Raises:
-            ContextOverflowError: it cannot grow.
+        Raises ContextOverflowError if it cannot grow.
         """
         try:
             yield
@@ -83,7 +78,6 @@ class GrowingContext:
         return self._may_grow and not self._has_tried and not self._limit(model)
 
     def _limit(self, model: LoadedModel) -> str:
-        """Name the setting that fixes the context; empty without one."""
         if self._asked_n_ctx:
             return "num_ctx"
         if model.entry.defaults.n_ctx:
@@ -91,7 +85,6 @@ class GrowingContext:
         return "GPTOSS_CONTEXT_LENGTH" if self._settings.context_length else ""
 
     def _advise(self, error: ContextOverflowError, model: LoadedModel) -> None:
-        """Add a hint for a prompt that the model could read and this context cannot."""
         if error.n_prompt is None or error.n_prompt >= error.n_ctx_max:
             return
         if not may_reload.get():
@@ -106,12 +99,7 @@ class GrowingContext:
 
 
 async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -> int | None:
-    """The context to load a model with for a prompt that is too long for the present one.
-
-    The present one is doubled where there is room for that, so that a conversation does not need
-    the next one soon; or else it is as large as the prompt needs. None if there is none, or none
-    helps.
-    """
+    """Return twice the present context if that fits, or as much as the prompt needs, or None."""
     loaded = model.engine.loaded
     if n_prompt >= loaded.n_ctx_train or model.entry.path is None:
         return None

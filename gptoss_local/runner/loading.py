@@ -50,7 +50,7 @@ class LoadedModel:
 
     Attributes:
         entry: The name it was last used by: several names may share their weights.
-        is_leaving: It takes no new users: it will be unloaded when it is idle.
+        is_leaving: It accepts no new users, and will be unloaded when idle.
         idle: Set while it is not in use.
     """
 
@@ -68,7 +68,6 @@ class LoadedModel:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def serves(self, n_ctx: int | None) -> bool:
-        """Return whether it takes requests that need `n_ctx` tokens of context."""
         if self.is_leaving or not self.engine.is_alive:
             return False
         loaded = self.engine.loaded
@@ -77,8 +76,7 @@ class LoadedModel:
     async def wait_idle(self) -> None:
         """Wait until no client needs the engine any more, or the engine is dead.
 
-        A client that has stopped reading may still hold the model. It has one sequence, and does
-        not need the engine once that is complete.
+        A client that has stopped reading does not need it once its sequence is complete.
         """
         while self.n_users > len(self.engine.unread) and self.engine.is_alive:
             with contextlib.suppress(TimeoutError):
@@ -92,11 +90,7 @@ class LoadedModel:
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read and check the tokenizer inside a GGUF; takes a moment, so not in the event loop.
-
-    Raises:
-        ModelLoadError: the file cannot be read, or the tokenizer is another one.
-    """
+    """Read and check the tokenizer inside a GGUF; slow, so not in the event loop."""
     read_info(path)  # raises a clear error for a missing file
     stat = path.stat()
     return _vocabulary(path, stat.st_size, stat.st_mtime_ns)
@@ -116,7 +110,7 @@ async def load_as_fits(
     progress: LoadProgress,
     make_room: Callable[[Attempt], Awaitable[None]],
 ) -> LoadedModel:
-    """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
+    """Load a model as planned, or smaller if memory turns out to be shorter.
 
     `make_room` unloads other models, before each try, where its plan needs that.
 
@@ -164,11 +158,7 @@ async def load_model(
 ) -> LoadedModel:
     """Start an engine process with a model, placed as planned.
 
-    `on_progress` gets 0.0 .. 1.0 while the weights are read.
-
-    Raises:
-        ModelLoadError: the file is broken, or llama.cpp refused it.
-        EngineCrashedError: the process died while loading.
+    `on_progress` gets 0.0 .. 1.0. Raises ModelLoadError or EngineCrashedError.
     """
     start_s = time.monotonic()
     path = Path(load.model_path)

@@ -69,12 +69,7 @@ class LoadTask:
         return self._task.done()
 
     async def wait(self) -> None:
-        """Wait for the end; the load continues if the waiting task is cancelled.
-
-        Raises:
-            ModelLoadError: it was stopped, or failed.
-            GptOssError: it failed otherwise.
-        """
+        """Wait for the end, or its error; the load continues if the waiting task is cancelled."""
         try:
             await asyncio.shield(self._task)
         except asyncio.CancelledError:
@@ -86,7 +81,6 @@ class LoadTask:
             ) from None
 
     async def stop(self) -> None:
-        """Returns when nothing of it is left."""
         self._task.cancel()
         await asyncio.wait((self._task,))
 
@@ -102,8 +96,6 @@ class LoadTask:
 
 
 class Loads:
-    """The loads under way, by the weights of their models."""
-
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._spawn = spawn
         self._loads: dict[str, LoadTask] = {}

@@ -28,7 +28,6 @@ def record(settings: Settings, model: str, error: GptOssError) -> None:
 
 
 def read(settings: Settings) -> list[Loss]:
-    """Return the recorded losses, the latest last."""
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(_path(settings).read_bytes(), type=list[Loss])
     return []

@@ -1,7 +1,7 @@
 """Load models on demand, restart dead engines, and unload them after their keep-alive.
 
-Several models stay in memory as far as it allows. A request for a loaded model is served
-immediately, even while others load or wait; one load runs at a time. Thread: one event loop.
+Several models stay in memory as far as it allows. Loaded ones serve while others load; one load
+runs at a time. Thread: one event loop.
 """
 
 import asyncio
@@ -55,7 +55,6 @@ class _Tries:
 
     @asynccontextmanager
     async def once_more(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
-        """Suppress the loss of an engine, the first time; the answer can be asked again then."""
         try:
             yield
         except (ComputeError, EngineCrashedError):
@@ -116,9 +115,8 @@ class ModelManager:
     ) -> AsyncIterator[LoadedModel | RemoteModel]:
         """Hold a model for one request, loading it first where needed.
 
-        A loaded model with more context than `n_ctx` is kept, as is any where `may_reload` is not
-        set: `n_ctx` means nothing then. A new `keep_alive_s` stays until another request changes
-        it. Neither means anything to a model that is computed elsewhere.
+        A loaded model with more context than `n_ctx` is kept, as is any without `may_reload`. A new
+        `keep_alive_s` stays until another request changes it. Upstream models ignore both.
 
         Raises:
             ServerBusyError: too many requests of this caller wait already, or of all.
@@ -158,11 +156,9 @@ class ModelManager:
     ) -> AsyncGenerator[ChatEvent, None]:
         """Hold a model for one answer and yield its events; arguments as `use`.
 
-        The context grows if the prompt needs a larger one and no setting says how large it is. If
-        the engine is lost before the first piece, another one is asked, once.
-
-        Raises:
-            As `use` and `gptoss_local.harmony.answer`.
+        The context grows if the prompt needs it and no setting fixes it. If the engine is lost
+        before the first piece, another one is asked, once. Raises as `use` and
+        `gptoss_local.harmony.answer`.
         """
         growth, tries = GrowingContext(request, self.settings, n_ctx), _Tries()
         begun_ns = ready_ns = time.monotonic_ns()
@@ -206,11 +202,7 @@ class ModelManager:
                     return
 
     async def vocabulary(self, entry: ModelEntry) -> Vocabulary:
-        """The vocabulary of a model, without loading it.
-
-        Raises:
-            ModelLoadError: its file cannot be read.
-        """
+        """Return the vocabulary of a model, without loading it."""
         model = self._models.get(entry.weights_id)
         if model is not None and model.serves(None):
             return model.vocabulary
@@ -220,7 +212,7 @@ class ModelManager:
         return await asyncio.to_thread(read_vocabulary, path)
 
     async def n_ctx_train(self, entry: ModelEntry) -> int:
-        """The longest context of a model; of one computed elsewhere, the context there."""
+        """Return the longest context of a model; of an upstream one, the context there."""
         if entry.upstream is not None:
             async with self.use(entry) as model:
                 return model.engine.loaded.n_ctx
@@ -228,7 +220,7 @@ class ModelManager:
         return (await asyncio.to_thread(read_info, path)).n_ctx_train
 
     async def unload(self, entry: ModelEntry) -> None:
-        """Unload a model once its running requests are done; does nothing if it is not loaded.
+        """Unload a model, if loaded, once its running requests are done.
 
         A load under way is stopped, and requests that wait for it get an error.
         """
@@ -265,7 +257,6 @@ class ModelManager:
             entry = find_model(entry.name, self.settings)  # an embedded model has a file now
 
     async def _start(self, name: str, n_ctx: int | None, progress: LoadProgress) -> None:
-        """Task: load a model, after unloading others for it."""
         async with self._room:
             entry = find_model(name, self.settings)
             path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
@@ -308,7 +299,6 @@ class ModelManager:
             await self._let_go(models[engines.index(engine)])
 
     def _next_to_go(self) -> list[LoadedModel]:
-        """Leaving models first, then idle ones; among equals the least recently used."""
         return sorted(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
 
     async def _let_go(self, model: LoadedModel) -> None:
@@ -316,7 +306,6 @@ class ModelManager:
         await asyncio.shield(self._spawn(self._unload(model)))
 
     async def _unload(self, model: LoadedModel) -> None:
-        """Take no more requests for a model, wait until it is idle or dead, and end its process."""
         model.is_leaving = True
         await model.wait_idle()
         model.stop_expiry()
@@ -361,7 +350,6 @@ class ModelManager:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Log an error that perhaps no request waits for any more."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.debug("%s", error)

@@ -1,9 +1,7 @@
 """Measures a model on this machine, and keeps figures that plans and later loads need.
 
-`measure` is `gptoss bench`. It asks the engine process that also serves, loaded as the planner
-says, so that scheduling and sampling count. Prompts are random tokens, answers run without drafts
-and never stop: the computation does not depend on the model's words. `tune` and `calibrate`, of
-`gptoss tune` and of a first load, have a process of their own.
+`measure` (`gptoss bench`) asks an engine process as a server does, with random tokens and without
+drafts. `tune` and `calibrate`, of `gptoss tune` and of a first load, have processes of their own.
 """
 
 import asyncio
@@ -57,7 +55,7 @@ _MANY = 128  # tokens that use nearly all experts
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """A prompt of `n_tokens`, and the answer after it, alone; cells that earlier ones have left."""
+    """A prompt of `n_tokens`, and the answer after it, alone; cells left by earlier ones."""
 
     n_tokens: int
     prefill_tok_s: float
@@ -74,8 +72,6 @@ class AtWidth(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of llama-bench: mean and standard deviation of tokens/s. A single run has none."""
-
     test: str
     n_threads: int
     avg_ts: float
@@ -85,7 +81,7 @@ class Row(msgspec.Struct, frozen=True):
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     """Results, with the plan and its estimates for a prompt of 4,096 tokens and an answer.
 
-    `model_type` .. `backends` are called so in llama-bench's JSON.
+    `model_type` .. `backends` are named as in llama-bench's JSON.
     """
 
     model: str
@@ -107,7 +103,6 @@ async def measure(
     """Load a model and measure it in a minute or a few; slow machines skip long prompts.
 
     An agent begins with `n_agent` tokens; 0: no agent is measured.
-    Another copy of the model in a server takes memory from this one.
     """
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
@@ -143,7 +138,6 @@ async def measure(
 
 
 def _files(entry: ModelEntry, settings: Settings) -> tuple[Path, ModelEntry, Path]:
-    """Return a model's file, the model as it is then, and the file of its measurements."""
     path = entry.ensure_file(settings)
     entry = find_model(entry.name, settings)  # an embedded model has a file now
     return path, entry, measured_file(entry, settings)
@@ -209,7 +203,6 @@ class _Prober:
     async def answer(
         self, prompt: list[int], n_answer: int = N_ANSWER
     ) -> tuple[Finished, list[float], list[int]]:
-        """Run a request; also return the tokens of its answer, and the time of each."""
         times: list[float] = []
         answer: list[int] = []
         events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=n_answer)
@@ -249,7 +242,7 @@ class _Prober:
         return AtWidth(n_streams, rate, n_cells_cached)
 
     async def _n_cells_cached(self, n_own: int) -> int:
-        """Cells of other sequences, besides those that were just measured."""
+        """Count cells of other sequences, besides those that were just measured."""
         return max(0, (await self._engine.stats()).n_cells_cached - n_own)
 
 
@@ -269,10 +262,9 @@ class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
 async def tune(
     entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
 ) -> TuneResult:
-    """Load a model, measure it, and keep the figures.
+    """Load a model, measure it, and keep the figures; user-set threads are not tuned.
 
-    Another copy of the model in a server takes memory from this one. Thread counts that the user
-    has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
+    `on_progress` gets 0.0 .. 1.0. A server's copy of the model takes memory from this one.
     """
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     before = await asyncio.to_thread(plan_load, entry, settings, None)
@@ -297,7 +289,6 @@ async def tune(
 
 
 def is_due(plan: Plan, known: Measured) -> bool:
-    """A load calibrates if a GPU uses experts in RAM, once, and unless the user decided."""
     is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
     is_tried = known.tuning is not None or known.tuning_failed
     return plan.placement.shares_experts and not is_tried and not is_told
@@ -334,10 +325,7 @@ def keep(path: Path, known: Measured) -> None:
 
 
 def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
-    """Draw the consequences of measured figures.
-
-    `plan`, made without any tuning, was measured.
-    """
+    """Draw the consequences of figures measured with `plan`, made without any tuning."""
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
     n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
     min_batch = break_even(tuned.offload, facts.n_experts_used)

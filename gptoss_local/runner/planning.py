@@ -30,8 +30,7 @@ class Attempt(msgspec.Struct, frozen=True):
     """The memory that one try to load a model leaves free, beyond a plan's usual margins.
 
     Attributes:
-        extra_margin_bytes: More to leave free on each GPU. The planner pays for it in the cheapest
-            way: experts in VRAM, the size of batches, context; at last the GPU itself.
+        extra_margin_bytes: More to leave free on each GPU, at the planner's choice of cost.
         maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
     """
 
@@ -73,11 +72,8 @@ def plan_load(
 ) -> Plan:
     """Plan the load of a model into free memory; asks the driver, so not in the event loop.
 
-    Memory of the engines `freed` counts as free.
-
-    Raises:
-        DoesNotFitError: there is no plan that keeps to the options.
-        ModelLoadError: the file is not a gpt-oss model.
+    Memory of the engines `freed` counts as free. Raises DoesNotFitError, or ModelLoadError if the
+    file is not a gpt-oss model.
     """
     facts = _facts(model)
     machine, options = _situation(settings, n_ctx, attempt)
@@ -93,10 +89,8 @@ def choose_unload(
 ) -> EngineClient | None:
     """Return the loaded model to unload for another; None if both fit about as well together.
 
-    Of `others`, the first that makes room by itself is returned, or else the first of all.
-
-    Raises:
-        DoesNotFitError: there is no room even without all of them.
+    The first of `others` that makes room by itself, or else the first of all. Raises
+    DoesNotFitError if there is no room even without all of them.
     """
     if not others:
         return None
@@ -114,7 +108,6 @@ def choose_unload(
 
 
 def _facts(model: ModelEntry | Path | ModelFacts) -> ModelFacts:
-    """Read the facts of a model with its adapter, or of a file alone."""
     if isinstance(model, ModelFacts):
         return model
     if isinstance(model, Path):
@@ -137,8 +130,7 @@ def load_command(
 ) -> Load:
     """Return the message that has the engine process load a model as planned.
 
-    With experts on the host, llama.cpp's needs on each GPU are asked for first, unless the same
-    plan has succeeded here.
+    With experts on the host, memory is rehearsed first, unless the same plan succeeded before.
     """
     steps = known.steps if known.steps and known.steps.are_of(plan) else None
     is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
@@ -169,7 +161,7 @@ def load_command(
 
 
 def _model_params(plan: Plan, settings: Settings) -> ModelParams:
-    """The planned parameters; llama.cpp fills GPUs of other makers, which are not planned."""
+    """Return the planned parameters; llama.cpp itself fills GPUs of other makers."""
     if plan.n_gpus or has_cuda_build():
         return plan.model_params
     return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)

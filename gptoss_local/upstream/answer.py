@@ -12,11 +12,9 @@ Closer = Callable[[list[int]], int]
 
 
 class UpstreamAnswer:
-    """An answer on its way.
+    """An answer on its way; `end` is None before its end.
 
-    Attributes:
-        end: Why it is over; None: it is not.
-        runs_on: The upstream wrote more after a stop token.
+    `runs_on`: the upstream wrote more after a stop token.
     """
 
     def __init__(self, asked: UpstreamRequest, closer: Closer) -> None:
@@ -31,7 +29,7 @@ class UpstreamAnswer:
         self._first_s = self._last_s = 0.0
 
     def add(self, chunk: AnswerChunk) -> tuple[list[int], list[Logprob]]:
-        """Take a chunk; returns its tokens, those after a stop token left out."""
+        """Add a chunk; return its tokens up to a stop token."""
         is_stopped = self._is_stopped
         n = 0 if is_stopped else len(chunk.tokens)
         for i, token in enumerate(chunk.tokens[:n], 1):
@@ -51,10 +49,7 @@ class UpstreamAnswer:
         return tokens, chunk.logprobs[:n]
 
     def missing_stop(self) -> list[int]:
-        """Return the stop token if the upstream has held it back; it belongs to the tokens then.
-
-        The upstream says it, or else harmony's rules for the end of a message do.
-        """
+        """Return a withheld stop token, by the upstream or harmony's rules, as a list."""
         if self.end != "stop" or self._is_stopped:
             return []
         token = self._stop_token

@@ -1,4 +1,4 @@
-"""Requests to upstreams, as those who follow them see them."""
+"""Requests to upstreams, for tracing."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -64,6 +64,6 @@ following: ContextVar[Follow | None] = ContextVar("following", default=None)
 
 
 def followed(call: UpstreamCall) -> AbstractContextManager[None]:
-    """Return a context in which a call runs, which its UpstreamFault leaves."""
+    """Return a context for a call to run in, which its UpstreamFault leaves."""
     follow = following.get()
     return nullcontext() if follow is None else follow(call)

@@ -1,7 +1,6 @@
-"""Engines elsewhere as one of ours: `Upstream`, over HTTP.
+"""Remote engines as one of ours: `Upstream`, over HTTP. Thread: one event loop.
 
-No engine there knows our grammars, which are over tokens with harmony's tags among them, so these
-are held here. Thread: one event loop.
+They do not know our grammars of tokens with harmony's tags, so answers are held to them here.
 """
 
 import asyncio
@@ -35,10 +34,9 @@ _MAX_WAIT_S = 5.0  # for an upstream that says when to come again
 
 
 class Upstream:
-    """Engines elsewhere that compute one model. Use `connect()`, or the first answer is unchecked.
+    """Remote engines of one model. Use `connect()`, or the first answer is unchecked.
 
-    Raises:
-        UsageError: the variable that should have the key is not set.
+    Raises UsageError if the variable with the key is not set.
     """
 
     def __init__(
@@ -69,11 +67,8 @@ class Upstream:
     async def connect(self, probe: list[int], expected: set[int]) -> None:
         """Ask for the context, and check by one token that the vocabulary is gpt-oss's.
 
-        Every gpt-oss continues `probe` with an expected token.
-
-        Raises:
-            UpstreamError: it does not answer, or not with ids, or with another vocabulary.
-            ServerBusyError: it is busy.
+        Every gpt-oss continues `probe` with an expected token. Raises UpstreamError,
+        ServerBusyError.
         """
         asked = UpstreamRequest(
             prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1
@@ -172,7 +167,7 @@ class Upstream:
         """Do nothing: upstreams cache prefixes themselves, and take no hints."""
 
     async def stats(self) -> Stats:
-        """Return the counts of this process; the caches there are unknown."""
+        """Return the counts of this process; remote caches are unknown."""
         return Stats(
             n_running=self.n_active, n_waiting=0, n_cells=0, n_cells_used=0, n_cells_cached=0,
             n_checkpoints=0, checkpoint_bytes=0, n_steps=0, n_prefilled=self._n_prefilled,
@@ -181,7 +176,6 @@ class Upstream:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Close all connections."""
         self._is_closed = True
         self._replicas.stop()
         await self._connection.close()
@@ -197,11 +191,7 @@ class Upstream:
         return held_chunks(self._chunks, asked, mask, self._closer)
 
     async def _chunks(self, asked: UpstreamRequest) -> AsyncGenerator[AnswerChunk, None]:
-        """Yield chunks; until the first token other addresses are tried, or the same again.
-
-        Raises:
-            UpstreamError, ServerBusyError: of the last try.
-        """
+        """Yield chunks; until the first token other addresses are tried, or the same again."""
         body = request_body(self.address.kind, self.address.model, asked)
         n_tries = max(_N_TRIES, len(self._replicas.all))
         for n in itertools.count(1):

@@ -34,11 +34,7 @@ _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, 
 
 
 class UpstreamConnection:
-    """An HTTP client with the key of one upstream, which is kept out of messages.
-
-    Raises:
-        UsageError: the variable that should have the key is not set.
-    """
+    """An HTTP client with the key of one upstream, which is kept out of messages."""
 
     def __init__(self, name: str, address: UpstreamAddress) -> None:
         self._name = name
@@ -56,11 +52,9 @@ class UpstreamConnection:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.aclose()
 
     async def is_well(self, replica: Replica) -> bool:
-        """Return whether an address says that it is ready."""
         url = replica.url + KINDS[self._address.kind].health
         try:
             async with asyncio.timeout(_HEALTH_S), self._http.stream("GET", url) as response:
@@ -69,11 +63,7 @@ class UpstreamConnection:
             return False
 
     async def n_ctx(self, replica: Replica) -> int | None:
-        """Return the context that an address tells; None if it tells none.
-
-        Raises:
-            UpstreamError: it answers with more than is read.
-        """
+        """Return the context that an address reports, if any."""
         is_llama = self._address.kind == "llama-server"
         url = replica.url + ("/props" if is_llama else "/v1/models")
         try:
@@ -98,10 +88,7 @@ class UpstreamConnection:
     ) -> AsyncGenerator[AnswerChunk, None]:
         """Send a request and yield the chunks of its answer; closing the iterator disconnects.
 
-        The headers of `call` are sent, and its status is written.
-
-        Raises:
-            UpstreamFault: the request failed.
+        Sends the headers of `call` and writes its status. Raises UpstreamFault.
         """
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
@@ -232,12 +219,9 @@ async def _bound(response: httpx2.Response) -> None:
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """Yield the data of server-sent events, of which each is one line here.
+    """Yield the data of server-sent events, each one line here, or raise UpstreamError.
 
     NOTE: httpx2's own lines end at U+2028, too, which may be in the text of an answer.
-
-    Raises:
-        UpstreamError: a line is longer than any event.
     """
     rest = b""
     async for part in response.aiter_bytes():

@@ -1,7 +1,4 @@
-"""Adds models that are computed elsewhere to the user's models.toml, and takes them out.
-
-Other entries and comments of the file stay as they are.
-"""
+"""Adds upstream models to the user's models.toml, and removes them; keeps the rest as it is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Path:
-    """Write a model into models.toml; returns that file.
-
-    Raises:
-        UsageError: there is a model of that name, or something about it is invalid, or the file
-            cannot be written.
-    """
+    """Write a model into models.toml, or raise UsageError; return that file."""
     import tomlkit  # PERF: 60 ms
 
     wanted = canonical_name(name)
@@ -64,12 +56,6 @@ def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Pat
 
 
 def remove_upstream(name: str) -> Path:
-    """Take a model that is computed elsewhere out of models.toml; returns that file.
-
-    Raises:
-        ModelNotFoundError: there is none of that name.
-        UsageError: the file cannot be written.
-    """
     wanted = canonical_name(name)
     known = known_model(wanted)
     if known is None or known.upstream is None:

@@ -1,7 +1,6 @@
 """Token ids that llama-server leaves out of its stream: all of a character but its last.
 
-It sends nothing while a character is incomplete, then the id of the last token with the text of all
-of them. It does say how many tokens there are by then.
+It then sends the last id with the text of all of them, and the number of tokens by then.
 """
 
 import functools
@@ -14,8 +13,6 @@ from gptoss_local.upstream.wire import AnswerChunk
 
 
 class Gaps:
-    """Fills the gaps of one stream."""
-
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._n_seen = 0
@@ -23,10 +20,8 @@ class Gaps:
     def fill(self, chunk: AnswerChunk) -> AnswerChunk:
         """Return a chunk with the tokens that were left out before it.
 
-        Of a character that the limit of tokens cuts off nothing is known.
-
-        Raises:
-            UpstreamError: log-probabilities are wanted, which it leaves out, too.
+        A character that the limit of tokens cuts off stays unknown. Raises UpstreamError for
+        log-probabilities, which are left out, too.
         """
         if not chunk.tokens or chunk.n_total is None:
             return chunk
@@ -45,10 +40,10 @@ class Gaps:
 
 
 def _tokens_of(text: str, last: int, n: int, vocabulary: Vocabulary) -> list[int]:
-    """Return `n` tokens with this text, of which the last one is known.
+    """Return `n` tokens with this text, split as usual, or else the first ones that fit.
 
-    They are those that the text is usually split into, or else the first ones that fit. Bytes that
-    are not UTF-8 have been replaced in the text, and nothing fits.
+    The last one is known. Bytes that are not UTF-8 have been replaced in the text, and nothing
+    fits.
     """
     usual = vocabulary.encode(text)
     if len(usual) == n and usual[-1] == last:
@@ -59,7 +54,6 @@ def _tokens_of(text: str, last: int, n: int, vocabulary: Vocabulary) -> list[int
 
 
 def _split(text: bytes, n: int, ids: dict[bytes, int]) -> list[int] | None:
-    """Return `n` tokens with these bytes, long ones first."""
     if not n:
         return None if text else []
     for end in range(len(text), 0, -1):

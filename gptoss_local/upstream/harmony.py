@@ -8,10 +8,7 @@ _CHANNELS = ("analysis", "commentary", "final")
 
 
 def probe(vocabulary: Vocabulary) -> tuple[list[int], set[int]]:
-    """Return a prompt, and the tokens of which every gpt-oss continues it with one.
-
-    It asks an upstream for no more than any answer does, and costs one token.
-    """
+    """Return a prompt and its possible next tokens with any gpt-oss; asking costs one token."""
     expected = {vocabulary.encode(channel)[0] for channel in _CHANNELS}
     return vocabulary.encode_tagged(_PROBE), expected
 

@@ -1,8 +1,7 @@
 """Holds answers to a grammar of ours, which upstreams do not know: each token is checked here.
 
-At a token that the grammar refuses the answer is broken off and continued from before it, which
-costs two short requests, as the upstream has the beginning cached. So the answer is drawn as it
-would be with the grammar there: of the tokens that may come, by their probabilities.
+At a refused token the answer is broken off and continued from before it by two short requests: it
+is drawn as with the grammar there, from the allowed tokens by their probabilities.
 """
 
 import asyncio
@@ -29,8 +28,7 @@ Send = Callable[[UpstreamRequest], AsyncGenerator[AnswerChunk, None]]
 async def compile_mask(grammar: str, vocabulary_file: Path) -> Mask:
     """Prepare a grammar. The first one takes a second, and 85 MB that stay.
 
-    Raises:
-        UsageError: it cannot be enforced.
+    Raises UsageError if it cannot be enforced.
     """
     return await asyncio.wrap_future(_compiler(vocabulary_file).compile(grammar))
 
@@ -45,8 +43,7 @@ async def held_chunks(
 ) -> AsyncGenerator[AnswerChunk, None]:
     """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more.
 
-    Raises:
-        UpstreamError: the upstream keeps writing tokens that the grammar refuses.
+    Raises UpstreamError if the upstream keeps writing tokens that the grammar refuses.
     """
     rest = asked
     for _ in range(_N_REFUSED):
@@ -103,7 +100,6 @@ async def _steered(send: Send, rest: UpstreamRequest, mask: Mask, closer: Closer
 
 
 def _accept(mask: Mask, tokens: list[int]) -> int:
-    """Advance as far as the grammar allows; returns by how many tokens."""
     for n, token in enumerate(tokens):
         if mask.is_complete or not mask.accept(token):
             return n

@@ -1,8 +1,8 @@
 """The names that each kind of engine gives to things: one table for requests and answers.
 
-Sources, as of autumn 2026: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
+Sources: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
 `entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`;
-NIM for LLMs 2 is vLLM. Of all these, llama-server and Dynamo have been run.
+NIM for LLMs 2 is vLLM.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ N_CTX = 131_072
 """Tokens of context that gpt-oss was trained for."""
 
 Place = tuple[str | int, ...]
-"""The way to a value: keys of objects, and indices of arrays."""
+"""Keys of objects and indices of arrays that lead to a value."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """The particulars of one kind.
 
     Attributes:
-        asks: Fields of a request without which no ids arrive, or the stop token does not.
-        ids: Where a chunk has its token ids, which are those that are new.
-        stop: Where the last chunk has the token that ended the answer, if it says so.
+        asks: Fields of a request that make ids, or the stop token, arrive.
+        ids: Where a chunk has its new token ids.
+        stop: Where the last chunk may have the token that ended the answer.
         health: The path that answers while the engine is well.
         has_logprobs: Whether log-probabilities come with token ids.
         closes: Whether it closes a connection after a stream, though it says that it stays open.
         has_salt: Whether it keeps prefixes apart by a `cache_salt`.
-        priority: The fields that say one of our priorities; None: it has none.
+        priority: The fields for one of our priorities; None: it has none.
         since: What to say where text arrives without ids.
     """
 

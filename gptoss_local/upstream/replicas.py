@@ -1,4 +1,4 @@
-"""Equal engines at several addresses: the one with the least to do is asked, if it is well."""
+"""Equal engines at several addresses, of which the least busy healthy one is asked."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _REST_S = 5.0  # that an address which failed is left alone, while others answer
 
 
 class Replica:
-    """One address. `n_outstanding` are the requests that we have there now."""
+    """One address, with `n_outstanding` requests of ours."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
@@ -18,7 +18,6 @@ class Replica:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Count a request while it runs."""
         self.n_outstanding += 1
         try:
             yield
@@ -38,14 +37,13 @@ class Replicas:
 
     @property
     def n_outstanding(self) -> int:
-        """Return how many requests we have at all addresses."""
         return sum(replica.n_outstanding for replica in self.all)
 
     def choose(self) -> Replica:
         """Return the address to ask next.
 
-        Failed ones come last, the earliest failure first. Where others
-        answer, one that failed is used again only after it has said that it is well.
+        Failed ones come last, the earliest failure first, and return to use after a good health
+        check.
         """
         for replica in self.all:
             if self._is_due(replica):
@@ -56,7 +54,6 @@ class Replicas:
         return min(self.all, key=lambda r: (r.failed_s or 0.0, r.n_outstanding))
 
     def stop(self) -> None:
-        """Ask no more addresses how they are."""
         for check in self._checks:
             check.cancel()
 

@@ -36,7 +36,7 @@ class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
         stop_token: The last token, if the upstream says it.
         n_cached: Tokens of the prompt that needed no prefill, if the upstream says so.
         n_total: Tokens of the answer by then, if some may be missing; see `gaps`.
-        text: Of these tokens and of those that are missing.
+        text: Of these tokens and of the missing ones.
     """
 
     tokens: list[int] = []
@@ -88,11 +88,6 @@ def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict
 
 
 def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> AnswerChunk:
-    """Read one event of a stream.
-
-    Raises:
-        UpstreamError: it has another form than this kind sends, or reports a failure.
-    """
     try:
         event = msgspec.json.decode(data, type=dict[str, Any])
         if error := event.get("error"):
@@ -111,7 +106,6 @@ def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Answe
 
 
 def error_text(error: Any) -> str:
-    """Return the text of an engine's error, shortened."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or error.get("detail") or error
     if isinstance(error, dict):
@@ -168,7 +162,6 @@ def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | Non
 
 
 def _at(event: dict[str, Any], place: Place) -> Any:
-    """Return the value at a place; None if there is none."""
     found: Any = event
     for step in place:
         if isinstance(step, str):

@@ -86,12 +86,7 @@ class _CountedContext:
 
 @dataclass(slots=True, eq=False)
 class Served:
-    """The outcome of a request.
-
-    Attributes:
-        arrived_s, times_s: Its arrival, and each token of its answer.
-        n_cached: Tokens of its prompt that a cached prefix had.
-    """
+    """The outcome of a request: arrival, times of tokens, and cached tokens of its prompt."""
 
     number: int
     arrived_s: float
@@ -104,7 +99,7 @@ class Served:
 
     @property
     def tok_s(self) -> float:
-        """Tokens a second after the first one; infinity for an answer of one token."""
+        """Return tokens a second after the first one; infinity for an answer of one token."""
         seconds = self.times_s[-1] - self.times_s[0]
         return (len(self.times_s) - 1) / seconds if seconds else float("inf")
 
@@ -176,7 +171,6 @@ class SimulatedEngine:
         return self._step_s
 
     def end_step(self, now_s: float) -> list[Served]:
-        """Give every stream of the step its token; return the complete requests."""
         plan, self._plan = self._plan, []
         complete = []
         for work in plan:
@@ -206,7 +200,7 @@ class Arrival(NamedTuple):
     Attributes:
         at_s: When it arrives; with `follows`, how long after the end of that request.
         prompt: Its tokens in runs: an id, and how often it comes in a row.
-        follows: Index of an earlier request; it arrives after that one's end.
+        follows: Index of an earlier request.
         caller: Its key and connection.
     """
 

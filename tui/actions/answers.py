@@ -24,7 +24,6 @@ async def edit(chat: ChatParts, argument: str) -> None:
 
 
 async def edit_turn(chat: ChatParts, turn: Turn) -> None:
-    """Edit a message, or answer again."""
     if turn.role == "user":
         chat.dialogue.edit(turn)
     elif turn.role == "assistant":

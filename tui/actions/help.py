@@ -56,7 +56,7 @@ MODES: dict[str, tuple[Any, ...]] = {
     "In a preset": (PresetForm,),
     "While a model downloads": (DownloadDialog,),
 }
-"""The widgets that have keys besides the screen, by the titles of the help."""
+"""Widgets with keys besides the screen's, by the titles of the help."""
 _MORE = {
     "In the input": [
         ("Enter", "Send; while an answer streams, the message waits"),
@@ -85,7 +85,6 @@ def bindings_of(*owners: Any) -> list[Binding]:
 
 
 def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
-    """Return each key, as the user has it, with its description."""
     return [
         (", ".join(_display(chat, key) for key in _keys_of(chat, each)), each.description)
         for each in bindings_of(*owners)

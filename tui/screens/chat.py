@@ -53,8 +53,6 @@ _WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 
 class ChatScreen(Screen[None]):
-    """One chat at a time; a `ChatView`."""
-
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,alt+h", "command('help')", "Help", id="chat.help", priority=True),
@@ -212,7 +210,7 @@ class ChatScreen(Screen[None]):
             return None
 
     def take_key(self, event: Key | Paste) -> None:
-        """Give the input every paste, and each character that is no key of a mode.
+        """Give the input every paste, and each character that is not a key of a mode.
 
         An open question gets keys of a list while the input is empty.
         """
@@ -283,7 +281,7 @@ class ChatScreen(Screen[None]):
         show_error(self, error)
 
     def _keep_draft(self) -> None:
-        """Store all that was typed and not sent, so that a crash loses a second at most."""
+        """Store all unsent text, so that a crash loses a second at most."""
         is_kept = not (self.dialogue.editing or self.conversation.is_temporary)
         edited = self.typed if is_kept else ""
         kept = [room.dialogue for room in self.rooms if not room.conversation.is_temporary]
@@ -341,12 +339,11 @@ class ChatScreen(Screen[None]):
             self.model_changed()
 
     def _look(self) -> None:
-        """Look at the GPU, as the memory of other programs changes at any time."""
+        """Read the GPU's memory, which other programs change at any time."""
         if self._machine and self._machine.gpus:
             self.model_changed()
 
     async def _catch_up(self) -> None:
-        """Show changes by other processes, between our own answers."""
         with errors_shown(self):
             await self.rooms.end_idle()
         self._list_chats()
@@ -373,7 +370,6 @@ class ChatScreen(Screen[None]):
         self.show_status()
 
     def _list_chats(self) -> None:
-        """List the newest chats again if a chat has changed."""
         history, chat_id = self._history, self.conversation.chat_id
         busy = [room.conversation.chat_id or 0 for room in self.rooms if room.dialogue.is_busy]
         with suppress(HistoryError):  # the next message will say it
@@ -395,7 +391,6 @@ class ChatScreen(Screen[None]):
             await open_chat(self.parts, Place(int(event.option.id or 0), None))
 
     async def walk(self, turn: Turn, step: int) -> None:
-        """Show another version of a turn, and the branch below it."""
         if self.is_answering:
             self.dialogue.refuse()
             return
@@ -421,7 +416,6 @@ class ChatScreen(Screen[None]):
                 await act(self.parts, event.turn)
 
     async def action_command(self, text: str) -> None:
-        """Run a command, given without its slash."""
         parsed = REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed
@@ -433,7 +427,6 @@ class ChatScreen(Screen[None]):
         self.show_status()
 
     async def action_walk(self, step: int) -> None:
-        """Walk the versions of the last turn that has several."""
         with errors_shown(self):
             if turn := self.conversation.last_with_siblings():
                 await self.walk(turn, step)
@@ -451,7 +444,6 @@ class ChatScreen(Screen[None]):
         await self.transcript.show_end(step)
 
     def action_reasoning(self) -> None:
-        """Cycle the view of the focused or the last answer's reasoning."""
         focused = self.focused
         view = focused if isinstance(focused, AssistantTurnView) else self.transcript.last_answer()
         if view is not None:

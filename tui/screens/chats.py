@@ -76,7 +76,6 @@ class ChatsDialog(Dialog[Place | None]):
 
     @on(OptionList.OptionHighlighted)
     def preview(self) -> None:
-        """Show how the marked chat ends, or the message that was found."""
         text = ""
         with errors_shown(self):
             if place := self._marked():
@@ -105,7 +104,6 @@ class ChatsDialog(Dialog[Place | None]):
             self.dismiss(place)
 
     def action_move(self, step: int) -> None:
-        """Move in the list while the line has the focus."""
         options = self.query_one(OptionList)
         (options.action_cursor_down if step > 0 else options.action_cursor_up)()
 
@@ -165,7 +163,6 @@ class ChatsDialog(Dialog[Place | None]):
             self._refill()
 
     def _refill(self, marked_id: int | None = None) -> None:
-        """Fill the list, and mark a chat, or else the first line."""
         options = self.query_one(OptionList)
         found: list[tuple[Place, Content]] = []
         with errors_shown(self):
@@ -184,7 +181,6 @@ class ChatsDialog(Dialog[Place | None]):
             options.add_option(Option(words, disabled=True))
 
     def _find(self) -> list[tuple[Place, Content]]:
-        """Return the matches of the search, or else the newest chats."""
         if self._words:
             hits = self._history.search(self._words, _MAX_SHOWN)
             return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
@@ -210,7 +206,6 @@ def _hit_line(hit: Hit) -> Content:
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was, in its largest unit."""
     for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= unit_s:
             return f"{counted(int(seconds // unit_s), name)} ago"

@@ -1,4 +1,4 @@
-"""Shows versions of an answer side by side; on a narrow terminal, below each other."""
+"""Shows versions of an answer side by side, or below each other on a narrow terminal."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -21,8 +21,6 @@ _MAX_SHOWN = 3
 
 
 class CompareDialog(Dialog[None]):
-    """Shows the newest versions; they come oldest first."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Leave"),
         Binding("tab,right", "app.focus_next", "Next", show=False),

@@ -17,14 +17,11 @@ _T = TypeVar("_T")
 
 
 class Typing:
-    """Knows when keys came."""
-
     def __init__(self) -> None:
         self.n_keys = 0
         self._last_s = 0.0
 
     def note(self) -> float:
-        """Count a key, and return the seconds since the one before."""
         pause_s = (now_s := time.monotonic()) - self._last_s
         self.n_keys, self._last_s = self.n_keys + 1, now_s
         return pause_s
@@ -33,9 +30,7 @@ class Typing:
 class Dialog(ModalScreen[_T]):
     """The base of all dialogs: a frame with a title. Ctrl-C copies the selection, or leaves as Esc.
 
-    Attributes:
-        LOOK: Further classes of the frame.
-        KEYS: Shown below the content.
+    `LOOK` has further classes of the frame; `KEYS` is shown below the content.
     """
 
     LOOK: ClassVar[str] = ""
@@ -61,7 +56,7 @@ class Dialog(ModalScreen[_T]):
             self.opened()
 
     def opened(self) -> None:
-        """Called once the widgets are there."""
+        pass
 
     def action_copy_or_leave(self) -> None:
         focused = self.focused
@@ -74,7 +69,7 @@ class Dialog(ModalScreen[_T]):
 
 
 class LineDialog(Dialog[str | None]):
-    """Ask for one line; None when the user leaves it."""
+    """Asks for one line; None when the user leaves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     LOOK = "-small"
@@ -93,7 +88,7 @@ class LineDialog(Dialog[str | None]):
 
 
 class ChoiceDialog(Dialog[int | None]):
-    """Choose one of several lines; returns its index."""
+    """Asks for one of several lines; returns its index."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     LOOK = "-question"

@@ -1,5 +1,3 @@
-"""Shows the progress of a download, and cancels it."""
-
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,7 +12,7 @@ _EVERY_S = 0.25
 
 
 class DownloadDialog(Dialog[None]):
-    """Watch a download, which runs on when the dialog is left; it closes at the end."""
+    """Shows a download, which continues when the dialog is left; closes at its end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it running"),

@@ -1,5 +1,3 @@
-"""Shows an error next to the chat, which continues."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +17,7 @@ def show_error(shown_by: Widget | App[Any], error: GptOssError) -> None:
 
 @contextmanager
 def errors_shown(shown_by: Widget | App[Any]) -> Iterator[None]:
-    """Show an error instead of raising it: one that leaves a handler ends the app."""
+    """Show an error instead of raising it, as an error that leaves a handler ends the app."""
     try:
         yield
     except GptOssError as error:

@@ -55,7 +55,6 @@ class InspectorDialog(Dialog[None]):
         self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_ids(self) -> None:
-        """Show ids instead of texts, and back."""
         self._shows_ids = not self._shows_ids
         views = self.query(".piece").results(Static)
         for view, piece in zip(views, self._found.messages, strict=True):
@@ -67,7 +66,6 @@ class InspectorDialog(Dialog[None]):
 
 
 def heading(piece: HarmonyPiece) -> str:
-    """Describe a message: author, channel, recipient, length, and its place in the next prompt."""
     parts = [piece.author]
     parts += [f"channel {piece.channel}"] if piece.channel else []
     parts += [f"to {piece.recipient}"] if piece.recipient else []
@@ -84,7 +82,6 @@ def ids_text(tokens: list[int]) -> str:
 
 
 def cut(text: str) -> str:
-    """Return the beginning and the end of a long text."""
     if len(text) <= _MAX_CHARS:
         return text
     half = _MAX_CHARS // 2

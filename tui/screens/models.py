@@ -20,12 +20,12 @@ from tui.screens.dialog import Dialog
 
 
 class ModelsDialog(Dialog[str | None]):
-    """Choose a model; None leaves it as it is.
+    """Chooses a model; None leaves it as it is.
 
     Args:
         tags: Models on this machine.
         loaded: Models in memory.
-        fits: Asks where each would go, which takes a moment: the list is there before.
+        fits: Asks where each would go, after the list is shown.
         downloading: Finds the running download of a model.
     """
 
@@ -51,7 +51,6 @@ class ModelsDialog(Dialog[str | None]):
         names = {tag.name for tag in tags}
         self._missing = [model for model in catalog() if model.name not in names]
         self.chosen_place = ""
-        """The place of the chosen model, in words."""
 
     def content(self) -> ComposeResult:
         yield OptionList(*self._options(), markup=False)

@@ -31,11 +31,9 @@ _MAX_SYSTEM = 200
 
 
 class PresetsDialog(Dialog[str | None]):
-    """Choose a preset to begin a chat with; None changes nothing.
+    """Chooses a preset to begin a chat with; None changes nothing.
 
-    Args:
-        current: The preset of the open chat.
-        new: Fills the form of a new one: the settings of the open chat.
+    `current` is the preset of the open chat, `new` the settings of it, which fill the form.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -116,11 +114,9 @@ class PresetsDialog(Dialog[str | None]):
 
 
 class PresetForm(Dialog[str | None]):
-    """Make or change a preset; its name once it is saved, else None.
+    """Makes or changes a preset; its name once it is saved, else None.
 
-    Args:
-        name: Empty for a new one.
-        preset: Fills the form.
+    `name` is empty for a new one; `preset` fills the form.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -174,7 +170,6 @@ class PresetForm(Dialog[str | None]):
 
     @on(Input.Submitted)
     def go_on(self, event: Input.Submitted) -> None:
-        """Enter leads to the next field."""
         event.stop()
         self.focus_next()
 
@@ -188,8 +183,6 @@ class PresetForm(Dialog[str | None]):
             self.dismiss(name)
 
     def action_leave(self) -> None:
-        """Leave the form; ask first if something in it would be lost."""
-
         def leave(is_sure: bool | None) -> None:
             if is_sure:
                 self.dismiss(None)

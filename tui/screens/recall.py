@@ -1,4 +1,4 @@
-"""Searches the messages that were written, as a shell's Ctrl-R does."""
+"""Searches sent messages, as a shell's Ctrl-R does."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -16,8 +16,6 @@ _MAX_SHOWN = 100
 
 
 class RecallDialog(Dialog[str | None]):
-    """Choose one of the messages, of which the newest comes first."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),
         Binding("down,ctrl+r", "move(1)", show=False, priority=True),
@@ -54,6 +52,5 @@ class RecallDialog(Dialog[str | None]):
             self.dismiss(self._found[n])
 
     def action_move(self, step: int) -> None:
-        """Move in the list while the line has the focus."""
         options = self.query_one(OptionList)
         (options.action_cursor_down if step > 0 else options.action_cursor_up)()

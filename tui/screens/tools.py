@@ -1,5 +1,3 @@
-"""Lists the tools, to turn them on and off."""
-
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -20,9 +18,7 @@ _N_NAMES = 12
 class ToolsDialog(Dialog[None]):
     """Turns tools on and off until it is left.
 
-    Args:
-        switched: Called after each change.
-        is_in_use: An answer streams with the tools that were on before.
+    `switched` is called after each change; `is_in_use`: an answer streams with the tools so far.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -69,7 +65,6 @@ class ToolsDialog(Dialog[None]):
 
     @work
     async def _prepare(self) -> None:
-        """Start the tools that are on, and show their functions or why they do not answer."""
         self._is_stale = True
         if self._is_preparing or self._is_in_use:
             return

@@ -16,8 +16,6 @@ _PER_BRACKET = 30  # PERF: a bracket takes the parser as long as so many other c
 
 
 class AnswerView(RowsView):
-    """Shows a text that grows."""
-
     DEFAULT_CSS = """
     AnswerView { height: auto; }
     """
@@ -35,7 +33,6 @@ class AnswerView(RowsView):
         self._add(text, is_complete=is_complete)
 
     async def show(self, text: str, *, is_complete: bool = False) -> None:
-        """Show the text so far, which continues the one before."""
         n_rows = self._n_rows
         self._add(text, is_complete=is_complete)
         self.refresh(layout=self._n_rows != n_rows or not self._width)
@@ -55,7 +52,6 @@ class AnswerView(RowsView):
         self._place(n_same)
 
     def _put(self, block: Block, *, is_complete: bool) -> None:
-        """Show a block in the place of the open one, if there is one, else at the end."""
         if not block.text.strip():
             return
         part = self._open
@@ -68,7 +64,6 @@ class AnswerView(RowsView):
         self._open = part
 
     def _place(self, first: int) -> None:
-        """Find the rows of the parts from one on."""
         if not self._width:
             return
         look = self._look()
@@ -113,11 +108,7 @@ class AnswerView(RowsView):
 
 
 class _ShownBlock(ABC):
-    """A block, and its rows for a width.
-
-    Attributes:
-        n_same: Rows at its beginning that the last `fit` left as they were.
-    """
+    """A block, and its rows for a width; the last `fit` left the first `n_same` unchanged."""
 
     block: Block
     n_rows = 0
@@ -125,7 +116,7 @@ class _ShownBlock(ABC):
 
     @abstractmethod
     def show(self, block: Block, *, is_complete: bool) -> bool:
-        """Take the block as far as it is; False if it cannot be shown by this part."""
+        pass
 
     @abstractmethod
     def fit(self, width: int, look: CodeStyle) -> None: ...
@@ -208,7 +199,6 @@ class _FencePart(_ShownBlock):
 
 
 def _code_of(text: str, *, is_complete: bool) -> tuple[str, str]:
-    """Return the text after the marker of a fence, and its code without the markers."""
     opener, _, code = text.lstrip("\n").partition("\n")
     while not opener.strip():
         opener, _, code = code.partition("\n")

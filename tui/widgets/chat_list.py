@@ -26,7 +26,7 @@ _MAX_INSTRUCTIONS = 300
 
 
 class ChatList(OptionList, can_focus=False):
-    """A click opens a chat; the keyboard stays with the input, and F2 lists all of them."""
+    """Opens a chat on a click; the keyboard stays with the input, and F2 lists all of them."""
 
     DEFAULT_CSS = """
     ChatList {
@@ -45,7 +45,6 @@ class ChatList(OptionList, can_focus=False):
     def show(
         self, chats: Sequence[ChatSummary], open_id: int | None, busy: Collection[int]
     ) -> None:
-        """Show the titles; `…` marks an answer under way."""
         lines = [(str(c.id), f"{'… ' * (c.id in busy)}{c.title or '(no title)'}") for c in chats]
         if (shown := (lines, open_id)) == self._shown:
             return
@@ -59,7 +58,6 @@ class ChatList(OptionList, can_focus=False):
 def hint_text(
     conversation: Conversation, loaded: RunningModel | None, machine: ServerStatus | None
 ) -> str:
-    """Return the text of an empty chat: model, memory, the first keys, and its instructions."""
     n_ctx = f"in memory with a context of {loaded.context_length:,}" if loaded else ""
     hint = _HINT.format(
         model=printable(conversation.model),

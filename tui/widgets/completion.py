@@ -29,10 +29,8 @@ class Completion(NamedTuple):
 
 
 class CompletionMenu(OptionList, can_focus=False):
-    """Hidden when there are none. Its keys come from the input, which keeps the focus.
-
-    Args:
-        send: Sends the input.
+    """Hidden when empty. Its keys come from the input, which keeps the focus; `send` sends the
+    input.
     """
 
     DEFAULT_CSS = """
@@ -51,13 +49,7 @@ class CompletionMenu(OptionList, can_focus=False):
         self._items: Sequence[Completion] = ()
 
     def show(self, items: Sequence[Completion], note: str = "", *, marks: bool = False) -> None:
-        """Show completions, and below them a note.
-
-        Args:
-            items: In their order.
-            note: May be empty.
-            marks: The first one is marked, so that Enter takes it.
-        """
+        """Show completions, and a note below; with `marks`, Enter takes the first."""
         if not (items or note or self.display):
             return
         self._items = items
@@ -72,12 +64,11 @@ class CompletionMenu(OptionList, can_focus=False):
         self.display = bool(items or note)
 
     def take(self, idx: int | None = None) -> None:
-        """Take the marked one, or else the first."""
         if self._items:
             self._items[self.highlighted or 0 if idx is None else idx].take()
 
     def handles(self, key: str) -> bool:
-        """Act on a key of the input; returns False if it is not for the menu."""
+        """Act on a key of the input; return False if it is not for the menu."""
         if not self._items or self._items[0].is_hint:
             return False
         if key == "up":

@@ -1,4 +1,4 @@
-"""Show rows of text; a `LineBlock` has those of text that grows and is not Markdown.
+"""Show rows of text; a `LineBlock` has rows of growing text without Markdown.
 
 PERF: a row is rendered when it is seen, and only changed rows are rendered again.
 """
@@ -33,10 +33,9 @@ class RowsView(Widget):
 
     @abstractmethod
     def wrap(self, width: int) -> None:
-        """Make the rows for a width, and for the present theme."""
+        pass
 
     def drop_from(self, y: int) -> None:
-        """Render the rows from one on again."""
         for old in [old for old in self._strips if old >= y]:
             del self._strips[old]
 
@@ -94,11 +93,7 @@ class RowsView(Widget):
 
 
 class LineBlock(RowsView):
-    """Lines, each wrapped to the width.
-
-    Args:
-        tail_rows: Show the last rows only; None shows all.
-    """
+    """Lines, each wrapped to the width; only the last `tail_rows` are shown, or all for None."""
 
     DEFAULT_CSS = """
     LineBlock { height: auto; width: 1fr; }
@@ -126,7 +121,6 @@ class LineBlock(RowsView):
         self._rows.fit(width)
 
     def show(self, text: str) -> None:
-        """Show a text, which continues the one before or replaces it."""
         if text == self._text:
             return
         n_rows, self._text = self._rows.n_rows, text

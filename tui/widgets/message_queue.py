@@ -8,8 +8,6 @@ _MAX_SHOWN = 3
 
 
 class MessageQueue(Static):
-    """Holds them in order; hidden when there are none."""
-
     DEFAULT_CSS = """
     MessageQueue {
         height: auto; color: $text-muted; padding: 0 2;
@@ -27,7 +25,6 @@ class MessageQueue(Static):
         return not self.texts
 
     def add(self, text: str, *, is_next: bool = False) -> None:
-        """Let a message wait, as the last one or as the next."""
         self._hold([text, *self.texts] if is_next else [*self.texts, text])
 
     def take_first(self) -> str:
@@ -41,7 +38,6 @@ class MessageQueue(Static):
         return last
 
     def take_all(self) -> str:
-        """Take all of them as one text."""
         text = "\n\n".join(self.texts)
         self._hold([])
         return text

@@ -44,7 +44,7 @@ class Prompt(TextArea):
     """The input; sends `Submitted`.
 
     Args:
-        values: Returns the arguments that a command may get, for its name and the text so far, each
+        values: Returns the possible arguments of a command, by its name and the text so far, each
             with a description.
 
     Attributes:
@@ -158,7 +158,6 @@ class Prompt(TextArea):
         self.border_title = "another version of your message; Esc leaves" if is_editing else ""
 
     def completions(self) -> list[Completion]:
-        """Return the completions of the text before the cursor."""
         typed = self._before_cursor()
         if commands := self._registry.complete(typed):
             return [
@@ -232,7 +231,6 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     def _take_file(self, begun: str, path: str) -> None:
-        """Attach a file, or write the path of a folder."""
         row, column = self.cursor_location
         start = (row, column - len(begun) - 1)
         if path.endswith("/") and path != begun:
@@ -243,9 +241,8 @@ class Prompt(TextArea):
     def attach(self, typed: str, start: tuple[int, int] | None = None) -> None:
         """Put a chip for a file, a folder or a pattern before the cursor, once it is read.
 
-        Args:
-            typed: Relative to the current folder, or absolute.
-            start: Where the text begins that the chip replaces.
+        `typed` is relative to the current folder, or absolute. The chip replaces the text from
+        `start`.
         """
         placeholder, end = f"[reading {typed} …]", self.cursor_location
         if placeholder not in self._reading:
@@ -255,7 +252,6 @@ class Prompt(TextArea):
             self.run_worker(self._read(typed, placeholder, replaced), group="reading")
 
     async def _read(self, typed: str, placeholder: str, replaced: str) -> None:
-        """Put a chip in the place of its placeholder, or the old text if reading failed."""
         try:
             unwanted = self._reading[placeholder]
             found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)
@@ -298,11 +294,10 @@ class Prompt(TextArea):
 
     @property
     def written(self) -> list[str]:
-        """The messages that Up recalls, the newest first."""
         return self._sent[::-1]
 
     def remember(self, messages: Iterable[Composed]) -> None:
-        """Let messages of an earlier run be recalled, too, after the present ones."""
+        """Add messages of an earlier run to the recalled ones, after the present ones."""
         typed = map(self.folded.refold, messages)
         self._sent = [text for text in typed if text not in self._sent] + self._sent
 
@@ -314,13 +309,12 @@ class Prompt(TextArea):
 
 
 def _location(text: str, index: int) -> tuple[int, int]:
-    """Return the row and column of a character."""
     before = text[:index].split("\n")
     return len(before) - 1, len(before[-1])
 
 
 def _as_a_whole(typed: str) -> str:
-    """Describe a pattern or a folder, which is attached as it is typed; empty for anything else."""
+    """Describe a pattern or a folder, which is attached as typed; empty for anything else."""
     place = current_folder() / expanded(typed)
     if typed.endswith("/") and os.path.isdir(place):  # pathlib's raises for a name that is too long
         return "the whole folder"

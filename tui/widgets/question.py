@@ -24,10 +24,8 @@ class _Answers(OptionList):
 
 
 class Question(Vertical):
-    """Never takes the keyboard; the screen gives it the keys that `wants` accepts.
-
-    Args:
-        input: Gets the keyboard back.
+    """Never takes the keyboard; the screen gives it the keys that `wants` accepts, and `input` the
+    rest.
     """
 
     DEFAULT_CSS = """
@@ -79,7 +77,6 @@ class Question(Vertical):
         return await self._ask("No, because", self._line)
 
     def tell(self, note: str) -> None:
-        """Show a note in place of the keys."""
         self.border_subtitle = note or _KEYS
 
     async def _ask(self, text: str, widget: Widget) -> str:
@@ -91,7 +88,6 @@ class Question(Vertical):
         return await self._answer
 
     def close(self) -> None:
-        """Hide the question, and give the keyboard back."""
         if self.display and self.is_attached:
             if self.screen.focused in (self.answers, self._line):
                 self.screen.set_focus(self._input)
@@ -116,11 +112,7 @@ class Question(Vertical):
 class CallView(Vertical):
     """All of a call that would run, at the end of the transcript.
 
-    Args:
-        tell: Gets how many lines were never on the screen, whenever that changes.
-
-    Attributes:
-        n_unseen: Lines that were never on the screen.
+    `tell` gets `n_unseen`, the number of lines that were never on the screen, when it changes.
     """
 
     DEFAULT_CSS = """

@@ -61,7 +61,6 @@ class ReasoningView(Vertical):
         return f"{mark} {self._facts or 'reasoning'}{state}"
 
     def show(self, text: str, *, n_tokens: int, seconds: float, is_live: bool) -> None:
-        """Show the reasoning so far; `is_live` until the answer starts."""
         if not text:
             return
         self.display = True
@@ -73,7 +72,6 @@ class ReasoningView(Vertical):
         self._apply()
 
     def cycle(self) -> None:
-        """Folded, tail, full, and folded again."""
         self._shown, self._is_chosen = _NEXT[self._shown], True
         self._apply()
 

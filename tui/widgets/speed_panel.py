@@ -14,8 +14,6 @@ _MAX_BARS = 240
 
 
 class SpeedPanel(Vertical):
-    """Hidden until it is asked for; follows an answer while it streams."""
-
     DEFAULT_CSS = """
     SpeedPanel {
         height: auto; display: none; padding: 0 1; border-top: solid $text-primary;
@@ -37,7 +35,6 @@ class SpeedPanel(Vertical):
         yield self._bars
 
     def show_live(self, answer: Answer) -> None:
-        """Show an answer that streams, as far as it is."""
         if not self.display or not answer.latencies_s:
             return
         latencies_ms = [seconds * 1e3 for seconds in answer.latencies_s[-_MAX_BARS:]]
@@ -46,7 +43,6 @@ class SpeedPanel(Vertical):
         self._show([f"{first}answer {speed}", latency_text(latencies_ms)], latencies_ms)
 
     def show(self, stats: Mapping[str, Any]) -> None:
-        """Show the stored figures of a finished answer."""
         self._show(stats_lines(stats), stats.get("latencies_ms", []))
 
     def _show(self, lines: list[str], latencies_ms: Sequence[float]) -> None:

@@ -21,11 +21,10 @@ class Status(NamedTuple):
 
     Attributes:
         answer: The present or the last one.
-        note: The present step while no answer streams, e.g. a tool that runs.
+        note: The present step while no answer streams, e.g. a running tool.
         n_used: Tokens of the context after the last finished answer; 0 if unknown.
-        n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
+        n_ctx: Tokens of context of the loaded model; None if it is not loaded.
         gpus: Empty where the server computes on the CPU.
-        load: How far the model is while it loads.
         gpu_share: The part of the model's bytes in VRAM.
         is_temporary: The chat is not kept.
     """
@@ -44,7 +43,7 @@ class Status(NamedTuple):
 
 
 class StatusLine(Horizontal):
-    """Figures with `~` are estimates of the client, the others are the engine's."""
+    """Shows figures of the engine, and estimates of the client with `~`."""
 
     DEFAULT_CSS = """
     StatusLine {
@@ -107,7 +106,6 @@ def _short(name: str) -> str:
 def activity(
     answer: Answer, *, is_loaded: bool = True, load: LoadStatus | None = None
 ) -> list[str]:
-    """Describe the state and the speed of an answer."""
     if answer.phase == "waiting":
         return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
@@ -120,7 +118,6 @@ def activity(
 
 
 def _wait(answer: Answer, is_loaded: bool, load: LoadStatus | None) -> str:
-    """Describe the wait for the first token."""
     prefill = answer.prefill
     if prefill is None and load is not None and load.total:
         if load.status == "measuring":

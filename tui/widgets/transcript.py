@@ -1,6 +1,4 @@
-"""The turns of the open chat. A few are mounted, at the end or around a turn.
-
-Older ones, and newer ones, are mounted when they are scrolled to.
+"""The turns of the open chat, of which a few are mounted, and others when they are scrolled to.
 
 PERF: opening a chat costs a screenful, however long it is.
 """
@@ -21,9 +19,8 @@ _N_MORE = 8
 class Transcript(VerticalScroll, can_focus=False):
     """Stays at its end while text is added, until the user scrolls up.
 
-    Args:
-        place_of: Returns the number of a turn among its siblings, and how many there are.
-        pages_of: Returns the pages that a turn may cite.
+    `place_of` returns the number of a turn among its siblings, and how many there are; `pages_of`
+    the pages that a turn may cite.
     """
 
     BLANK = True  # PERF: as in AnswerView
@@ -44,7 +41,6 @@ class Transcript(VerticalScroll, can_focus=False):
         self._is_loading = False
 
     async def open(self, turns: Sequence[Turn], at: Turn | None = None) -> None:
-        """Show another branch or chat, at its end or with a turn of it at the top."""
         ids = [turn.id for turn in turns]
         end = len(ids) if at is None else min(len(ids), ids.index(at.id) + _N_FIRST - 1)
         start = max(0, end - _N_FIRST)
@@ -69,15 +65,12 @@ class Transcript(VerticalScroll, can_focus=False):
         return view
 
     def views(self) -> list[TurnView]:
-        """Return the mounted ones in order."""
         return list(self.query_children(TurnView))
 
     def view(self, turn: Turn) -> TurnView | None:
-        """Return the view of a turn, if it is mounted."""
         return next((view for view in self.views() if view.turn.id == turn.id), None)
 
     async def ask(self, call: CallView) -> None:
-        """Show a call that the user is asked about, from its first line on."""
         await self.mount(call)
         self.call_after_refresh(
             self.scroll_to_widget, call, top=True, animate=False, immediate=True
@@ -106,7 +99,6 @@ class Transcript(VerticalScroll, can_focus=False):
             await self.show_end(step)
 
     async def show_end(self, step: int) -> None:
-        """Go to the first or the last turn."""
         if step < 0 and (turns := self._turns()):
             await self.show(turns[0])
         elif self._newer:
@@ -164,7 +156,6 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self._fill)
 
     async def _load_older(self) -> None:
-        """Mount a few more above, and keep the view in place."""
         turns, self._older = self._older[-_N_MORE:], self._older[:-_N_MORE]
         old_height = self.virtual_size.height
         await self.mount_all([self._view(turn) for turn in turns], before=0)

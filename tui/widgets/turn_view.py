@@ -79,8 +79,7 @@ class Fold(Vertical):
 class TurnView(Vertical, can_focus=True):
     """The base of all kinds: focus, keys, and the marker of siblings.
 
-    Args:
-        place: Its number among its siblings, from 1, and how many there are.
+    `place`: its number among its siblings, from 1, and how many there are.
     """
 
     FOCUS_ON_CLICK = False
@@ -121,7 +120,6 @@ class TurnView(Vertical, can_focus=True):
 
     @property
     def meta(self) -> str:
-        """The line below: the number of the version, the state."""
         k, n = self._place
         return f"‹ {k}/{n} ›" if n > 1 else ""
 
@@ -175,15 +173,12 @@ class UserTurnView(TurnView):
         yield self._meta
 
     def action_fold(self) -> None:
-        """Open all of them, or fold the open ones."""
         is_open = not any(fold.is_open for fold in self._folds)
         for fold in self._folds:
             fold.set_open(is_open)
 
 
 class AssistantTurnView(TurnView):
-    """An answer with its reasoning, stored or streaming."""
-
     DEFAULT_CSS = """
     AssistantTurnView {
         margin: 0;
@@ -236,7 +231,6 @@ class AssistantTurnView(TurnView):
         return "  ".join(filter(None, (state, self._error, way, super().meta)))
 
     def set_last(self, is_last: bool) -> None:
-        """Say whether it is the last turn, which can be continued."""
         if is_last != self._is_last:
             self._is_last = is_last
             self._show_meta()
@@ -246,7 +240,6 @@ class AssistantTurnView(TurnView):
         self._meta.set_class(self._state == "failed", "-failed")
 
     async def show(self, answer: Answer) -> None:
-        """Paint an answer as far as it is."""
         self.reasoning.show(
             answer.reasoning,
             n_tokens=answer.n_reasoning_frames,
@@ -266,7 +259,7 @@ class AssistantTurnView(TurnView):
         self._show_meta()
 
     def _cited(self, text: str, *, is_complete: bool) -> str:
-        """Return an answer with its citations as links, without one that has no end yet."""
+        """Return an answer with its citations as links, without an incomplete one at its end."""
         if not self._pages or "【" not in text:
             return text
         from gptoss_local.talk.citations import linked  # PERF: few answers cite
@@ -283,7 +276,6 @@ class AssistantTurnView(TurnView):
         return old.state == "streaming" and all(has_more)
 
     async def grow(self, turn: Turn) -> None:
-        """Show text written by another process."""
         answer = Answer(begun=turn)
         answer.stats = turn.stats
         if turn.state != "streaming":
@@ -292,7 +284,6 @@ class AssistantTurnView(TurnView):
         await self.show(answer)
 
     def action_reasoning(self) -> None:
-        """Open and close the calls with the reasoning before them."""
         self.reasoning.cycle()
         for call in self._calls:
             call.set_open(self.reasoning.shown != "folded")

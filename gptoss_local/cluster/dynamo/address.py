@@ -1,5 +1,3 @@
-"""Find the address at which Dynamo's other parts reach a worker."""
-
 import socket
 
 import psutil
@@ -12,8 +10,7 @@ LOOPBACK = "127.0.0.1"
 def own_address(host: str) -> str:
     """Return an IPv4 address of this machine: `host` itself, or the interface's.
 
-    Dynamo by itself knows interfaces for some of its variables only, and advertises 0.0.0.0 as it
-    is, which no other machine can reach.
+    Dynamo knows interfaces for some of its variables only, and advertises 0.0.0.0 as it is.
     """
     addresses = {
         address.address: interface
@@ -34,7 +31,7 @@ def own_address(host: str) -> str:
 def variables(address: str) -> dict[str, str]:
     """Return Dynamo's variables for a worker at an address.
 
-    Frontends of other machines read the vocabulary from it, at a port that is free.
+    Frontends of other machines read the vocabulary from it, at a free port.
     """
     hosts = dict.fromkeys(("DYN_TCP_RPC_HOST", "DYN_EVENT_PLANE_HOST", "DYN_SYSTEM_HOST"), address)
     return hosts if address == LOOPBACK else hosts | {"DYN_SYSTEM_PORT": "0"}

@@ -1,6 +1,6 @@
-"""Our engine as a worker of Dynamo has one: requests with token ids in, chunks with token ids out.
+"""Our engine as a worker of Dynamo, with token ids in and out.
 
-Dynamo need not be installed: `gptoss_local.cli.worker` alone imports this, when it is asked for.
+Dynamo need not be installed: only `gptoss_local.cli.worker` imports this, on demand.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class KvEvents:
             self._publisher.publish_batch(events)
 
     def clear(self) -> None:
-        """Publish an empty cache: the engine process is gone."""
+        """Publish an empty cache, as the engine process is gone."""
         if self._held:
             self.change(BlocksChanged(removed=sorted(self._held), stored=[]))
 
@@ -78,15 +78,13 @@ _EXCEPTIONS: dict[type[GptOssError], type[Exception]] = {
     ServerBusyError: exceptions.WorkerUnavailable,
     EngineCrashedError: exceptions.EngineShutdown,
 }
-"""A frontend and its client react to these classes. Other errors are `Unknown`."""
+"""Classes that a frontend and its client react to. Other errors are `Unknown`."""
 
 
 class DynamoEngine(LLMEngine):  # type: ignore[misc]
-    """A loaded model with the methods that Dynamo's `Worker` calls.
+    """A loaded model with the methods that Dynamo's `Worker` calls. Thread: one event loop.
 
     Once the worker is told to end, answers have `grace_s` seconds to finish.
-
-    Thread: one event loop.
     """
 
     def __init__(
@@ -112,7 +110,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
         raise NotImplementedError
 
     async def start(self, worker_id: int) -> EngineConfig:
-        """Say what is loaded."""
         async with self._model() as model:
             loaded = model.engine.loaded
         return EngineConfig(
@@ -134,10 +131,8 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the chunks of an answer, the last one with its cost.
 
-        Dynamo closes the iterator when the client has left, which cancels the sequence.
-
-        Raises:
-            DynamoException: `_EXCEPTIONS` says which.
+        Dynamo closes the iterator when the client has left, which cancels the sequence. Raises
+        DynamoException by `_EXCEPTIONS`.
         """
         self._n_running += 1
         try:
@@ -168,7 +163,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
         return payload
 
     async def cleanup(self) -> None:
-        """Wait for running answers; Dynamo sends no more requests."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._grace_s
         if self._n_running:
@@ -192,7 +186,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 async def _chunks(
     events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: WorkerRequest
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield `LLMEngineOutput`s; the last has the stop token and the cost."""
     last: dict[str, Any] = {"token_ids": [], "index": 0}
     async for event in events:
         if isinstance(event, Tokens):

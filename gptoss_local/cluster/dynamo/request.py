@@ -38,7 +38,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The options of all three groups that our engine has, as Dynamo names them."""
+    """Our engine's options of all three groups, by Dynamo's names."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     top_p: _Share = 1.0
@@ -69,11 +69,7 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_request(request: Mapping[str, Any]) -> WorkerRequest:
-    """Return what to ask the engine for.
-
-    Raises:
-        UsageError: it cannot do all of it, or a value is out of range.
-    """
+    """Return what to ask the engine for; UsageError for unsupported or invalid values."""
     wanted: dict[str, Any] = {}
     for group in _GROUPS:
         wanted |= {n: value for n, value in (request.get(group) or {}).items() if value is not None}
@@ -120,6 +116,6 @@ def _sampling(options: _EngineOptions) -> SamplingParams:
 
 
 def _stop_tokens(options: _EngineOptions, ends: list[int]) -> list[int]:
-    """The ids that end an answer; the hidden ones are the model's own."""
+    """Return the ids that end an answer; the hidden ones are the model's own."""
     hidden = set(options.stop_token_ids_hidden) - (set(ends) if options.ignore_eos else set())
     return sorted({*options.stop_token_ids, *options.stop_token_ids_visible, *hidden})

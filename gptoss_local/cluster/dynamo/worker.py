@@ -1,7 +1,4 @@
-"""Load a model and serve it through a frontend of Dynamo until the process is told to end.
-
-The frontend reads vocabulary and limits of the model from a folder; there are no weights in it.
-"""
+"""Load a model and serve it through a frontend of Dynamo until the process is told to end."""
 
 import asyncio
 import math
@@ -36,8 +33,9 @@ _DEFAULTS = {
     "DYN_EVENT_PLANE": "zmq",
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
 }
-"""Values of Dynamo's variables without etcd and NATS. The last one is how long
-frontends have to notice that a worker is about to end; Dynamo waits five seconds by itself."""
+"""Dynamo's variables without etcd and NATS. The last one is how long frontends have to notice that
+a worker ends; Dynamo's own five seconds are longer.
+"""
 
 Progressing = AbstractContextManager[Progress]
 
@@ -48,12 +46,9 @@ _VERSION = 1  # of the folder's contents; another version has another folder
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The address and the names that a worker goes by in Dynamo.
+    """A worker's address (IPv4, of this machine) and names in Dynamo.
 
-    Attributes:
-        address: An IPv4 address of this machine.
-        served_name: The model's name for clients of the frontend.
-        component: The name of all workers that serve the same.
+    `served_name` is for clients of the frontend, `component` for all workers that serve the same.
     """
 
     address: str
@@ -65,7 +60,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
 def run_worker(
     entry: ModelEntry, place: WorkerPlace, settings: Settings, progress: Progressing
 ) -> None:
-    """Serve until SIGTERM or SIGINT, and then until the answers that run are complete; blocks.
+    """Serve until SIGTERM or SIGINT and the end of running answers; blocks.
 
     `progress` is entered for the load, and reports the bytes of weights that are read.
     """
@@ -126,8 +121,8 @@ def _config(place: WorkerPlace, folder: str) -> WorkerConfig:
 def write_model_folder(cache_dir: Path, vocabulary: Vocabulary, n_ctx_train: int) -> Path:
     """Return a folder in Hugging Face's layout, written unless it is there.
 
-    It is the same for all gpt-oss models with this context, and has no chat template: the model is
-    registered for completions alone, since only our own renderer is known to render harmony right.
+    It is the same for all gpt-oss models with this context, and has no chat template, as only our
+    own renderer is known to render harmony right; the model is registered for completions alone.
     """
     folder = cache_dir / "dynamo" / f"o200k_harmony-{n_ctx_train}-{_VERSION}"
     if folder.is_dir():

@@ -1,7 +1,6 @@
 """The only importer of llama_cpp: a small, typed, safe wrapper over llama.cpp's C API.
 
-It speaks of token ids, positions and sequences. It knows neither text nor requests, and it turns
-every failure of the library into an error of ours.
+It knows neither text nor requests, and turns the library's failures into errors of ours.
 """
 
 from gptoss_local.engine.llama.cuda_packages import preload_cuda

@@ -12,9 +12,8 @@ import numpy.typing as npt
 class Batch:
     """A `llama_batch` over arrays of our own, filled again for every call.
 
-    The rows of one sequence must follow its cached positions without a gap. `tokens`,
-    `positions`, `seq_ids` (int32) and `outputs` (int8, 1 where logits are wanted) are the arrays
-    that llama.cpp reads, of `n_max` rows, the first `n_tokens` of them filled.
+    The rows of one sequence must follow its cached positions without a gap. `tokens`, `positions`,
+    `seq_ids` (int32) and `outputs` (int8, 1: with logits) have `n_max` rows.
     """
 
     def __init__(self, n_max: int) -> None:
@@ -48,7 +47,7 @@ class Batch:
         self.n_tokens = self.n_outputs = 0
 
     def add(self, token: int, position: int, seq_id: int) -> int:
-        """Append one token whose logits are wanted, and return its row."""
+        """Append one token with logits, and return its row."""
         row = self.n_tokens  # PERF: scalar stores, as a slice of one costs twice as much
         self.tokens[row] = token
         self.positions[row] = position
@@ -61,9 +60,8 @@ class Batch:
     def extend(
         self, tokens: Sequence[int], position: int, seq_id: int, *, n_outputs: int = 0
     ) -> int:
-        """Append tokens at consecutive positions, and return the row of the last one.
-
-        `tokens` are no more than the rows left. Logits are wanted for the last `n_outputs` of them.
+        """Append tokens at consecutive positions, the last `n_outputs` with logits; return the last
+        row.
         """
         start, end = self.n_tokens, self.n_tokens + len(tokens)
         self.tokens[start:end] = tokens

@@ -1,7 +1,6 @@
 """Repeat a known computation, to see whether the device still computes it as at first.
 
-This catches faults that no error code reports: a memory plan that overwrites results before they
-are read, a damaged weight, a GPU that has begun to make mistakes.
+Finds faults without an error code: overwritten results, damaged weights, a failing GPU.
 """
 
 from collections.abc import Mapping
@@ -22,8 +21,8 @@ _N_TRIES = 3  # two tokens may be equally likely but for rounding; three times i
 _TOLERANCE = 0.25
 """Root mean square difference of logits, in standard deviations.
 
-Cells that lie elsewhere change the order of sums, and with it which experts are chosen now and
-then: up to 0.05 on nano. With wrong weights or inputs it is above 1.
+Moved cells reorder sums, which can change the choice of experts: up to 0.05 on nano. With wrong
+weights or inputs it is above 1.
 """
 
 
@@ -39,15 +38,10 @@ class Canary:
     def check(self, ends: Mapping[int, int]) -> None:
         """Decode a known row, and in the same step let each attached chain draw a token.
 
-        The row's logits must equal the first check's. A chain must draw the same token as the CPU
-        does from the same logits with the same random state. Without a free cell for each row
-        nothing is checked.
-
-        `ends` has the position after the last token of each sequence that can have one more, which
-        is removed again.
-
-        Raises:
-            ComputeError: the device computes something else.
+        The row's logits must equal the first check's, and each chain must draw the same token as
+        the CPU does with the same random state; else ComputeError is raised. Does nothing without
+        free cells. `ends` has the position after the last token of each sequence that can have one
+        more.
         """
         for n_left in reversed(range(_N_TRIES)):
             try:

@@ -1,17 +1,8 @@
 """Manage the sampler chains that a context runs on the device, and choose a batch's.
 
-ggml plans the memory of a graph once and uses that plan for later graphs, as long as these have as
-many nodes and leafs, of sizes that fit (`ggml_gallocr_needs_realloc` in ggml-alloc.c). It does not
-compare which nodes they are, nor how long each must live. So two things are ensured here, where a
-chain's part of a graph is built:
-
-- A drawn token is an output of every graph that has its node. llama.cpp flags tokens of the batch's
-  own rows alone (`llm_graph_result::set_outputs`); in the worst case that it plans with, these are
-  rows of the first sequences (`ubatch_prepare_reserve` in llama-context.cpp). The token of a chain
-  that ends with `dist` is a `ggml_cast`, which lists itself among its sources, so the allocator
-  frees it as soon as it is computed, unless it is an output. By such a plan, numbers of the next
-  chain were written over a token before it was read.
-- A plan for chains of some forms never fits chains of other forms: see `_sign`.
+ggml reuses the memory plan of a graph for graphs of fitting sizes (`ggml_gallocr_needs_realloc`),
+whatever their nodes. So each drawn token is made an output, or its memory would be reused before it
+is read, and no plan for chains of one form fits chains of another (`_sign`).
 """
 
 import ctypes
@@ -31,10 +22,7 @@ _F32 = 0  # GGML_TYPE_F32, ggml.h
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """A `llama_sampler` chain that a context owns; equal `kind` means equal but for its state.
-
-    Its last sampler is `chain_end`.
-    """
+    """A `llama_sampler` chain that ends with `chain_end`; equal `kind`: equal but for its state."""
 
     pointer: Any
     kind: SamplingParams
@@ -45,10 +33,7 @@ class Chain(msgspec.Struct, frozen=True):
 
     @property
     def form(self) -> int:
-        """Number the kinds of its samplers; chains of one form add the same nodes to a graph.
-
-        How many tokens a filter keeps may differ, as ggml does compare sizes.
-        """
+        """Number the kinds of its samplers; chains of one form add the same nodes to a graph."""
         kinds = tuple(_address(sampler.contents.iface) for sampler in self._samplers())
         form = _forms.setdefault(kinds, len(_forms))
         if form >= _N_FORMS:
@@ -74,7 +59,7 @@ class Chains:
     def attach(self, seq_id: int, chain: Chain) -> bool:
         """Run `chain` on the device for every output of `seq_id`, and own it if that is possible.
 
-        The next decode takes as much longer as after `Context.plan_memory`.
+        Slows the next decode as `Context.plan_memory` does.
         """
         if self._handle is None:
             raise EngineError("the context is closed")
@@ -86,7 +71,6 @@ class Chains:
         return True
 
     def detach(self, seq_id: int) -> None:
-        """Let the CPU sample `seq_id` from now on. Costs as much as `attach`."""
         if chain := self._by_seq_id.pop(seq_id, None):
             llama_cpp.llama_set_sampler(self._handle, seq_id, None)
             _free(chain)
@@ -97,10 +81,8 @@ class Chains:
     def needs(self, seq_id: int, i_row: int) -> bool:
         """Return whether a graph that is built now must draw from row `i_row` of `seq_id`.
 
-        A chain that is not needed computes nothing, but its random number is copied to the device,
-        which takes 0.01 ms. PERF: graphs of prompts still have the first row of every chain. So
-        they have the nodes of the graph with which llama.cpp reserves memory before it decodes a
-        prompt; with others it would reserve again, in most steps.
+        PERF: graphs of prompts have the first row of every chain, needed or not (0.01 ms), like the
+        graph with which llama.cpp reserves memory; else it would reserve in most steps.
         """
         n_rows = self._batch.n_outputs_of(seq_id)
         reads_prompt = self._batch.n_tokens > self._batch.n_outputs
@@ -115,15 +97,12 @@ class Chains:
 def chain_end() -> Any:
     """Return a sampler for the end of a chain, which keeps only the token.
 
-    llama.cpp copies all that `llama_sampler_data` holds to the host, which is 1.6 MB a row with
-    gpt-oss's vocabulary. On the CPU a chain skips this sampler.
+    Without it llama.cpp copies 1.6 MB a row to the host. On the CPU a chain skips this sampler.
     """
     return llama_cpp.llama_sampler_init(ctypes.byref(_END), None)
 
 
 class _End:
-    """The end of an attached chain: its owner, and its rows in the graph that is being built."""
-
     def __init__(self, chains: Chains, seq_id: int, form: int) -> None:
         self.chains, self.seq_id, self.form, self.n_rows = chains, seq_id, form, 0
 
@@ -142,7 +121,6 @@ def _begin_graph(sampler: Any) -> None:
 
 
 def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
-    """Called for each row when a graph is built, not when it runs."""
     data.contents.logits = data.contents.probs = data.contents.candidates = None
     if end := _attached.get(_address(sampler)):
         if end.chains.needs(end.seq_id, end.n_rows):
@@ -156,8 +134,8 @@ def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -
 def _sign(graph_context: Any, graph: Any, form: int) -> None:
     """Add a node whose sizes encode the form of a chain; it is never computed.
 
-    Its sources have `form + 1` and `_N_FORMS - form` numbers. A plan is used if it has room for
-    both, and so the plan of one form has no room for any other.
+    A plan fits if it has room for both sources, `form + 1` and `_N_FORMS - form` numbers, so the
+    plan of one form fits no other.
     """
     context = c_void_p(graph_context)
     low, high = (

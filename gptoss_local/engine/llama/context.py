@@ -20,7 +20,7 @@ from gptoss_local.errors import ComputeError, ContextOverflowError, EngineError,
 from gptoss_local.types import CacheType, ContextParams
 
 State = npt.NDArray[np.uint8]
-"""The result of `Context.save`: bytes of llama.cpp's own format, of one library version."""
+"""The result of `Context.save`, in the format of one version of llama.cpp."""
 
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
 _INVALID = -1  # llama_decode's status for a wrong batch; below it the device has failed, llama.h
@@ -31,20 +31,15 @@ class Context:
     """One unified KV cache for up to `n_seq_max` sequences.
 
     The layers with full attention keep every token (`n_ctx` cells, shared by all sequences); the
-    sliding ones keep a ring. Every method raises EngineError after `close()`.
-
-    Raises:
-        ModelLoadError: the buffers do not fit into memory.
+    sliding ones keep a ring. Raises ModelLoadError if the buffers do not fit into memory.
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
         self.n_batch = params.n_batch
-        """Most tokens of a decode call, all of which are computed together: one ubatch.
+        """Most tokens of a decode call, computed as one ubatch.
 
-        llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
-        a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
-        purges positions older than overwritten ones) that an earlier one of the same call needs,
-        and `prepare` gives back only cells that were overwritten. Logits are wrong then.
+        With several, finding cells for a later ubatch may purge positions of the sliding layers
+        that an earlier one needs (`apply_ubatch`, llama-kv-cache.cpp), and its logits are wrong.
         """
         self.n_seq_max = params.n_seq_max
         self.cache_type = params.cache_type
@@ -62,10 +57,9 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
         n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self.can_share = self.n_ctx >= n_sliding
-        """True if the sliding layers have room for a window of every sequence, shared or not.
+        """Whether the sliding layers have room for a window of every sequence.
 
-        Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
-        cells than of the others.
+        Source: the constructor of `llama_kv_cache_iswa`.
         """
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
@@ -88,7 +82,6 @@ class Context:
         return c
 
     def _apply(self, adapter: Any) -> None:
-        """Apply a LoRA from now on; the decode plans llama.cpp's memory for its larger graph."""
         adapters = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(adapter)
         llama_cpp.llama_set_adapters_lora(self.handle, adapters, 1, (c_float * 1)(1.0))
         self._own_batch.clear()
@@ -96,20 +89,12 @@ class Context:
 
     @property
     def handle(self) -> int:
-        """Address of the `llama_context`, for the other classes of this package."""
         if not self._handle:
             raise EngineError("the context is closed")
         return int(self._handle)
 
     def decode(self, tokens: Sequence[int], *, position: int, seq_id: int = 0) -> None:
-        """Run tokens of one sequence through the model; logits are kept for the last one only.
-
-        At most `n_batch` ids take the positions `position`, `position + 1`, ….
-
-        Raises:
-            ContextOverflowError: the cache has no cell left.
-            EngineError: llama.cpp failed otherwise.
-        """
+        """Run at most `n_batch` tokens of a sequence through the model; the last has logits."""
         if len(tokens) > self.n_batch:
             raise EngineError(f"{len(tokens)} tokens are more than a batch of {self.n_batch}")
         self._own_batch.clear()
@@ -121,7 +106,7 @@ class Context:
 
         Raises:
             ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            ComputeError: the device failed, as without memory, or is gone.
+            ComputeError: the device failed, is out of memory or is gone.
             EngineError: llama.cpp refused the batch.
         """
         if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
@@ -141,7 +126,9 @@ class Context:
             raise kind(f"llama_decode failed with status {status}: {recent_log()}")
 
     def logits(self, row: int) -> npt.NDArray[np.float32]:
-        """Logits of an output of the last batch: (n_vocab,), valid until the next decode."""
+        """Return the logits of an output of the last batch: (n_vocab,), valid until the next
+        decode.
+        """
         logits = llama_cpp.llama_get_logits_ith(self.handle, row)
         if not logits:
             raise EngineError(f"row {row} has no logits, or the device kept them")
@@ -151,11 +138,10 @@ class Context:
         llama_cpp.llama_synchronize(self.handle)
 
     def plan_memory(self) -> None:
-        """Have llama.cpp plan its memory for the largest batch once more, as at the start.
+        """Have llama.cpp plan its memory for the largest batch again, as at the start.
 
-        It does so in the next decode, which takes 0.15 s. That plan fits all graphs of prompts.
-        Others have other nodes, and need a plan of their own; after that, each step of a prompt
-        that is larger than the last one does, too, which takes 3 ms and waits for the device.
+        Takes 0.15 s in the next decode. After a graph that this plan does not fit, each step of a
+        growing prompt plans again, which takes 3 ms and waits for the device.
         """
         llama_cpp.llama_set_adapter_cvec(self.handle, None, 0, 0, 0, 0)  # none, as before
 
@@ -166,17 +152,7 @@ class Context:
             self.decode_extra(self._own_batch, [0] * self.n_batch)
 
     def decode_extra(self, batch: Batch, tokens: Sequence[int]) -> int:
-        """Run a batch, and with it `tokens` of a sequence of our own that is empty again after.
-
-        `tokens` are appended to `batch`; the last one has logits.
-
-        Returns:
-            The row of the last token.
-
-        Raises:
-            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            EngineError: llama.cpp failed otherwise.
-        """
+        """Run a batch with `tokens` of a temporary sequence appended; return the last one's row."""
         row = batch.extend(tokens, 0, self._spare, n_outputs=1)
         try:
             self._decode(batch)
@@ -191,27 +167,25 @@ class Context:
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
 
-        NOTE: success does not make a later decode at `start` valid once the sliding window has
-        moved more than its ring beyond it; only `start=0` is always safe. See `can_resume`.
+        NOTE: a later decode at `start` may be invalid once the sliding window has moved on; only
+        `start=0` is always safe. See `can_resume`.
         """
         if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
             raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
 
     def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
-        """Give `target` the cached positions of `source`, too; no data moves.
+        """Share the cached positions of `source` with `target`; no data moves.
 
-        NOTE: cells of the sliding layers that two sequences share are not recycled, so a copy that
-        lasts must be followed by `restore` of a partial state of `target`, which gives it its own.
+        NOTE: shared cells of the sliding layers are not recycled, so for a lasting copy `restore` a
+        partial state of `target` afterwards, which gives it its own.
         """
         self._memory_of(target)
         llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
 
     def positions(self, seq_id: int) -> tuple[int, int]:
-        """First and last position of `seq_id` in the *sliding* layers; (-1, -1) when it has none.
+        """Return the first and last position of `seq_id` in the *sliding* layers; (-1, -1): none.
 
-        All positions between them are there. The layers with full attention end at the same one
-        and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does
-        not say.
+        The layers with full attention have 0 .. last, as long as only tails have been removed.
 
         Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
         """
@@ -220,10 +194,9 @@ class Context:
         return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
 
     def can_resume(self, seq_id: int, position: int) -> bool:
-        """Return whether `seq_id`, cut to `position`, has all that a decode there looks at.
+        """Return whether `seq_id`, cut to `position`, has the `n_swa` - 1 positions before it.
 
-        That is the `n_swa` - 1 positions before it: llama.cpp masks keys at a distance of `n_swa`
-        and more (`is_masked_swa` in llama-hparams.h), and reuses their cells.
+        Source: `is_masked_swa` in llama-hparams.h.
         """
         first, last = self.positions(seq_id)
         if position == 0:
@@ -234,11 +207,8 @@ class Context:
         """Copy the cache of `seq_id` to host memory.
 
         With `partial`, only the sliding layers, without cells that no later token sees: enough to
-        return to this position while the other layers still hold the tokens before it. With
-        `end`, as if the sequence had been cut to this position, which must be resumable.
-
-        Raises:
-            EngineError: there is nothing to save, or no memory to save it in.
+        return to this position while the other layers still hold the tokens before it. With `end`,
+        as if the sequence had been cut to this position, which must be resumable.
         """
         last = self.positions(seq_id)[1]
         if last == -1:
@@ -270,10 +240,9 @@ class Context:
         return state
 
     def restore(self, seq_id: int, state: State, *, partial: bool = False) -> None:
-        """Give `seq_id` the cache that `save` with the same `partial` took, of any sequence.
+        """Fill `seq_id` with a state that `save` took of any sequence, with the same `partial`.
 
-        Raises:
-            EngineError: no room, or bytes of another model or library. The sequence is then empty.
+        Leaves it empty and raises EngineError without room, or for another model or library.
         """
         self._memory_of(seq_id)
         flags = _PARTIAL_ONLY if partial else 0
@@ -285,7 +254,7 @@ class Context:
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
     def _memory_of(self, seq_id: int) -> int:
-        """llama.cpp aborts the process on an unknown sequence."""
+        """Check the sequence, as llama.cpp aborts the process on an unknown one."""
         if not 0 <= seq_id < self.n_seq_max:
             raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
         return int(llama_cpp.llama_get_memory(self.handle))

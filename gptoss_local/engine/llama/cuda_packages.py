@@ -1,4 +1,4 @@
-"""Make known CUDA's libraries in NVIDIA's packages, which the extra `cuda` brings."""
+"""Preload CUDA's libraries from NVIDIA's packages, which the extra `cuda` installs."""
 
 import ctypes
 import importlib.util
@@ -14,10 +14,9 @@ _NAMES = ("cudart", "cublasLt", "cublas")  # each needs those before it
 def preload_cuda() -> None:
     """Let this process find CUDA's libraries, for a llama.cpp that was built with CUDA 13.
 
-    The linker of Linux does not look into Python packages, but takes a library that is loaded
-    already. On Windows llama-cpp-python loads with a `winmode` that looks into PATH and ignores
-    `os.add_dll_directory`; so does cuBLAS, which loads its compiler when it needs that. The
-    system's own libraries are used where the packages are missing.
+    Linux' linker ignores Python packages but uses libraries already loaded. On Windows
+    llama-cpp-python and cuBLAS search PATH and ignore `os.add_dll_directory`. Where the packages
+    are missing, the system's libraries are used.
     """
     if not has_cuda_build():
         return

@@ -15,8 +15,6 @@ CPU = "CPU"
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device by the name llama.cpp gives it (`CUDA0`, `CPU`), and its memory at this moment."""
-
     name: str
     description: str
     kind: DeviceKind
@@ -33,11 +31,7 @@ def list_devices() -> list[Device]:
 
 
 def device_handle(name: str) -> int:
-    """Return the `ggml_backend_dev_t` of a device.
-
-    Raises:
-        ModelLoadError: llama.cpp has no such device.
-    """
+    """Return the `ggml_backend_dev_t` of a device, or raise ModelLoadError."""
     by_name = {_describe(handle).name: handle for handle in _handles()}
     if name not in by_name:
         raise ModelLoadError(
@@ -49,8 +43,7 @@ def device_handle(name: str) -> int:
 def buffer_type(device: str) -> int:
     """Return the `ggml_backend_buffer_type_t` for tensors in the memory of `device`.
 
-    For the CPU this is the plain one, for which the loader takes its best host buffer: a pinned one
-    if there is a GPU, unless the file is mapped.
+    For the CPU this is the plain one, which the loader replaces by its best host buffer.
     """
     if device == CPU:
         return int(ggml("ggml_backend_cpu_buffer_type", ctypes.c_void_p))

@@ -1,7 +1,6 @@
-"""Start the shared library and keep its log.
+"""Start the shared library and keep the end of its log.
 
-llama.cpp reports the reason of a failure, and the sizes of its buffers, only in its log, so the
-last lines are kept: they are quoted in our errors and read by `logged_buffers`.
+llama.cpp reports the reason of a failure, and the sizes of its buffers, only there.
 """
 
 import contextlib
@@ -39,10 +38,9 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
 
 @functools.cache
 def start_library() -> None:
-    """Initialise llama.cpp's backends once per process and take over its log.
+    """Initialise llama.cpp's backends once per process and capture its log.
 
-    Raises:
-        ModelLoadError: nothing in llama.cpp's folder can compute on this processor.
+    Raises ModelLoadError if nothing in its folder can compute on this processor.
     """
     llama_cpp.llama_log_set(_on_log, c_void_p(0))
     _load_backends()
@@ -50,11 +48,10 @@ def start_library() -> None:
 
 
 def _load_backends() -> None:
-    """Load the variant of the CPU backend that suits this processor, and others in its folder.
+    """Load the CPU backend for this processor, and others in llama.cpp's folder.
 
-    A build for one machine is linked with its backends, so there is nothing to load. Wheels for
-    many machines have the CPU's as a library per generation of processors, of which ggml takes the
-    best. It would search the working directory, where anyone may have put one.
+    Wheels have a library per generation of processors, of which ggml loads the best. By itself it
+    would also search the working directory, where anyone may have put one.
     """
     if ggml("ggml_backend_reg_count", c_size_t):
         return
@@ -67,13 +64,13 @@ def _load_backends() -> None:
 
 
 def system_info() -> str:
-    """The features that the loaded backends use: `CPU : AVX2 = 1 | …`."""
+    """Return the features that the loaded backends use: `CPU : AVX2 = 1 | …`."""
     start_library()
     return str(llama_cpp.llama_print_system_info().decode())
 
 
 def library_version() -> str:
-    """Saved states depend on it."""
+    """Return the version that saved states depend on."""
     return str(llama_cpp.__version__)
 
 
@@ -84,7 +81,6 @@ def has_gpu() -> bool:
 
 
 def recent_log(n_lines: int = 3) -> str:
-    """The end of llama.cpp's log: the reason of a failure that just happened."""
     return " / ".join("".join(_log_lines).strip().splitlines()[-n_lines:])
 
 
@@ -93,7 +89,6 @@ def forget_log() -> None:
 
 
 def whole_log() -> str:
-    """The log since `forget_log`, at most the last 1000 pieces."""
     return "".join(_log_lines)
 
 
@@ -106,7 +101,6 @@ def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
 
 @functools.cache
 def _function(name: str) -> Any:
-    """Find a function of ggml: through libllama on Linux, in a library of its own on Windows."""
     with contextlib.suppress(AttributeError):
         return _lib[name]
     with contextlib.suppress(AttributeError, OSError):
@@ -132,7 +126,7 @@ class MemoryBuffer(msgspec.Struct, frozen=True):
 def logged_buffers() -> list[MemoryBuffer]:
     """Return the buffers reported since the log was last forgotten.
 
-    The compute buffer may be reported more than once, as it grows; the last one counts.
+    A growing compute buffer is reported again; the last one counts.
     """
     found: list[MemoryBuffer] = []
     for place, purpose, mebibytes in _BUFFER.findall(whole_log()):

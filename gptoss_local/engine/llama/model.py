@@ -20,14 +20,7 @@ _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  #
 
 
 class Model:
-    """A loaded model. Close it (or the process) to give its memory back.
-
-    `adapter` is a LoRA in a GGUF file, which every context applies. `on_progress` gets 0.0 .. 1.0
-    while the weights load.
-
-    Raises:
-        ModelLoadError: llama.cpp refused a file; its own reason is quoted.
-    """
+    """A loaded model, which must be closed. Every context applies the LoRA `adapter`."""
 
     def __init__(
         self,
@@ -64,7 +57,6 @@ class Model:
                 self.close()
                 self._handle = _load(path, c, "none")
         self.adapter = self._load_adapter(adapter) if adapter else None
-        """A `llama_adapter_lora`, which is freed with the model."""
         self.buffers = logged_buffers()
 
     def _load_adapter(self, path: Path) -> Any:
@@ -79,7 +71,6 @@ class Model:
 
     @property
     def handle(self) -> int:
-        """Address of the `llama_model`, for the other classes of this package."""
         if not self._handle:
             raise EngineError("the model is closed")
         return int(self._handle)
@@ -98,7 +89,7 @@ class Model:
 
     @property
     def n_swa(self) -> int:
-        """Width of the sliding window, in tokens; 0 without one."""
+        """Return the width of the sliding window, in tokens; 0 without one."""
         return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
@@ -116,7 +107,6 @@ class Model:
         return text.value.decode()
 
     def close(self) -> None:
-        """Free the contexts, then the weights."""
         while self.close_first:
             self.close_first.pop()()
         if self._handle:
@@ -166,7 +156,6 @@ def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
 
 
 def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
-    """A number for each device llama.cpp could have; it reads as many as it has."""
     n = int(llama_cpp.llama_max_devices())
     return (ctypes.c_float * n)(*(params.tensor_split or ()))
 

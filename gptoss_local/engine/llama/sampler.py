@@ -26,16 +26,10 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 
 
 class Sampler:
-    """Draws the next token of one sequence.
+    """Draws the next token of one sequence; filters come first and temperature last, as in Ollama.
 
-    Filters come first and temperature last, so `top_p` and `min_p` see the model's own
-    distribution, as in llama.cpp's and Ollama's default order.
-
-    A sampler starts on the CPU. `bind` moves it, with its random state, to the device, where
-    every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
-    The CPU draws differently from the device: the same seed gives other tokens there.
-
-    Penalties count the tokens of `accept` alone, and such a chain stays on the CPU.
+    A sampler starts on the CPU; `bind` moves it, with its random state, to the device, where the
+    same seed gives other tokens. Chains with penalties, which count the tokens of `accept`, stay.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -48,14 +42,13 @@ class Sampler:
 
     @property
     def is_bound(self) -> bool:
-        """The device samples."""
         return self._context is not None
 
     def bind(self, context: Context, seq_id: int) -> bool:
-        """Sample `seq_id` on the device; False: this chain cannot, and stays on the CPU.
+        """Sample `seq_id` on the device; False: this chain stays on the CPU.
 
-        A chain of the same kind that an earlier sampler has left there takes over our random
-        state, which costs nothing; otherwise the graph is rebuilt (`Chains.attach`).
+        Reuses a chain of the same kind that an earlier sampler left there, which costs nothing;
+        otherwise the graph is rebuilt (`Chains.attach`).
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
         if present is not None and present.kind == self._kind:
@@ -70,8 +63,8 @@ class Sampler:
     def unbind(self) -> None:
         """Take a copy with the same random state back to the CPU.
 
-        The chain stays at the context for the next sampler of the sequence; if the CPU is to
-        sample this sequence, `Chains.detach` must follow.
+        The chain stays at the context for the next sampler of the sequence; `Chains.detach` must
+        follow if the CPU is to sample this sequence.
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
@@ -80,11 +73,7 @@ class Sampler:
             self._context = None
 
     def sample(self, context: Context, row: int = -1) -> int:
-        """Return the token drawn from row `row` of the last batch, or from its last output.
-
-        Raises:
-            ComputeError: the device drew a token that does not exist.
-        """
+        """Return the token drawn from row `row` of the last batch, or from its last output."""
         if not self._pointer:
             raise EngineError("the sampler is closed")
         kind = self._kind
@@ -105,9 +94,8 @@ class Sampler:
     def sample_allowed(self, context: Context, row: int, allowed: npt.NDArray[np.intp]) -> int:
         """Return the token drawn from row `row` as if only the tokens `allowed` existed.
 
-        The whole chain runs, so `top_p` and the other filters see the allowed tokens alone. Only on
-        the CPU, and in a decode in which the device has not sampled this sequence: it has not
-        copied the logits otherwise.
+        Only on the CPU, and after a decode in which the device has not sampled this sequence, as
+        the logits are not copied otherwise.
         """
         if len(allowed) == 0:
             raise EngineError("no token is allowed")
@@ -127,8 +115,7 @@ class Sampler:
     def _draw_in_two(self, logits: npt.NDArray[np.float32]) -> int:
         """Draw a block of tokens by its sum of probabilities, then a token of the block.
 
-        Exact, like one draw of all. PERF: 0.3 ms where the library takes 1.9, as it makes a
-        candidate of every token.
+        PERF: 0.3 ms where the library takes 1.9, as it makes a candidate of every token.
         """
         temperature = self._kind.temperature
         odds = np.exp((logits - logits.max()) / np.float32(temperature))
@@ -139,7 +126,6 @@ class Sampler:
         return self._draw(logits, np.arange(start, min(start + N_BLOCK, len(logits))))
 
     def close(self) -> None:
-        """Free the chain, or leave it to the context that it is bound to."""
         if self._pointer and self._context is None:
             llama_cpp.llama_sampler_free(self._pointer)
         self._pointer = self._context = None
@@ -153,12 +139,7 @@ class Sampler:
 def draw_on_cpu(
     pointer: Any, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]
 ) -> int:
-    """Run a chain over the tokens `allowed`, and return its choice.
-
-    Shapes:
-        logits: (n_vocab,).
-        allowed: (n,) ids.
-    """
+    """Run a chain over `allowed`, (n,) ids, with `logits` (n_vocab,), and return its choice."""
     candidates = np.zeros(len(allowed), _CANDIDATE)
     candidates["id"] = allowed
     candidates["logit"] = logits[allowed]
@@ -177,12 +158,8 @@ def is_near(
 ) -> bool:
     """Return whether rounding alone may have led to one of two tokens instead of the other.
 
-    With one random number that is so if the odds of all tokens between them are next to nothing, in
-    an order in which odds are added up: by id, or from the likeliest token down. Filters leave
-    equally likely tokens in any order.
-
-    Shapes:
-        logits: (n_vocab,).
+    That is so if the tokens between them have almost no probability together, either by id or from
+    the likeliest token down, the orders in which it is summed. `logits` is (n_vocab,).
     """
     if drawn == wanted:
         return True
@@ -203,7 +180,6 @@ def is_near(
 
 
 def _is_greedy(params: SamplingParams) -> bool:
-    """The likeliest token is taken, as with any temperature close to 0."""
     return params.temperature < _MIN_TEMPERATURE
 
 
@@ -225,7 +201,6 @@ def _samplers(params: SamplingParams) -> list[int]:
 
 
 def _changes(params: SamplingParams) -> list[int]:
-    """The samplers that change logits before any filter sees them."""
     chain = []
     if biases := params.logit_bias:
         array = (llama_cpp.llama_logit_bias * len(biases))(*biases)

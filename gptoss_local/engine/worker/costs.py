@@ -9,8 +9,9 @@ from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.types import StepTimes
 
 WIDTHS = (1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64)
-"""PERF: with the places where a row's price jumps. H100, 120b, ms a step of streams: 8 rows 14.2,
-9 rows 29.1, 16 rows 40.6; of a draft 13.7, 17.5, 19.8 (bench/results/row-costs.md)."""
+"""With the widths where a row's price jumps. PERF: H100, 120b, ms a step of streams: 8 rows 14.2, 9
+rows 29.1, 16 rows 40.6; of a draft 13.7, 17.5, 19.8 (bench/results/row-costs.md).
+"""
 _DRAFTS_S, _STREAMS_S = 1.5, 3.0  # no wider steps are measured after so long
 _REPEAT_S = 0.05  # nor is one repeated that takes longer
 _LEARN = 0.1  # weight of a new step
@@ -20,7 +21,6 @@ _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are o
 
 
 Rows = tuple[tuple[int, int], ...]
-"""The slot of each sequence that a step decodes, and how many rows it has."""
 
 
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
@@ -46,18 +46,14 @@ class Table:
         return bool(self._seconds)
 
     def items(self) -> list[tuple[int, float]]:
-        """The measured widths and their seconds now."""
         return sorted(self._seconds.items())
 
     def seconds(self, n_rows: int) -> float:
-        """Seconds of a step of `n_rows` rows; infinite beyond the measured widths."""
+        """Return the seconds of a step of `n_rows` rows; infinite beyond the measured widths."""
         return self._table[n_rows] if n_rows < len(self._table) else math.inf
 
     def measure(self, decode: Callable[[int], None], n_rows_max: int, limit_s: float) -> None:
-        """Time `decode(n_rows)` up to `n_rows_max`, for so long at most.
-
-        Narrow steps come first, and powers of two before others.
-        """
+        """Time `decode(n_rows)` for `limit_s` at most, narrow steps and powers of two first."""
         end_s = time.monotonic() + limit_s
         widths = {*(w for w in WIDTHS if w < n_rows_max), n_rows_max}
         for width in sorted(widths, key=lambda w: (w.bit_count() > 1, w)):
@@ -71,7 +67,6 @@ class Table:
         self._tabulate()
 
     def learn(self, n_rows: int, step_s: float) -> None:
-        """Learn from a step, if its width was measured."""
         if (known := self._seconds.get(n_rows)) is None:
             return
         # NOTE: a step that was held up by the machine must not teach much
@@ -91,16 +86,15 @@ class Table:
 class StepCosts:
     """Seconds of a decode step by its rows: measured at the start and updated since.
 
-    A step that differs in its form from the one before takes longer, as llama.cpp builds its graph
-    again, and so does the second of a form, as CUDA records it then (H100: 4 and 3 ms). A draft
-    pays for that, there and back, unless the step before was as wide; streams that take turns pay
-    in every step.
+    A step of another form than the one before takes longer, as llama.cpp rebuilds its graph, and so
+    does the second of that form, as CUDA records it (H100: 4 and 3 ms). A draft pays for both there
+    and back, unless the step before was as wide; streams that take turns pay in every step.
 
     Attributes:
-        drafts: Steps in which all rows, or all but a few, belong to one sequence.
+        drafts: Steps in which (nearly) all rows belong to one sequence.
         streams: Steps with one row of each of several sequences; empty: unknown.
-        switch_s: Cost of a step of another width and of two back, beyond steady ones.
-        turn_s: Cost of a step with other sequences than the step before, beyond a steady one.
+        switch_s: Extra cost of a step of another width and of two back.
+        turn_s: Extra cost of a step with other sequences than the step before.
     """
 
     def __init__(self) -> None:
@@ -111,7 +105,6 @@ class StepCosts:
         self._excess_s = 0.0  # of these
 
     def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
-        """Time `decode(n_rows)`, with all rows of one sequence."""
         self.drafts.measure(decode, n_rows_max, _DRAFTS_S)
         widest, seconds = self.drafts.items()[-1]
         if seconds < _REPEAT_S:  # otherwise the switch does not matter
@@ -120,7 +113,7 @@ class StepCosts:
             self.switch_s = max(0.0, switched_s - seconds - 2 * self.drafts.seconds(1))
 
     def measure_streams(self, decode: Callable[[int, int], None], n_streams: int) -> None:
-        """Time `decode(first, n_rows)`: a row of each of so many sequences from `first` on."""
+        """Time `decode(first, n_rows)`: a row of each of `n_rows` sequences from `first` on."""
         self.streams.measure(lambda n_rows: decode(0, n_rows), n_streams, _STREAMS_S)
         if math.isinf(self.streams.seconds(n_streams)):
             self.streams = Table()  # slow steps: without all measures nothing can be compared
@@ -140,7 +133,6 @@ class StepCosts:
         self.streams, self.turn_s = Table(times.streams), times.turn_s
 
     def times(self) -> StepTimes | None:
-        """For a later process; None if nothing is known."""
         drafts, streams = tuple(self.drafts.items()), tuple(self.streams.items())
         if not drafts and not streams:
             return None
@@ -167,7 +159,6 @@ class StepCosts:
             self._n_changed, self._excess_s = 0, 0.0
 
     def _learn_switch(self, excess_s: float) -> None:
-        """Learn from a step after a change of width, or the one after that, which ends it."""
         self._excess_s += excess_s
         if self._n_alike == 0:
             self._n_changed += 1
@@ -178,7 +169,6 @@ class StepCosts:
             self._n_changed, self._excess_s = 0, 0.0
 
     def plain_s(self, n_streams: int) -> float:
-        """Seconds of a step with one row of each stream."""
         return (self.streams if self.streams.is_known else self.drafts).seconds(n_streams)
 
     def n_streams(self, n: int) -> int:
@@ -194,9 +184,7 @@ class StepCosts:
         return best
 
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
-        """Return how many tokens to draft for one sequence; 0 if a draft would not pay.
-
-        Maximizes the tokens per second of the whole step, in which every other row yields one.
+        """Return how many tokens to draft for one sequence, for the most tokens per second.
 
         `n_rows` counts the step without the draft. `acceptance` is the chance that a token of the
         draft is right, given those before it.
@@ -236,10 +224,9 @@ def timed(decode: Callable[[int], None], *widths: int) -> float:
 def measured_costs(
     context: Context, n_draft_max: int, n_streams: int, known: StepTimes | None
 ) -> StepCosts:
-    """Time steps of sequences that are empty before and after.
+    """Time steps of sequences that are empty before and after, unless `known`.
 
-    An `n_draft_max` of 0 skips drafts. Streams are timed if `n_streams` may be too many for one
-    step. Nothing is timed that an earlier process has measured (`known`).
+    An `n_draft_max` of 0 skips drafts. Streams are timed if one step may not fit `n_streams`.
     """
     costs, batch = StepCosts(), Batch(context.n_batch)
 
@@ -268,9 +255,8 @@ def measured_costs(
 class IdleCosts:
     """Learn the cost of idle conversations in the cache, and of computing or reading them again.
 
-    llama.cpp's attention covers all cells in use, so each one makes a step longer, be it of prompts
-    or streams, by about the same share. That is the slope of a line through steps of one stream,
-    and `_SHARE` until they have shown another.
+    llama.cpp's attention covers all cells in use, so each makes every step longer by about the same
+    share: the slope of a line through steps of one stream, or `_SHARE` at first.
 
     Attributes:
         busy_s: Seconds of all steps.
@@ -286,14 +272,13 @@ class IdleCosts:
 
     @property
     def share(self) -> float:
-        """The share by which a cell makes a step longer."""
         if not self._step_s:
             return _SHARE
         slope = self._covariance + _N_KNOWN * _SHARE * self._step_s
         return max(0.0, slope / (self._variance + _N_KNOWN) / self._step_s)
 
     def cost_s(self, since_busy_s: float) -> float:
-        """Return what each cell has cost since then; 0 in the first seconds."""
+        """Return the cost of each cell since then; 0 in the first seconds."""
         busy_s = self.busy_s - since_busy_s
         return self.share * busy_s if busy_s > _LEAST_S else 0.0
 
@@ -325,7 +310,8 @@ def _learned(known: float, now: float) -> float:
 class PrefillPace:
     """Sizes prefill chunks so that a step takes about `target_s`, learning from every step.
 
-    Chunks that are smaller than `n_max`, the batch, have a multiple of `n_unit` tokens.
+    Chunks that are smaller than `n_max`, the batch, have a multiple of `n_unit` tokens. The pace
+    changes by a factor of two a step at most, as machines stall at times.
     """
 
     def __init__(
@@ -343,12 +329,6 @@ class PrefillPace:
         self.n_tokens = min(n_first, n_max)
 
     def observe(self, n_prefilled: int, step_s: float) -> None:
-        """Learn from a step with `n_prefilled` prompt tokens.
-
-        A step is not linear in them, so one with far fewer than the present chunk (the end of a
-        prompt) teaches nothing. The pace changes by at most a factor of two a step, as machines
-        stall at times.
-        """
         if 2 * n_prefilled < self.n_tokens:
             return
         wanted = n_prefilled * self._target_s / max(step_s, 1e-6)

@@ -1,7 +1,4 @@
-"""Continuous batching over one model: requests in, events out, one `step()` at a time.
-
-Up to `n_seq_max` sequences run at the same time, in one KV cache; the others wait in order.
-"""
+"""Continuous batching over one model: requests in, events out, one `step()` at a time."""
 
 import math
 import time
@@ -45,17 +42,16 @@ _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is noth
 
 
 class Engine:
-    """Time advances only in `step()`; all methods belong to the thread that made the context.
+    """Up to `n_seq_max` sequences in one KV cache; others wait. Time advances only in `step()`.
 
     Args:
-        context: The cache; its `n_seq_max` is the number of sequences that run together. Outputs
-            beyond them (`n_outputs_max`) are for drafts.
+        context: Its outputs beyond `n_seq_max` are for drafts.
         masks: For requests with a grammar; without one they fail.
         prefixes: How prefixes of ended sequences are kept.
-        backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
+        backend_sampling: Sample on the device where the chain allows it.
         step_costs: Times of steps, if an earlier process has measured them.
         prompt_step_s: Most time of a step of prompts alone, as a cancel waits for two of them. If
-            it is finite, these overlap, which is for models that a GPU has all of.
+            finite, these overlap, for models that are on a GPU as a whole.
     """
 
     def __init__(
@@ -84,7 +80,6 @@ class Engine:
         n_draft_max = context.n_outputs_max - context.n_seq_max
         n_streams = context.n_seq_max if backend_sampling else 0
         self.step_costs = measured_costs(context, n_draft_max, n_streams, step_costs)
-        """Seconds of steps, measured at the start and updated since."""
         self._speculation = Speculation(context.n_ctx, n_draft_max, self.step_costs)
         self._scheduler = Scheduler(
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
@@ -102,11 +97,9 @@ class Engine:
 
     @property
     def n_done(self) -> int:
-        """Grows with anything that is computed."""
         return self.timing.n_steps + self._prefetcher.n_prefilled
 
     def add_request(self, request: Generate) -> list[Event]:
-        """Queue a request, or refuse it immediately if it can never run."""
         has_masks = self._compiling.is_possible
         if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
             return [failure(reason, request.seq_id)]
@@ -121,7 +114,7 @@ class Engine:
         return []
 
     def cancel(self, seq_id: int) -> list[Event]:
-        """Forget a waiting or running sequence; others may have its slot and cells immediately."""
+        """Forget a waiting or running sequence; its slot and cells are free immediately."""
         self.timing.forget()
         sequence = self._sequences.get(seq_id)
         return [self._finish(sequence, "cancelled")] if sequence else []
@@ -132,10 +125,8 @@ class Engine:
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
         """Admit waiting sequences, decode one batch and sample where that is due; or prefetch.
 
-        `meanwhile` is called once at most, where a wait begins: when the device has the batch.
-
-        Raises:
-            ComputeError: the device computes nonsense.
+        `meanwhile` is called at most once, when the device has the batch. Raises ComputeError if
+        the device computes nonsense.
         """
         self.timing.n_tokens = 0
         self._cache.save_noted()
@@ -171,7 +162,7 @@ class Engine:
         return events
 
     def rest_s(self) -> float | None:
-        """Idle seconds until `rest` is to be called; None: never."""
+        """Return in how many idle seconds to call `rest`; None: never."""
         if self._n_done_checked != self.n_done:
             if self._n_done_seen != self.n_done:  # questions about the engine do not count
                 self._n_done_seen = self.n_done
@@ -180,11 +171,6 @@ class Engine:
         return self.archive.wait_s(self.n_done) if self.archive else None
 
     def rest(self) -> None:
-        """Do a part of the work that is better done while no request waits.
-
-        Raises:
-            ComputeError: the device computes nonsense.
-        """
         if self._n_done_checked != self.n_done:
             if self._overlaps:  # the next prompt is read faster after it
                 self._context.plan_memory()
@@ -198,7 +184,6 @@ class Engine:
         self._blocks = BlockReporter(self._cache, self._slots, n_block_tokens)
 
     def block_changes(self) -> list[Event]:
-        """Call it between steps."""
         changes = self._blocks.changes() if self._blocks else None
         return [changes] if changes else []
 
@@ -231,16 +216,12 @@ class Engine:
         )
 
     def check(self) -> list[str]:
-        """Compare the records with llama.cpp's state; return the differences.
-
-        Call it between steps; it takes a millisecond at most.
-        """
+        """Return differences of the records from llama.cpp's state; between steps, 1 ms."""
         scheduled = [s for s in self._sequences.values() if s not in self._compiling]
         problems = self._slots.check() + self._cache.checkpoints.check()
         return problems + self._scheduler.check(scheduled)
 
     def _queue_compiled(self) -> list[Event]:
-        """Queue the sequences with finished masks, and fail those with refused grammars."""
         events: list[Event] = []
         for sequence, error in self._compiling.take_ready():
             if error is None:
@@ -288,8 +269,8 @@ class Engine:
     def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
         """Fail the sequence that llama.cpp failed on.
 
-        With several in one batch it is unknown which one failed, and how much is in the cache.
-        So all start again, each alone until its next token. Cached prefixes go before any fails.
+        With several in one batch it is unknown which, so each starts again alone until its next
+        token. Cached prefixes go before any fails.
         """
         is_full = isinstance(error, ContextOverflowError) and bool(self._slots.cached)
         if len(plan) == 1 and not is_full:

@@ -1,8 +1,6 @@
-"""Main loop of the engine process.
+"""Main loop of the engine process: commands on stdin, events on stdout, llama.cpp's log on stderr.
 
-Commands come in on stdin, events go out on stdout, llama.cpp's log goes to stderr. The process
-ends on the command Close, or when stdin does because the server is gone: its exit returns
-all VRAM.
+It ends on Close, or with stdin if the server has died; its exit returns all VRAM.
 """
 
 import contextlib
@@ -53,9 +51,7 @@ _MIB = 2**20
 def run(events: BinaryIO) -> int:
     """Load the first command's model, and serve it until the last one; return the exit code.
 
-    Raises:
-        ModelLoadError: llama.cpp refused the model or the context.
-        ComputeError: the device computes nonsense; nothing of it is saved.
+    Raises ModelLoadError, or ComputeError if the device computes nonsense, which is not saved.
     """
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
@@ -80,9 +76,8 @@ def run(events: BinaryIO) -> int:
 class Watch:
     """Notices a step that takes far longer than any before: a lost GPU may never answer.
 
-    Args:
-        n_tokens: Returns the tokens of the step; 0 while it does something else.
-        on_hang: Called with the seconds that it has taken, in a thread.
+    `n_tokens` returns the tokens of the present step, 0 between steps. `on_hang` gets its seconds,
+    in a thread.
     """
 
     def __init__(
@@ -120,7 +115,7 @@ class Watch:
             self._n_ticks = 0
 
     def _look(self) -> None:
-        """Thread: count the time in ticks, as a machine that sleeps in a step does not hang."""
+        """Thread: count ticks, as a machine that sleeps in a step does not hang."""
         while True:
             time.sleep(self._tick_s)
             self._n_ticks += 1
@@ -130,7 +125,7 @@ class Watch:
                 return
 
     def _limit_s(self, size: int) -> float:
-        """A size that is not known takes as long as its tokens one after the other, at most."""
+        """Assume that a size not seen before takes as long as its tokens one after the other."""
         known_s = self._longest_s.copy()
         others = [s * 2.0 ** max(0, size - other) for other, s in known_s.items() if other]
         if not size or not others:
@@ -141,8 +136,7 @@ class Watch:
 def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
     """Take commands and step, until Close.
 
-    PERF: while a device computes tokens, it does not wait until earlier tokens are sent: that
-    happens as soon as it has the next batch.
+    PERF: earlier tokens are sent while the device computes, once it has the next batch.
     """
     events: list[Event] = []
 
@@ -177,7 +171,7 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryI
 
 
 class _Closed(Exception):
-    """The server wants the process to end."""
+    pass
 
 
 def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
@@ -252,12 +246,10 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
 
 
 def _prompt_step_s(load: Load, model: Model) -> float:
-    """Return the most seconds of a step of prompts alone.
+    """Return the most seconds of a step of prompts alone, as a cancel waits for two.
 
-    A cancel, which waits for two of them, takes half a second where a GPU has the whole model. With
-    weights on the host, a whole batch is so much faster than parts of it that a cancel may wait.
-    PERF: H200, 20b, 40,960 tokens: 3.99 s in steps of 75 ms, 3.80 in whole batches of 1,024, which
-    take 70 to 100 ms; after as many of others 6.49 and 5.73, with batches of up to 150 ms.
+    With weights on the host, whole batches are so much faster that a cancel may wait. PERF: H200,
+    20b, 40,960 tokens: 3.99 s in steps of 75 ms, 3.80 in whole batches of 1,024.
     """
     n_gpu_layers = load.model.n_gpu_layers
     has_all_layers = n_gpu_layers < 0 or n_gpu_layers > model.n_layers
@@ -268,10 +260,7 @@ def _prompt_step_s(load: Load, model: Model) -> float:
 def _take_commands(
     engine: Engine, commands: queue.SimpleQueue[Command], rest: Callable[[], None]
 ) -> list[Event]:
-    """Hand over all commands that have arrived; wait for one while there is nothing to do.
-
-    All are taken before the next step, so that a cancelled sequence does not take part in it.
-    """
+    """Hand over all commands before the next step; wait for one while there is nothing to do."""
     events: list[Event] = []
     while command := _next_command(engine, commands, rest, waits=not events):
         match command:
@@ -299,7 +288,6 @@ def _next_command(
     *,
     waits: bool,
 ) -> Command | None:
-    """Wait for a command while there is nothing to do, and do deferred work."""
     while waits and not engine.has_work:  # answer before waiting again
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=engine.rest_s())
@@ -312,15 +300,9 @@ def _next_command(
 def rehearse(
     path: Path, params: ModelParams, context: ContextParams, budget_bytes: dict[str, int]
 ) -> None:
-    """Refuse a load if its graph would take more than planned of any place.
+    """Raise ModelLoadError if the graph needs more than planned of any place, such as `CUDA0`.
 
-    Weights and cache are known to the byte; the graph's buffer is predicted. That it does not fit
-    would otherwise be found out when all weights have been read.
-
-    `budget_bytes` is by place, such as `CUDA0`.
-
-    Raises:
-        ModelLoadError: it would; the message names the place and the size.
+    Otherwise llama.cpp would find out only after reading all weights.
     """
     model = Model(path, msgspec.structs.replace(params, load_mode="none", no_alloc=True))
     buffers = Context(model, context).buffers

@@ -24,7 +24,7 @@ _WORTH_WAITING = 256  # tokens that another sequence is prefilling anyway
 
 
 class Work(NamedTuple):
-    """Pending tokens of a sequence for one step; a draft, not part of it yet, may follow."""
+    """Pending tokens of a sequence for one step; a draft may follow."""
 
     sequence: Sequence
     n_tokens: int
@@ -38,11 +38,8 @@ class Work(NamedTuple):
 class Scheduler:
     """Both lists are served in order of priority, then of callers' turns, then of arrival.
 
-    Only of running prompts, a short one may be read before a long one; see `in_order`.
-
-    When cells run out, cached prefixes go first. Then the last running sequence waits, and
-    its tokens are a cached prefix, too; evicted ones are prefilled again later. So the
-    first always continues, and every request is served once none of a higher priority waits.
+    When cells run out, cached prefixes go first, then the last running sequence waits, with its
+    tokens as a cached prefix. So the first always continues, and every request is served.
     """
 
     def __init__(
@@ -74,7 +71,6 @@ class Scheduler:
         self._next = None
 
     def admit(self) -> list[Sequence]:
-        """Give slots to waiting sequences while slots and cells last; return these sequences."""
         admitted = []
         while self.waiting and self._slots.has_free:
             sequence = self._next = self._next or min(self.waiting, key=self._order)
@@ -102,7 +98,6 @@ class Scheduler:
         return admitted
 
     def _order(self, sequence: Sequence) -> tuple[float, ...]:
-        """The lowest is next. Within a priority, preempted sequences come before new ones."""
         is_new = not sequence.turn
         turn = self._callers.rank(_caller(sequence)) if is_new else (sequence.turn,)
         return -sequence.request.priority, is_new, *turn, sequence.arrival
@@ -122,8 +117,8 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
 
-        Without prompts, which fill a step, there may be drafts, and streams may take turns. Tokens
-        that a mask has forced come before tokens of prompts, as a client waits for the next one.
+        Without prompts there may be drafts, and streams may take turns. Tokens that a mask has
+        forced come before prompts, as a client waits for the next one.
         """
         self._make_room()
         suspects = [s for s in self.running if s.is_suspect]
@@ -159,7 +154,6 @@ class Scheduler:
         return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
 
     def _find_room(self, n_cells: int) -> int:
-        """Make room for so many cells, and return how many there is room for."""
         self._cache.make_room(n_cells)
         return min(n_cells, self._slots.n_cells_free)
 
@@ -172,7 +166,6 @@ class Scheduler:
         self.n_preempted += 1
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
-        """Forget a sequence that waits or runs; keep its prefix if `is_intact`."""
         n_read = sequence.n_prompt - sequence.n_cached
         n_tokens = sequence.n_generated + n_read * _READ if sequence.turn else 0.0
         self._callers.end(_caller(sequence), n_tokens)
@@ -188,7 +181,6 @@ class Scheduler:
         sequence.slot = None
 
     def check(self, sequences: Iterable[Sequence]) -> list[str]:
-        """Name inconsistencies; `sequences` should wait or run here."""
         problems = []
         if {id(s) for s in [*self.running, *self.waiting]} != {id(s) for s in sequences}:
             problems.append("the scheduler has other sequences than the engine")
@@ -198,7 +190,9 @@ class Scheduler:
         return problems
 
     def _is_coming(self, sequence: Sequence, match: Match) -> bool:
-        """A running prompt will soon hold more of it: agents ask about the same files."""
+        """Return whether a running prompt will soon hold more of it: agents ask about the same
+        files.
+        """
         for other in self.running:
             is_same_owner = other.request.salt == sequence.request.salt
             if is_same_owner and other.n_past < other.n_prompt:
@@ -217,14 +211,12 @@ class Scheduler:
         return n_cells <= self._slots.n_cells
 
     def _n_shared(self, match: Match) -> int:
-        """The cells of the match that running sequences hold anyway."""
         if match.slot is None or match.slot.is_running:
             return match.n_tokens
         running = (self._slots.n_shared(match.slot, s) for s in self._slots.running)
         return min(match.n_tokens, max(running, default=0))
 
     def _make_room(self) -> None:
-        """Make sure that every stream has a cell for its token, or a prompt one to prefill into."""
         n_wanted = min(self._n_batch, sum(s.n_pending for s in self.running))
         self._cache.make_room(n_wanted)
         while len(self.running) > 1:
@@ -240,10 +232,9 @@ def _caller(sequence: Sequence) -> tuple[str, ...]:
 
 
 def in_order(prompts: list[Sequence]) -> list[Sequence]:
-    """Sort prompts, given as they should come: a short one may overtake a long one.
+    """Let short prompts overtake long ones of the same priority, in the given order.
 
-    Not one of a higher priority, and as long as that costs the long one at most a tenth of its own
-    tokens. So it has its first token when it is read itself, not when a long one is.
+    All of them together may delay a long one by a tenth of its own tokens.
     """
     order: list[Sequence] = []
     for sequence in prompts:
@@ -285,11 +276,10 @@ def fill_batch(batch: Batch, plan: list[Work]) -> list[int]:
 
 
 class StepTiming:
-    """Time the steps of an engine.
+    """Times the steps of an engine.
 
-    Steps of prompts may overlap, as the host does not wait for one that samples nothing. While a
-    GPU computes it, `llama_decode` prepares the next one, which takes the host a third of that
-    time, then waits and launches it. So the time of a step is known when the next one is launched.
+    Steps of prompts may overlap: `llama_decode` prepares the next while a GPU computes one. So the
+    time of a step is known when the next one is launched.
     """
 
     def __init__(self, scheduler: Scheduler, *, overlaps: bool) -> None:
@@ -306,7 +296,7 @@ class StepTiming:
         self._begun_s = time.monotonic()
 
     def launch(self, plan: list[Work]) -> None:
-        """The step before it is done when this one is launched."""
+        """Launch a step, which ends the one before it."""
         now_s = time.monotonic()
         if self._n_in_flight:
             step_s = now_s - self._launched_s

@@ -1,4 +1,4 @@
-"""The state of one request inside the engine: its tokens, slot, counts and clock; and the turns."""
+"""The state of one request inside the engine: its tokens, slot, counts, clock and turns."""
 
 import time
 from array import array
@@ -20,11 +20,7 @@ _N_KNOWN = 256
 
 @dataclass(slots=True)
 class _Caller:
-    """A caller: where its next turn begins, the length of a turn, and its open requests.
-
-    Attributes:
-        turn: Number of its latest turn, among all of its rank.
-    """
+    """A caller: its next turn's start, the length of a turn, its open requests, its latest turn."""
 
     due: float
     turn: int
@@ -37,10 +33,8 @@ class Callers:
     """Callers who take turns, and so do the parts of each: a priority's keys, a key's connections.
 
     The clock counts usual answers. A turn begins now, or where the caller's turn before it ends;
-    the earliest is next, and then it is now. So a request waits for one answer of each other caller
-    at most, or for short ones, which may begin up to one usual answer ago: together they cost two.
-    A new caller's begins after a usual answer, as if it had just had one: a new connection for each
-    request gains nothing.
+    the earliest is next. So a request waits for one answer of each other caller at most. A new
+    caller's first turn begins after a usual answer, so that new connections gain nothing.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
     """
@@ -50,7 +44,6 @@ class Callers:
         self._known: dict[str, _Caller] = {}  # the one that asked last at the end
 
     def ask(self, path: tuple[str, ...]) -> None:
-        """Note a request of a caller, of a part of it, and so on."""
         if not path:
             return
         caller = self._known.pop(path[0], None) or _Caller(self._now + 1, self._n_turns)
@@ -62,14 +55,12 @@ class Callers:
             self._known.pop(next(idle, ""), None)
 
     def rank(self, path: tuple[str, ...]) -> tuple[float, ...]:
-        """The lowest is next."""
         if not path:
             return ()
         caller = self._known[path[0]]
         return caller.due, caller.turn, *caller.parts.rank(path[1:])
 
     def serve(self, path: tuple[str, ...]) -> None:
-        """Begin a turn, as long as the caller's answer before until its own is over."""
         if path:
             caller = self._known[path[0]]
             self._now = max(self._now, caller.due)
@@ -103,11 +94,10 @@ class Sequence:
         turn: Number of its first slot; 0 before it.
         slot: None while it waits.
         mask: None allows any token.
-        drafter: None: it has no drafts.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
-        n_plan: Number of the last step of streams that it was in.
+        n_plan: Number of its last step of streams.
         n_overtaken: Tokens of later prompts that were read while its own waited.
-        n_read: Tokens of the prompt that were cached or read; read again, they do not count.
+        n_read: Tokens of the prompt cached or read, each counted once.
     """
 
     request: Generate
@@ -145,7 +135,6 @@ class Sequence:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The lowest of those that have had a slot comes first."""
         return -self.request.priority, self.turn
 
     @property
@@ -158,23 +147,20 @@ class Sequence:
 
     @property
     def own_slot(self) -> Slot:
-        """The slot of a running sequence."""
         assert self.slot is not None
         return self.slot
 
     @property
     def n_past(self) -> int:
-        """Tokens with keys and values in the cache."""
         return len(self.slot.tokens) if self.slot is not None else 0
 
     @property
     def n_pending(self) -> int:
-        """Tokens to decode before the next one can be sampled: 1 when it runs at full speed."""
+        """Count the tokens to decode before the next one is sampled."""
         return len(self.tokens) - self.n_past
 
     @property
     def n_left(self) -> int | None:
-        """Tokens it may still generate; None: no limit but the context."""
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
 
@@ -184,21 +170,20 @@ class Sequence:
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
     def can_wait_for(self, other: "Sequence") -> bool:
-        """Return whether a prompt that should come later may be read before the rest of its own.
+        """Return whether a later prompt may be read before the rest of its own.
 
-        Such prompts may have a tenth of its own tokens to read, in all.
+        All such prompts together may have a tenth of its own tokens to read.
         """
         n_most = (self.n_prompt - self.n_cached) // 10
         is_equal = self.request.priority == other.request.priority
         return is_equal and self.n_overtaken + other.n_pending <= n_most
 
     def n_room(self, n_ctx: int) -> int:
-        """The tokens it may still get in `n_ctx`; the last one needs no cell."""
+        """Count the tokens it may still get in `n_ctx`; the last one needs no cell."""
         n_room = n_ctx + 1 - len(self.tokens)
         return n_room if self.n_left is None else min(n_room, self.n_left)
 
     def append(self, tokens: list[int], n_ctx: int) -> tuple[list[int], FinishReason | None]:
-        """Add drawn tokens while there is room, up to the end; return these, and why it ended."""
         n_room = self.n_room(n_ctx)
         is_over = len(tokens) <= n_room and self.mask is not None and self.mask.is_complete
         tokens = tokens[:n_room]
@@ -211,7 +196,7 @@ class Sequence:
         return tokens, "length" if len(tokens) == n_room else None
 
     def usage(self) -> Usage:
-        """The cost so far; a sequence cancelled in prefill has decoded nothing."""
+        """Return the cost so far; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()
         admitted_ns = self.admitted_ns or now_ns
         prefilled_ns = self.prefilled_ns or now_ns
@@ -228,7 +213,6 @@ class Sequence:
 
 
 def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
-    """Say why a request can never run in a context of `n_ctx` tokens; None if it can."""
     n_prompt = len(request.prompt)
     if n_prompt == 0:
         return EngineError("the prompt is empty")

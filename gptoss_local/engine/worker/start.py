@@ -1,7 +1,6 @@
 """Entry of the engine process: `python -m gptoss_local.engine.worker.start`.
 
-An error that ends the process is the last event that it sends, so that the server can report it.
-An abort inside llama.cpp, which sends nothing, is on stderr.
+An error that ends it is its last event; an abort inside llama.cpp is only on stderr.
 """
 
 import contextlib
@@ -38,7 +37,6 @@ def main() -> int:
 
 
 def _claim_stdout() -> BinaryIO:
-    """Keep stdout for frames alone; other output goes to stderr from now on."""
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return frames

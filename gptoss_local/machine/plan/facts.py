@@ -71,28 +71,24 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def used_fraction(self) -> float:
-        """Share of the experts that one token uses."""
         return self.n_experts_used / self.n_experts
 
     @property
     def n_expert_params(self) -> int:
-        """Weights of the experts that one token uses, in one layer."""
+        """Count the weights of the experts that one token uses, in one layer."""
         return 3 * self.n_experts_used * self.n_embd * self.n_expert_ff
 
     @property
     def n_active_params(self) -> int:
-        """Weights that one token is multiplied with, in all layers; without the head."""
+        """Count the weights that one token is multiplied with, without the head."""
         n_attention = self.n_embd * self.n_key * 2 * (self.n_heads + self.n_heads_kv)
         return self.n_layers * (self.n_expert_params + n_attention)
 
 
 def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
-    """Read the headers of a GGUF, and of a LoRA of it.
+    """Read the headers of a GGUF (its first file), and of a LoRA of it.
 
-    `path` is the first of several files, if it is split.
-
-    Raises:
-        ModelLoadError: a file is missing or broken, or the model is not a gpt-oss.
+    Raises ModelLoadError if a file is missing or broken, or the model is not a gpt-oss.
     """
     infos = [read_info(path)]
     if split := _SPLIT.search(path.name):
@@ -103,12 +99,9 @@ def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
 
 
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
-    """Gather the facts from the header of a GGUF, and of its other files and its adapter.
+    """Gather the facts from the headers of a GGUF, of its other files and of its adapter.
 
     llama.cpp puts the factors of an adapter with the tensors that they change.
-
-    Raises:
-        ModelLoadError: keys or tensors of a gpt-oss are missing.
     """
     sizes: dict[str, int] = {}
     for file in (info, *others):
@@ -160,7 +153,7 @@ def _factor_bytes(sizes: dict[str, int], tensor: str) -> int:
 
 
 def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
-    """Facts of gpt-oss-20b (24, 32) or -120b (36, 128) as `gptoss convert` makes them."""
+    """Return the facts of gpt-oss-20b (24, 32) or -120b (36, 128) by `gptoss convert`."""
     n_embd, n_vocab, n_query, n_kv, n_heads = 2880, 201_088, 4096, 512, 64
     table_bytes = n_embd * n_vocab * 34 // 32
     n_matrix = n_embd * (2 * n_query + 2 * n_kv)

@@ -1,4 +1,4 @@
-"""Machines that are not this one, for a look before one buys or downloads."""
+"""Imagined machines, for a look before one buys or downloads."""
 
 import functools
 import re
@@ -40,7 +40,6 @@ _DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
 
 @functools.cache
 def known_cards() -> dict[str, Card]:
-    """Return the cards of `cards.toml` by their names."""
     data = tomllib.loads(resources.files(__package__).joinpath("cards.toml").read_text("utf-8"))
     return {
         name: Card(name, *figures)._replace(shares_ram=kind == "shares_ram")
@@ -50,11 +49,7 @@ def known_cards() -> dict[str, Card]:
 
 
 def card_named(text: str) -> Card:
-    """Return the card of a name as people and drivers write it.
-
-    Raises:
-        UsageError: it is not known.
-    """
+    """Return the card of a name as people and drivers write it; UsageError if it is not known."""
     by_key = {_key(name): card for name, card in known_cards().items()}
     key = _key(text)
     if (card := by_key.get(key) or by_key.get(f"rtx{key}")) is not None:
@@ -82,9 +77,9 @@ def imagine(
 ) -> tuple[Machine, list[str]]:
     """Replace parts of this machine by others; with cards and RAM it is another PC altogether.
 
-    `cards` are there instead of `vram_bytes`, of which each computes like a usual one that is as
-    large. A board with one memory has all of the RAM there is. Nine tenths of the RAM count as
-    available. Cores are physical ones, with SMT.
+    Use `vram_bytes` for cards of unknown type; each is assumed as fast as a common card of that
+    size. A board with one memory has all of the RAM. Nine tenths of the RAM count as available.
+    Cores are physical ones, with SMT.
 
     Returns:
         The machine, and facts that the arguments leave open, such as `8 cores`.

@@ -1,7 +1,7 @@
 """Keep measurements of loads on this machine.
 
-There is a small JSON file for each model, machine and version of llama.cpp in the cache folder. It
-may be removed at any time. A file that cannot be read is ignored.
+The cache folder has a small JSON file for each model, machine and version of llama.cpp, which may
+be removed at any time. Unreadable files are ignored.
 """
 
 import hashlib
@@ -46,8 +46,6 @@ class LoadOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of a decode step by its rows, under one plan; see `StepTimes`."""
-
     plan_id: str
     measured_at_s: float
     seconds: tuple[tuple[int, float], ...]
@@ -65,7 +63,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
         return StepTimes(self.seconds, self.switch_s, self.streams, self.turn_s)
 
     def are_of(self, plan: Plan) -> bool:
-        """They hold for `plan` and are not too old."""
+        """Return whether they hold for `plan` and are not too old."""
         age_s = time.time() - self.measured_at_s
         return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
 
@@ -103,7 +101,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known, None if not yet; after `tuning_failed` no load tries again."""
+    """Known figures, None if missing; after `tuning_failed` no load tries again."""
 
     version: int = _VERSION
     outcome: LoadOutcome | None = None
@@ -121,7 +119,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
-    """The threads to use and their tokens/s: the planned ones unless others are faster."""
+    """Return the threads to use and their tokens/s: the planned ones unless others are faster."""
     best = max(tries, key=lambda each: each[1])
     at_planned = next((each for each in tries if each[0] == planned), best)
     return best if best[1] > _NOTABLE * at_planned[1] else at_planned
@@ -130,19 +128,11 @@ def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[in
 def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
     """Return the number of tokens from which the GPU stays faster; None: nothing was measured.
 
-    Times between two measured sizes are interpolated. If the GPU is never faster, the result is
-    twice the largest size.
-
-    For one token it must be faster by a tenth. PERF: H200, 120b: where 38.5 ms on the host and 40.2
-    on the GPU were measured, answers took 35.3 to 36.5 on the host; a machine that chose the GPU
-    took 42.3, where llama-bench took 36.5 on the host.
-
-    If it is not for one token, then for more than `n_experts_used`: llama.cpp compares this number
-    with the rows of a step, and those are tokens where experts are multiplied, but tokens times
-    `n_experts_used` where their biases are added. With 2 to 4, the GPU would add them
-    between each token's experts on the CPU, in three hand-overs a layer. PERF: H200, over HTTP,
-    compared with llama-server in the same run: answers 0.85 to 0.94 times as fast with 3 and 4
-    (five runs of 20b and 120b), 1.01 to 1.4 with 1 and 5 (five runs).
+    Interpolates between sizes; if the GPU is never faster, returns twice the largest one. For one
+    token it must be faster by a tenth, or else for more than `n_experts_used`: llama.cpp compares
+    the number with rows, which are `n_experts_used` a token where biases are added. With 2 to 4 the
+    GPU would add them between the CPU's experts. PERF: H200: answers 0.85 to 0.94 times as fast as
+    llama-server's with 3 and 4, 1.01 to 1.4 with 1 and 5.
 
     Source: `get_op_batch_size`, ggml-cuda.cu.
     """
@@ -162,7 +152,7 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 
 def plan_id(plan: Plan) -> str:
-    """An id that is equal for plans with equal step costs, also if their estimates differ."""
+    """Return an id that is equal for plans with equal step costs, whatever their estimates."""
     facts = (
         plan.shape,
         plan.placement,
@@ -176,7 +166,6 @@ def plan_id(plan: Plan) -> str:
 
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
-    """The file of one model, machine, library and version of the file."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
     library = llama_version(), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
@@ -186,7 +175,7 @@ def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
 
 
 def read_measured(path: Path) -> Measured:
-    """Empty if the file is missing or of another version."""
+    """Read figures; empty if the file is missing or of another version."""
     try:
         measured = msgspec.json.decode(path.read_bytes(), type=Measured)
     except (OSError, msgspec.MsgspecError):
@@ -195,9 +184,5 @@ def read_measured(path: Path) -> Measured:
 
 
 def write_measured(path: Path, measured: Measured) -> None:
-    """Write all of the file or nothing.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Write all of the file or nothing; UsageError if that is impossible."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(measured)).decode())

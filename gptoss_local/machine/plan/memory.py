@@ -1,8 +1,7 @@
 """Predict llama.cpp's allocations in closed form: never too little, within 3 %.
 
-The parts of the graph's buffer were derived from llama.cpp's own figures at the shapes of nano,
-20b and 120b (`tests/plan/test_memory.py` compares them). Figures that need a GPU are marked "GPU":
-measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_gpu_memory.py`.
+Figures marked "GPU" were measured by `bench/plan_memory.py` on an H200 and are compared by
+`tests/plan/test_gpu_memory.py`, the others by `tests/plan/test_memory.py`.
 """
 
 import msgspec
@@ -18,10 +17,8 @@ MAX_HOST_BATCH = 2048
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, which decide how much memory it takes.
-
-    Attributes:
-        n_outputs: Most rows of logits of a step.
+    """Sizes of a context, which decide how much memory it takes; `n_outputs`: rows of logits a
+    step.
     """
 
     n_ctx: int
@@ -32,11 +29,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def n_rows(self) -> int:
-        """Rows of logits that llama.cpp reserves: our context has an extra sequence."""
+        """Count the rows of logits that llama.cpp reserves: our context has an extra sequence."""
         return max(self.n_outputs, self.n_seq + 1)
 
     def context_params(self, *, n_threads_prefill: int, n_threads_decode: int) -> ContextParams:
-        """Outputs beyond `n_seq` are for drafts."""
         return ContextParams(
             n_ctx=self.n_ctx,
             n_threads_prefill=n_threads_prefill,
@@ -72,12 +68,12 @@ def cell_bytes(facts: ModelFacts, cache_type: CacheType) -> float:
 
 
 def token_bytes(facts: ModelFacts, cache_type: CacheType) -> int:
-    """Bytes of a token of context in all layers with full attention, every second one."""
+    """Return the bytes of a token of context in the layers with full attention."""
     return round(facts.n_layers // 2 * cell_bytes(facts, cache_type))
 
 
 def can_cache(facts: ModelFacts, cache_type: CacheType) -> bool:
-    """llama.cpp demands that the keys of a head are whole blocks of the type."""
+    """Check that the keys of a head are whole blocks of the type, as llama.cpp demands."""
     return facts.n_key % _CACHE_BLOCK[cache_type] == 0
 
 
@@ -86,13 +82,12 @@ def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def compute_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """An upper bound of the graph's buffer on a device that computes whole layers."""
+    """Return an upper bound of the graph's buffer on a device that computes whole layers."""
     gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by experiment
     return round(max(_in_layer(facts, shape), _in_head(facts, shape)) * 1.005) + gaps
 
 
 def _in_layer(facts: ModelFacts, shape: Shape) -> int:
-    """The peak inside the experts of a layer, with both masks."""
     return _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
 
 
@@ -102,24 +97,26 @@ def _in_head(facts: ModelFacts, shape: Shape) -> int:
 
 
 def _token_bytes(facts: ModelFacts) -> int:
-    """The peak of one token's activations in 32 bits, with its id, position and cells."""
+    """Return the peak of one token's activations in 32 bits, with its id, position and cells."""
     n_used = facts.n_experts_used * facts.n_expert_ff
     n_used_at_once = 4 if facts.adapts_experts else 3
     return 4 * (n_used_at_once * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Bytes of logits; of the host's, llama.cpp allocates n_seq + 1 rows first, and more on use."""
+    """Return the size of logits. On the host llama.cpp starts with n_seq + 1 rows and grows on
+    demand.
+    """
     return shape.n_rows * facts.n_vocab * 4
 
 
 def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Bytes of two masks, 16 bits per token and cell; devices copy the host's."""
+    """Return the bytes of two masks, 16 bits per token and cell; devices copy the host's."""
     return 2 * _n_ubatch(shape) * sum(n_cells(facts, shape))
 
 
 def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Logits, probabilities and order of sampler chains beyond the peak. GPU: estimated."""
+    """Return the bytes of sampler chains beyond the peak. GPU: estimated."""
     in_head = _in_head(facts, shape)
     without = max(_in_layer(facts, shape), in_head)
     return max(0, in_head + 4 * head_bytes(facts, shape) - without)
@@ -128,9 +125,8 @@ def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
 def f16_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
     """Return a GPU's extra graph memory for a cache that is not f16, if attention is the peak.
 
-    Steps of more than two tokens convert the cache of a layer first. GPU: estimated.
-
-    Source: `ggml_cuda_flash_attn_ext_get_alloc_size` in fattn.cu.
+    Steps of more than two tokens convert the cache of a layer first. GPU: estimated. Source:
+    `ggml_cuda_flash_attn_ext_get_alloc_size` in fattn.cu.
     """
     if shape.cache_type == "f16":
         return 0
@@ -143,8 +139,7 @@ def f16_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
 def expert_copy_bytes(facts: ModelFacts) -> int:
     """Return the room on a GPU for one expert tensor of the host, which large batches bring over.
 
-    Every such tensor starts a split of the graph, so there is one at a time
-    (`ggml_backend_sched_split_graph`). GPU: 360 contexts, never more, often less.
+    There is one at a time (`ggml_backend_sched_split_graph`). GPU: 360 contexts, never more.
     """
     return max(max(layer.expert_bytes) for layer in facts.layers)
 
@@ -152,9 +147,8 @@ def expert_copy_bytes(facts: ModelFacts) -> int:
 def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
     """Return the GPU memory that maps pinned experts, as if all were on the host.
 
-    GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's experts, 9 of 120b's, and 2 on
-    two other machines; the largest is used. Locked pages of the file took nothing measurable on two
-    machines; 1 is used.
+    GPU: a copy in the driver's buffers takes 2 to 9 MiB per GiB, of which the largest is used;
+    locked pages took nothing measurable, and 1 is used.
     """
     return facts.expert_bytes * (9 if is_copy else 1) // 1024
 
@@ -162,15 +156,14 @@ def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
 def runtime_bytes(shape: Shape) -> int:
     """Return the GPU memory beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
 
-    GPU: on an H200 705 to 754 MiB by batch, of which 527 are a bare context. If a GPU has the whole
-    model, 58 more after ten answers in 15 s: recorded graphs are useless after a new memory plan
-    (`Context.plan_memory`), and llama.cpp keeps them for ten seconds.
+    GPU: 705 to 754 MiB by batch, 58 more for a whole model after ten answers in 15 s: llama.cpp
+    keeps recorded graphs for ten seconds after a new memory plan (`Context.plan_memory`).
     """
     return (715 + 64) * _MIB + _n_ubatch(shape) * 14 * 1024
 
 
 def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
-    """Host memory besides weights and cache if a GPU computes; experts there add small batches."""
+    """Return host memory besides weights and cache if a GPU computes; experts add small batches."""
     inputs = _n_ubatch(shape) * 4 * (facts.n_embd + 10)
     small = min(_n_ubatch(shape), MAX_HOST_BATCH) * _token_bytes(facts) if has_experts else 0
     return mask_bytes(facts, shape) + inputs + small + head_bytes(facts, shape) + 2 * _MIB

@@ -1,4 +1,4 @@
-"""The user's options for a plan, and its objectives; chats have other presets."""
+"""The user's options for a plan, and its objectives."""
 
 import msgspec
 

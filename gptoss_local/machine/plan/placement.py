@@ -1,8 +1,7 @@
 """Place the weights: whole layers of experts first, then single tensors of one more layer.
 
-Attention, norms, routers, the cache and the head, which every token reads, stay on GPUs. Experts
-are the large part, and a token reads an eighth (20b) or a 32nd (120b) of them, so they move to the
-host. The embedding table is always on the host.
+Every token reads attention, norms, routers, cache and head, so these stay on GPUs. It reads an
+eighth (20b) or a 32nd (120b) of the experts, so they move to the host.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,15 +53,13 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """A GPU works with experts on the host."""
         return bool(self.host_experts or self.host_parts)
 
     def n_host_layers(self, facts: ModelFacts) -> int:
-        """The first layers, entirely on the host, with their cache."""
+        """Count the first layers, entirely on the host, with their cache."""
         return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)
 
     def expert_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Experts on the host, of layers on GPUs and of whole layers there."""
         whole = {*range(self.n_host_layers(facts)), *self.host_experts}
         n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
         for layer, parts in self.host_parts:
@@ -70,7 +67,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return n_bytes
 
     def dense_bytes_on_host(self, facts: ModelFacts) -> int:
-        """The other bytes of whole layers on the host, and of the head if it is there."""
+        """Count the other bytes of whole layers on the host, and of the head if it is there."""
         n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
@@ -94,7 +91,7 @@ HOST_ONLY = Placement(n_gpu_layers=0, layers_per_gpu=())
 
 
 class _Sizes(msgspec.Struct, frozen=True):
-    """The sizes that every distribution of the layers of one shape needs, computed once.
+    """Sizes for all distributions of the layers of one shape.
 
     Attributes:
         copy: For experts on the host: room for a tensor of them, and the way to it.
@@ -122,11 +119,9 @@ def iter_placements(
 ) -> Iterator[Placement]:
     """Yield the ways to put as many experts on the GPUs as fit, for one shape.
 
-    There is one for a single GPU, and one for every way to deal the layers out (`_splits`).
-
-    `budgets` are the bytes of each GPU that may be used. An `n_gpu_layers` of None is all. The
-    experts of the first `n_cpu_moe` layers stay on the host; None is as few as possible. With
-    `copies_host`, pinned weights are a copy in buffers of the driver.
+    `budgets` are the usable bytes of each GPU. `n_gpu_layers`: None is all. The experts of the
+    first `n_cpu_moe` layers stay on the host; None is as few as possible. With `copies_host`,
+    pinned weights are a copy in buffers of the driver.
     """
     n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
     is_exact = n_cpu_moe is not None or n_gpu_layers is not None
@@ -148,8 +143,7 @@ def iter_placements(
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield distributions of `n` layers: to every choice of cards, the fewest cards first.
 
-    A card that is slow, or has no room for more than the fixed parts, is best left out. Two
-    cards share the layers in every possible way, more by their memory. With more than `_MANY`
+    Two cards share the layers in every possible way, more by their memory. With more than `_MANY`
     cards, only the smallest are left out.
     """
     cards = sorted(range(len(budgets)), key=lambda card: -budgets[card])
@@ -182,7 +176,6 @@ def _deal(
     *,
     is_exact: bool,
 ) -> Placement | None:
-    """Fill each GPU; with `is_exact`, only requested experts may be on the host."""
     n_layers = sizes.facts.n_layers
     first = n_layers + 1 - sum(counts)
     last_gpu = max(i for i, n in enumerate(counts) if n)
@@ -219,7 +212,6 @@ class _Filled(msgspec.Struct):
 
 
 def _fixed(sizes: _Sizes, layers: range, *, has_head: bool) -> DeviceMemory:
-    """The parts of its layers that a GPU holds wherever their experts are."""
     facts = sizes.facts
     weights = sum(layer.dense_bytes for layer in facts.layers[layers.start : layers.stop])
     return DeviceMemory(

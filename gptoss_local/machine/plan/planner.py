@@ -1,12 +1,8 @@
-"""The planner: model facts + machine facts + options -> plan. A pure function.
+"""The planner, a pure function that takes the best of all combinations by one order:
 
-It tries every useful combination of context, batch and placement and takes the best by one order,
-so more memory never makes a plan worse:
-
-1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition);
-2. the shortest time for the request of the plan's objective, where half the context counts as if
-   that took a tenth longer, or a fiftieth where experts are on the host; of a wished context, the
-   time alone;
+1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition); 2. the shortest time for
+the objective's request, where half the context counts as a tenth longer,
+   or a fiftieth with experts on the host, unless a context is wished;
 3. more context, smaller batches.
 """
 
@@ -38,7 +34,7 @@ from gptoss_local.machine.plan.result import HostMemory, Plan
 from gptoss_local.machine.plan.speed import HostWeights, estimate_speed
 
 FLOOR_CTX = 32_768
-"""Less context than this only where nothing else fits: agents begin with 10,000 and more."""
+"""Least context if it fits, as agents begin with 10,000 and more."""
 
 _HALF_CTX_COSTS = 1.1
 _HALF_CTX_COSTS_BESIDE_HOST = 1.02  # answers wait for RAM; a prompt that needs more reloads
@@ -54,8 +50,9 @@ _RAM_MARGIN_BYTES = 1024 * _MIB  # left free if weights are pinned: these cannot
 
 
 _SMALL_BYTES = 1_000_000_000
-"""Below this a decode step is too short for CPU threads to share. PERF: nano takes 4.4 ms with one
-thread or two, and many times that when a second thread has to wait for a busy core."""
+"""Below this, a decode step is too short for threads to share. PERF: nano takes 4.4 ms with one or
+two, and many times that when a second thread has to wait for a busy core.
+"""
 
 
 def make_plan(
@@ -93,7 +90,6 @@ def make_plan(
 
 
 def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
-    """Leave half of the cores if the plan is to be quiet."""
     if not options.objective.is_quiet or options.n_threads:
         return machine
     n_cores = max(1, (machine.n_cores or 1) // 2)
@@ -102,10 +98,9 @@ def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
 
 
 def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
-    """Return the bytes of a GPU that a plan may use: its free memory, less a margin for programs.
+    """Return the free bytes of a GPU less a margin for other programs.
 
-    That is 3 % of the card, within 256 and 512 MiB: windows and videos take no more on a larger
-    one. It is doubled if Windows' display driver would silently page to RAM.
+    That is 3 % of the card, within 256 and 512 MiB, and twice that with Windows' display driver.
     """
     margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
     margin *= 2 if gpu.is_wddm else 1
@@ -118,7 +113,7 @@ def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
 def _budget(
     facts: ModelFacts, shape: Shape, machine: Machine, gpu: Gpu, options: PlanOptions
 ) -> int:
-    """Bytes of a GPU for a plan: none without code for it, and none of the host's RAM."""
+    """Return the bytes of a GPU for a plan: none without code for it, none of the RAM."""
     if not machine.has_code_for(gpu):
         return 0
     budget = gpu_budget(gpu, options)
@@ -129,20 +124,18 @@ def _budget(
 
 
 def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
-    """The time of the reference request, longer for every halving of the context."""
     halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
     return float(plan.speed.request_s * half_ctx_costs(facts, plan, options) ** halvings)
 
 
 def half_ctx_costs(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
-    """The factor by which half the context lengthens a plan's reference request."""
+    """Return the factor by which half the context lengthens a plan's reference request."""
     if not plan.placement.expert_bytes_on_host(facts):
         return _HALF_CTX_COSTS
     return 1.0 if options.objective.prefers_experts else _HALF_CTX_COSTS_BESIDE_HOST
 
 
 def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, ...]:
-    """Smaller is better."""
     if options.n_ctx is not None:
         return (plan.speed.request_s, plan.shape.n_batch)
     below_floor = max(0, min(FLOOR_CTX, facts.n_ctx_train) - plan.shape.n_ctx)
@@ -163,7 +156,7 @@ def _least_ctx(facts: ModelFacts, options: PlanOptions) -> int:
 
 
 def _suits_cpu(facts: ModelFacts, options: PlanOptions, n_ctx: int, n_batch: int) -> bool:
-    """A CPU reads longer prompts for many minutes."""
+    """Return False for prompts that a CPU would read for many minutes."""
     n_most = max(FLOOR_CTX, _least_ctx(facts, options))
     return n_batch == _HOST_BATCH and (options.n_ctx is not None or n_ctx <= n_most)
 
@@ -180,7 +173,6 @@ def _plan(
     n_batch: int,
     tuning: Tuning | None = None,
 ) -> Plan | None:
-    """The best plan of one shape, with or without GPUs; None if it does not fit."""
     shape = Shape(
         n_ctx=n_ctx,
         n_batch=n_batch,
@@ -216,7 +208,6 @@ def _complete(
     placement: Placement,
     tuning: Tuning | None,
 ) -> Plan | None:
-    """Add the host's part; None if RAM is too small for it."""
     machine = _beside(machine, placement)
     host = _host(facts, machine, options, shape, placement)
     if _is_too_large(host, machine):  # slow from the page cache is better than not at all
@@ -264,14 +255,13 @@ def _beside(machine: Machine, placement: Placement) -> Machine:
 
 
 def _is_too_large(host: HostMemory, machine: Machine) -> bool:
-    """Mapped weights may exceed RAM, but not by much."""
+    """Return whether RAM is too small; mapped weights may exceed it, but not by much."""
     return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
 
 
 def _host(
     facts: ModelFacts, machine: Machine, options: PlanOptions, shape: Shape, placement: Placement
 ) -> HostMemory:
-    """Map the weights of the host, or pin them if a GPU needs them and that is possible."""
     checkpoints = options.checkpoint_bytes
     if checkpoints is None:
         checkpoints = _CHECKPOINT_BYTES
@@ -318,7 +308,6 @@ def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
 
 
 def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesNotFitError:
-    """Explain why no plan fits: drop one option after another to find the cause."""
     experts = "all experts in VRAM"
     if options.n_cpu_moe:
         experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"
@@ -352,8 +341,6 @@ def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesN
 
 
 def _missing(facts: ModelFacts, machine: Machine, options: PlanOptions) -> str:
-    """Say how much more RAM makes it fit, if that does."""
-
     def fits(gib: int) -> bool:
         total_bytes = machine.total_bytes + gib * 2**30
         available_bytes = machine.available_bytes + gib * 2**30
@@ -369,8 +356,6 @@ def _missing(facts: ModelFacts, machine: Machine, options: PlanOptions) -> str:
 def _nearest(
     facts: ModelFacts, machine: Machine, options: PlanOptions, change: dict[str, object]
 ) -> str:
-    """Name the nearest setting that fits in place of the one that `change` drops."""
-
     def fits(name: str, n: int) -> bool:
         changed = msgspec.structs.replace(options, **(change | {name: n}))
         return _is_possible(facts, machine, changed)
@@ -404,7 +389,7 @@ def plan_threads(
     placement: Placement,
     tuning: Tuning | None,
 ) -> tuple[int, int]:
-    """Threads of prefill and decode: as asked for, as measured, or by the cores."""
+    """Return threads of prefill and decode: as asked for, as measured, or by the cores."""
     is_small = facts.weight_bytes < _SMALL_BYTES
     if options.n_threads:
         return options.n_threads, 1 if is_small else options.n_threads
@@ -425,10 +410,9 @@ def plan_threads(
 def _n_taking_turns(machine: Machine) -> int:
     """Return the most threads for a CPU that takes turns with a GPU.
 
-    They spin while they wait, so if another program keeps one from its core, all others wait for
-    it, in every layer. PERF: 20b, 11 GiB of VRAM, 16 cores without SMT next to two busy programs:
-    llama-server (its threads spin as ours do) takes 234 ms a token with 16 threads and 9.7 with
-    14. On an idle machine, 120b takes 44.2, 44.9 and 44.3 ms with 16, 15 and 14.
+    They spin, so all wait for one that another program keeps from its core. PERF: 20b, 11 GiB of
+    VRAM, 16 cores next to two busy programs: 234 ms a token with 16 threads and 9.7 with 14. On an
+    idle machine, 120b takes 44.2, 44.9 and 44.3 ms with 16, 15 and 14.
     """
     n_cores = machine.n_logical_cores or 2 * (machine.n_cores or 1)
     return max(1, n_cores - max(1, n_cores // 8))

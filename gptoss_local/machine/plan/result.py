@@ -33,7 +33,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def missing_share(self, available_bytes: int) -> float:
-        """The share of the host's weights that is read from the disk again at each use."""
+        """Return the share of the host's weights that is read from the disk again at each use."""
         missing_bytes = min(self.mapped, max(0, self.total - available_bytes))
         return missing_bytes / max(1, self.mapped + self.weights)
 
@@ -42,10 +42,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The way to load a model, and what to expect of it.
 
     Attributes:
-        n_gpus: GPUs that could be used. Without any, llama.cpp chooses for itself, as it may
-            support devices that we do not.
-        vram_share: Of the weights, without the embedding table, which is always on the host and of
-            which a token reads one row.
+        n_gpus: GPUs that could be used. Without any, llama.cpp chooses, as it may support others.
+        vram_share: Of the weights without the embedding table, which is always on the host.
     """
 
     shape: Shape
@@ -63,14 +61,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> tuple[str, ...] | None:
-        """Names of the GPUs to use, as llama.cpp has them; None leaves it to llama.cpp."""
+        """Return llama.cpp's names of the GPUs to use; None leaves it to llama.cpp."""
         if not self.n_gpus:
             return None
         return tuple(f"CUDA{i}" for i, n in enumerate(self.placement.layers_per_gpu) if n)
 
     @property
     def tensor_split(self) -> tuple[int, ...] | None:
-        """Layers of each of `devices`; None without any."""
+        """Return the layers of each of `devices`; None without any."""
         return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
 
     @property
@@ -81,7 +79,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def repacks(self) -> bool:
-        """llama.cpp may copy experts into an order that is faster for CPUs."""
+        """Return whether llama.cpp may copy experts into an order that is faster for CPUs."""
         return self.uses_gpu or self.host.weights > 0
 
     @property

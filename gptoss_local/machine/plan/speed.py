@@ -1,8 +1,7 @@
 """Estimates the speed of a placement, and its bound, to choose one.
 
-Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
-brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
-published and measured figures; facts that a machine does not report are assumed, and marked so.
+Decode reads the weights of a token once, wherever they are; prefill computes, and copies the host's
+experts to the GPU once per ubatch. Constants are fitted; unreported facts are assumed and marked.
 """
 
 import math
@@ -60,10 +59,9 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens a second of one stream, and their bounds.
 
     Attributes:
-        offload_min_batch: Tokens from which it is faster to bring experts to the GPU than to
-            compute them where they are.
+        offload_min_batch: Tokens from which it is faster to bring experts to the GPU.
         read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; of several requests at the
-            same time, each one's share.
+        same time, each one's share.
         assumed: Facts that the machine did not report.
     """
 
@@ -127,10 +125,7 @@ def _disk_bytes_s(machine: Machine) -> float:
 
 
 def _used_on_host(facts: ModelFacts, placement: Placement, n_rows: int) -> float:
-    """Return the bytes of the host's weights that a step of `n_rows` tokens uses.
-
-    The CPU reads an expert once for all tokens that chose it, here as if they chose evenly.
-    """
+    """Return the bytes of the host's weights that a step of `n_rows` tokens uses, chosen evenly."""
     used = 1 - (1 - facts.used_fraction) ** n_rows if n_rows > 1 else facts.used_fraction
     return placement.expert_bytes_on_host(facts) * used + placement.dense_bytes_on_host(facts)
 
@@ -142,7 +137,7 @@ def _decode_s(
     n_rows: int,
     link_bytes_s: float | None,
 ) -> dict[Bound, float]:
-    """Seconds of a step after N_PROMPT tokens; with a link, the host's experts come over."""
+    """Return the seconds of a step after N_PROMPT tokens; a link brings the host's experts over."""
     host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
     cpu_params_s = _cpu_params_s(machine)
     n_host = len(placement.host_experts) + len(placement.host_parts)
@@ -171,7 +166,6 @@ def _decode_s(
 
 
 def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
-    """The bound of the host's reading of weights during a decode, and its speed."""
     by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
     by_cores = (machine.n_performance_cores or machine.n_cores or 8) * _CORE_BYTES_S
     return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
@@ -184,7 +178,6 @@ def _cpu_params_s(machine: Machine) -> float:
 def _prefill_s(
     facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
 ) -> tuple[dict[Bound, float], int]:
-    """Seconds for N_PROMPT tokens by their cause, and the batch from which to offload."""
     cpu_params_s = _cpu_params_s(machine)
     if not placement.n_gpu_layers:
         return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
@@ -213,8 +206,7 @@ def _used_share(facts: ModelFacts, n_tokens: int) -> float:
     """Return the share of a layer's experts that `n_tokens` use.
 
     Tokens choose so unevenly that a quarter of them count. PERF: 120b, 64, 256 and 512 tokens move
-    0.31, 0.49 (H200, random weights) and some 0.75 (the RTX 3090 of the tests) of the experts; were
-    they even, it would be 0.87, 1 and 1.
+    0.31, 0.49 (H200) and some 0.75 (RTX 3090) of the experts; evenly, it would be 0.87, 1 and 1.
     """
     return float(1 - (1 - facts.used_fraction) ** (n_tokens / 4))
 
@@ -224,10 +216,7 @@ def _break_even(
 ) -> int:
     """Return the smallest batch whose experts are brought over faster than the host computes.
 
-    Both read the experts that are used, over the link or from RAM; compared with that, the GPU
-    computes with them in no time. Experts are taken as chosen evenly, unlike in `_used_share`: that
-    is the most that may have to come.
-
+    Experts are taken as chosen evenly, unlike in `_used_share`: the most that may have to come.
     PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms
     on the host, and 40, 56 and 66 with the experts brought over.
     """
@@ -241,7 +230,7 @@ def _break_even(
 
 
 def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
-    """The GPUs with layers, each with its share of them: they take turns."""
+    """Return the GPUs with layers, which take turns, each with its share of them."""
     n = sum(placement.layers_per_gpu)
     pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
     return [(gpu, count / n) for gpu, count in pairs if count]
@@ -253,14 +242,14 @@ def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
 
 
 def _memory_bytes_s(gpu: Gpu) -> float:
-    """A GPU's peak memory bandwidth, assumed where neither driver nor sheet says."""
+    """Return a GPU's peak memory bandwidth, assumed where neither driver nor sheet says."""
     known = (rate for name, rate in _KNOWN_BYTES_S.items() if name in gpu.name.split())
     assumed = _SHARED_BYTES_S if gpu.shares_ram else _VRAM_BYTES_S
     return gpu.bandwidth_bytes_s or next(known, assumed)
 
 
 def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
-    """Weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+    """Return weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
     seconds = 0.0
     for gpu, share in _used_gpus(placement, machine):
         rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
@@ -271,7 +260,6 @@ def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> floa
 
 
 def _link_bytes_s(placement: Placement, machine: Machine) -> float:
-    """PCIe to the first GPU with layers, to which all experts of the host go."""
     gpu = _used_gpus(placement, machine)[0][0]
     if gpu.shares_ram:
         return _memory_bytes_s(gpu) / 2  # read and written in one memory

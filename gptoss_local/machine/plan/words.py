@@ -53,7 +53,7 @@ def gib(n_bytes: float) -> str:
 
 
 def rate(tokens_s: float) -> str:
-    """Tokens a second, with a digit after the point where that is much of it."""
+    """Return tokens a second, with a digit after the point for small numbers."""
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
@@ -102,7 +102,6 @@ def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
 
 
 def _is_limited(machine: Machine, options: PlanOptions) -> bool:
-    """The user leaves the plan less than is free."""
     limit = options.vram_bytes
     return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
 
@@ -180,7 +179,6 @@ def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
 
 
 def _request(options: PlanOptions, plan: Plan) -> str:
-    """Say how long the reference request takes; of several, `Speed` has each one's share."""
     request_s = plan.speed.request_s
     n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
     several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
@@ -201,7 +199,6 @@ def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: boo
 
 
 def changes(balanced: Plan, plan: Plan) -> dict[str, tuple[int, int]]:
-    """The numbers that differ, by name: of the balanced plan, and of the other."""
     pairs = zip(_numbers(balanced), _numbers(plan), strict=True)
     return {name: pair for name, pair in zip(_WORDS, pairs, strict=True) if pair[0] != pair[1]}
 

@@ -1,8 +1,6 @@
 """Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard.
 
-`listing` lists a repository and picks the files of a checkpoint, `client` speaks with the hub,
-`partial` is a file that grows, `folder` knows the files on the disk, `download` brings files there;
-`cache` reads huggingface_hub's own cache. Nothing here knows the content of files.
+Knows nothing of their content. `cache` reads huggingface_hub's own cache.
 """
 
 import gptoss_local.models.hub._environment  # noqa: F401 - before huggingface_hub

@@ -1,7 +1,6 @@
 """Reports mistakes in the variables of huggingface_hub and of its HTTP client.
 
-Imported before huggingface_hub, which reads some of them when it is imported and ends in a
-traceback at a word in place of a number.
+Imported before huggingface_hub, which reads some on import and ends in a traceback.
 """
 
 import os
@@ -11,7 +10,7 @@ from gptoss_local.errors import UsageError
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """Return the address of a hub, or of a mirror of it, without a slash at its end."""
+    """Return the address of a hub or mirror without a slash at its end."""
     endpoint = endpoint.rstrip("/")
     try:
         address = urlsplit(endpoint)
@@ -28,7 +27,6 @@ def checked_endpoint(endpoint: str) -> str:
 
 
 def check_session(token: str | bool | None) -> None:
-    """Find out whether a request could be made at all."""
     import httpx2
     from huggingface_hub.utils import build_hf_headers, get_session
 

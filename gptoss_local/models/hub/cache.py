@@ -1,4 +1,4 @@
-"""Finds files that Hugging Face's own cache holds already; it is read and never changed."""
+"""Finds files in Hugging Face's own cache, which is never changed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ class CachedRepo(msgspec.Struct, frozen=True):
 
     Attributes:
         folder: Its snapshot: links to the files, by their names in the repository.
-        files: Sizes in bytes by these names; only complete files are there.
+        files: Sizes in bytes of the complete files by these names.
     """
 
     repo: str
@@ -24,10 +24,7 @@ class CachedRepo(msgspec.Struct, frozen=True):
 
 
 def cached_repos() -> list[CachedRepo]:
-    """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first.
-
-    A file that is not there, as a link to a blob that was deleted, hides no other.
-    """
+    """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
     cache = Path(os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE)
     found = []
     for snapshot in cache.glob("models--*/snapshots/*"):

@@ -1,8 +1,7 @@
-"""Speaks with the hub through huggingface_hub: its addresses, headers, session and errors.
+"""Speaks with the hub through huggingface_hub, and translates its errors.
 
-The body of a file is read here and not by `hf_hub_download`, which in huggingface_hub 2.4 deletes
-its part when it is interrupted, and loses up to 10 MB with every cut connection.
-Translates every error of huggingface_hub and of its HTTP client.
+Does not use `hf_hub_download`, which in huggingface_hub 2.4 deletes its part when it is
+interrupted, and loses up to 10 MB with every cut connection.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile
 
 RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
-"""Pauses between failures in a row; bytes that arrive in between start it over."""
+"""Pauses between failures in a row; progress starts it over."""
 
 _LONGEST_WAIT_S = 900.0
 """The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
@@ -60,16 +59,11 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 
 
 class HubClient:
-    """One conversation with one hub.
+    """One conversation with one hub. Thread: everything may be called from many threads.
 
     Args:
         endpoint: Address of the hub; None takes HF_ENDPOINT or huggingface.co.
         token: None takes HF_TOKEN's or `hf auth login`'s; False sends none.
-
-    Raises:
-        UsageError: The endpoint is not an http address, or token or proxy cannot be used.
-
-    Thread: everything may be called from many threads.
     """
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
@@ -79,12 +73,6 @@ class HubClient:
         self._token = token
 
     def list_files(self, repo: str, revision: str) -> Listing:
-        """List the files of `repo` at `revision`.
-
-        Raises:
-            DownloadError: The hub cannot be reached, or does not answer that.
-            UsageError: `repo` is not spelled like a repository.
-        """
         what = f"the files of {repo}"
         n_failures = 0
         while True:
@@ -120,16 +108,9 @@ class HubClient:
     ) -> None:
         """Fetch the rest of a partial file, over as many connections as it takes.
 
-        Args:
-            listing: The repository of `file`, with the commit to ask for.
-            file: The file to fetch.
-            partial: Holds a beginning of the file, or nothing.
-            add: Called with the bytes gained, or lost when the hub starts over.
-            stopped: Ends the download soon after it is set.
-
-        Raises:
-            DownloadError: The hub refuses, nothing came in all attempts, or `stopped` was set.
-                `partial` keeps the bytes that came.
+        `add` gets the bytes gained, or lost when the hub starts over. `stopped` ends the download.
+        DownloadError is raised after it, or if nothing came in all attempts; `partial` keeps its
+        bytes.
         """
         n_failures = 0
         while (n_held := partial.size_bytes) < file.size_bytes:
@@ -262,7 +243,7 @@ def _session() -> httpx2.Client:
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Hook: bound everything but files, which have a size that is known."""
+    """Hook: bound everything but files, which have a known size."""
     is_file = response.request.extensions.get(_IS_FILE) and response.is_success
     bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
 
@@ -293,7 +274,6 @@ def _stated_bytes(response: httpx2.Response) -> int | None:
 
 
 def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
-    """Return how long to pause after the n-th failure in a row; None to give up."""
     is_hopeless = isinstance(error, httpx2.DecodingError | httpx2.TooManyRedirects)
     if n_failures > len(RETRY_WAITS_S) or is_hopeless:
         return None
@@ -319,5 +299,4 @@ def _asked_s(response: httpx2.Response) -> float:
 
 
 def _number(text: str) -> int | None:
-    """Return a number of a header, which a hub may fill with anything."""
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

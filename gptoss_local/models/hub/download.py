@@ -1,4 +1,4 @@
-"""Opens a repository of the hub for a folder: a checkpoint that is converted, or ready files."""
+"""Opens a repository of the hub for a folder: a checkpoint to convert, or ready files."""
 
 import contextlib
 import os
@@ -20,15 +20,11 @@ from gptoss_local.models.hub.partial import PartialFile
 from gptoss_local.types import Progress
 
 _N_ATTEMPTS = 2
-"""The times that a file is fetched before it counts as damaged on the hub."""
 _REPORT_EVERY_S = 0.1
 
 
 class Transfer:
-    """Files of a repository on their way into a folder that is locked for it.
-
-    Thread: one thread at a time calls the methods.
-    """
+    """Downloads into a locked folder. Thread: one thread at a time, except for `stop`."""
 
     def __init__(self, client: HubClient, kept: DownloadFolder, listing: Listing) -> None:
         self.listing = listing
@@ -37,7 +33,6 @@ class Transfer:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End all downloads, from any thread; the bytes so far are kept."""
         self._stopped.set()
 
     def fetch(
@@ -154,10 +149,6 @@ def open_checkpoint(
         original: Take the `original/` layout instead of the root's.
         endpoint: As for `HubClient`.
         token: As for `HubClient`.
-
-    Raises:
-        DownloadError: The hub cannot be reached, it holds no checkpoint under this name, or
-            another process downloads into `folder`.
     """
     client = HubClient(endpoint, token)
     with _opened(client, source, folder) as (kept, listing):
@@ -173,10 +164,9 @@ def open_checkpoint(
 def download_files(
     source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
 ) -> Iterator[list[tuple[Path, HubFile]]]:
-    """Fetch files of a repository, and keep `folder` locked; an earlier call is continued.
+    """Fetch files of a repository, or the rest of them, and keep `folder` locked.
 
-    Yields:
-        The path of each file and its entry of the list, in the order of `names`.
+    Yields the path and the entry of each file, in the order of `names`.
     """
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
@@ -211,11 +201,6 @@ def _opened(
 
 
 class HubCheckpoint(Transfer):
-    """A checkpoint on its way into a folder; `open_checkpoint` makes it.
-
-    Thread: one thread at a time calls the methods.
-    """
-
     def __init__(
         self, client: HubClient, kept: DownloadFolder, listing: Listing, *, original: bool
     ) -> None:
@@ -225,7 +210,6 @@ class HubCheckpoint(Transfer):
         self._small = listing.small_files(original=original)
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
-        """Fetch config, tokenizer and index, from which a conversion is planned."""
         done = self.tally("fetching config and tokenizer", self._small, (), progress)
         for _ in self.fetch(self._small, len(self._small), done):
             pass
@@ -240,19 +224,17 @@ class HubCheckpoint(Transfer):
     ) -> Generator[Path, None, None]:
         """Yield each shard once it is complete and right; `fetch_small_files` comes first.
 
-        The next download begins only when the caller comes back for the next shard: one who
-        deletes used shards never has more than a few unused ones on its disk.
+        The next download begins only when the caller comes back for the next shard, so a caller
+        that deletes used shards never has more than a few on its disk.
 
         Args:
-            skip: File names of shards that are used already; they are not fetched or yielded.
+            skip: File names of shards that are used already.
             n_parallel: Downloads at the same time.
-            extra_bytes: Needs of the caller on the disk besides the downloads; below zero if it
-                will free more than it needs.
+            extra_bytes: Disk space that the caller needs besides the downloads; may be negative.
             progress: Gets the bytes of all files, `skip` and small ones included.
 
         Raises:
-            DownloadError: The hub or the network fails, the disk is full or would become so, a
-                file arrives damaged twice, or one that is skipped has changed on the hub.
+            DownloadError: Also if a file arrives damaged twice, or a skipped one has changed.
         """
         shards = self._shards()
         skipped = [file for file in shards if self.kept.path(file).name in skip]
@@ -264,7 +246,7 @@ class HubCheckpoint(Transfer):
         yield from self.fetch(wanted, n_parallel, done)
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
-        """Return the bytes still to be downloaded; `fetch_small_files` may still come."""
+        """Return the bytes still to download, maybe before `fetch_small_files`."""
         files = (*self._small, *self._known_shards())
         return self.kept.missing_bytes(f for f in files if self.kept.path(f).name not in skip)
 

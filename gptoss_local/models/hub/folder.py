@@ -1,8 +1,7 @@
 """The folder that a download fills: its files, complete or not, and which are known to be right.
 
-A file has its final name only when it is complete and its checksum is the hub's. Incomplete files
-lie in `.gptoss-download/`, with their checksums in their names, next to `state.json`: the list of
-files, and which were found right, so that gigabytes need not be hashed again.
+A file gets its final name when its checksum is the hub's. Until then it lies in
+`.gptoss-download/`, next to `state.json`, which lists the files and the checked ones.
 """
 
 import contextlib
@@ -27,8 +26,6 @@ _LOCK_WAIT_S = 0.2
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """A file as it was when its checksum was found right."""
-
     checksum: str
     commit: str
     mtime_ns: int
@@ -40,16 +37,7 @@ class _State(msgspec.Struct):
 
 
 class DownloadFolder:
-    """One folder for one checkpoint; made if need be.
-
-    Args:
-        root: The folder. Files of the repository lie in it under their names there.
-
-    Raises:
-        DownloadError: It cannot be written to.
-
-    Thread: everything may be called from many threads.
-    """
+    """One folder for one checkpoint. Thread: everything may be called from many threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -61,7 +49,6 @@ class DownloadFolder:
 
     @property
     def listing(self) -> Listing | None:
-        """Return the hub's last list."""
         return self._state.listing
 
     @contextlib.contextmanager
@@ -78,7 +65,6 @@ class DownloadFolder:
             yield
 
     def begin(self, listing: Listing) -> None:
-        """Note the hub's list; drop incomplete files that are no longer in it."""
         with disk_errors(self.root), self._lock:
             self._state.listing = listing
             self._write_state()
@@ -91,7 +77,6 @@ class DownloadFolder:
         return self.root / file.name
 
     def partial(self, file: HubFile) -> Path:
-        """Return the path of an incomplete file; each version of it has another."""
         digest = file.checksum.partition(":")[2]
         return self._own / f"{file.name.replace('/', '--')}.{digest[:16]}.incomplete"
 
@@ -106,12 +91,10 @@ class DownloadFolder:
 
     @property
     def free_bytes(self) -> int:
-        """Return the bytes that the disk has left."""
         with disk_errors(self.root):
             return shutil.disk_usage(self.root).free
 
     def check_space(self, n_bytes: int) -> None:
-        """Raise DownloadError if fewer than `n_bytes` are free."""
         free_bytes = self.free_bytes
         if free_bytes < n_bytes:
             raise DownloadError(
@@ -148,11 +131,7 @@ class DownloadFolder:
         return True
 
     def check_unchanged(self, skipped: Collection[HubFile]) -> None:
-        """Refuse to mix two versions.
-
-        Raises:
-            DownloadError: The hub holds another version of a file that was used and is skipped.
-        """
+        """Raise DownloadError if the hub holds another version of a skipped file."""
         for file in skipped:
             known = self._state.checked.get(file.name)
             if known and known.checksum != file.checksum:
@@ -184,7 +163,6 @@ class DownloadFolder:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Translate errors of the disk while `path` is written."""
     try:
         yield
     except OSError as error:

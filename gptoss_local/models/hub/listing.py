@@ -1,7 +1,4 @@
-"""The files of a repository at one commit, and those of a checkpoint.
-
-Works on names alone: touches neither the network nor the disk.
-"""
+"""The files of a repository at one commit, and those of a checkpoint, by names alone."""
 
 import re
 from collections.abc import Sequence
@@ -27,12 +24,7 @@ _ORIGINAL_NAMES = ("original/config.json", "original/dtypes.json", *_TOKENIZER_N
 
 
 class HubFile(msgspec.Struct, frozen=True):
-    """One file of a repository.
-
-    Attributes:
-        name: Its path inside the repository, with `/`.
-        checksum: `sha256:...` of a file in LFS, `git-sha1:...` of one in git itself.
-    """
+    """One file; its checksum is `sha256:...` in LFS, `git-sha1:...` in git itself."""
 
     name: str
     size_bytes: int
@@ -40,12 +32,8 @@ class HubFile(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """All files of a repository.
-
-    Attributes:
-        revision: The wanted branch, tag or commit.
-        commit: The commit that it names; everything is fetched from there.
-        architecture: Of the GGUFs there, if the hub says it.
+    """All files of a repository at `commit`, to which `revision`, a branch, tag or commit,
+    resolved.
     """
 
     repo: str
@@ -55,7 +43,6 @@ class Listing(msgspec.Struct, frozen=True):
     architecture: str = ""
 
     def named(self, names: Sequence[str]) -> tuple[HubFile, ...]:
-        """Look up files by their paths."""
         for name in names:
             if name not in self.files or not all(_PLAIN_NAME.fullmatch(p) for p in name.split("/")):
                 raise DownloadError(
@@ -65,13 +52,13 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in names)
 
     def expected_shards(self, *, original: bool) -> tuple[HubFile, ...]:
-        """Guess which files hold the weights before the index is here: all safetensors."""
+        """Guess, without the index, that all safetensors hold weights."""
         return tuple(self.files[name] for name in self._weights(_prefix(original)))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
         """Return the files that are needed before the shards: config, tokenizer, index.
 
-        The tokenizer of the `original/` layout lies at the root, as that layout has none.
+        The `original/` layout takes the root's tokenizer, as it has none.
         """
         prefix = _prefix(original)
         names = _ORIGINAL_NAMES if original else _ROOT_NAMES
@@ -86,13 +73,7 @@ class Listing(msgspec.Struct, frozen=True):
     def shards(self, index: bytes | None, *, original: bool) -> tuple[HubFile, ...]:
         """Return the files that hold the weights, in the order of their names.
 
-        Args:
-            index: Content of the index among the small files; None when there was none, as for one
-                file, or for numbered ones that were uploaded without one.
-            original: As for `small_files`.
-
-        Raises:
-            DownloadError: The index is broken, or names a file that the repository does not have.
+        `index` is None for one file, or for numbered ones that were uploaded without an index.
         """
         prefix = _prefix(original)
         if index is None:

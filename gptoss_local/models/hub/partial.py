@@ -1,8 +1,4 @@
-"""A file that is on its way, and the checksum of its bytes so far.
-
-The checksum grows with the file, so nothing is read again when it is complete; only bytes of an
-earlier process are read once.
-"""
+"""A partial download, and the checksum of its bytes so far, so that nothing is read twice."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +9,6 @@ _PIECE_BYTES = 1 << 20
 
 
 def new_digest(file: HubFile) -> "hashlib._Hash":
-    """Begin the checksum of a file, as the hub makes it."""
     if file.checksum.startswith("sha256:"):
         return hashlib.sha256()
     digest = hashlib.sha1(usedforsecurity=False)
@@ -22,16 +17,7 @@ def new_digest(file: HubFile) -> "hashlib._Hash":
 
 
 class PartialFile:
-    """Opens a partial file to append to it.
-
-    Args:
-        path: Its path; made if it is not there.
-
-    Raises:
-        OSError: The disk fails; all methods raise this.
-
-    Thread: one at a time.
-    """
+    """Appends to a partial file; all methods may raise OSError. Thread: one at a time."""
 
     def __init__(self, path: Path, file: HubFile) -> None:
         self.path = path
@@ -46,7 +32,6 @@ class PartialFile:
 
     @property
     def checksum(self) -> str:
-        """Return the checksum of the bytes so far, as the hub spells it."""
         return f"{self._file.checksum.partition(':')[0]}:{self._digest.hexdigest()}"
 
     def write(self, data: bytes) -> None:

@@ -1,9 +1,7 @@
-"""Keep the nano model as a GGUF on disk, made on first use.
+"""Keep the nano model as a GGUF on disk, made on first use by one process at a time.
 
-The file's name carries a hash of everything it is made from, so it needs no version check, and a
-release with other weights or another converter simply asks for another name. One process makes it
-at a time; others wait for the file. The lock ends with its process, so a work folder that exists
-while no process holds the lock was left by one that was killed.
+The file's name carries a hash of its sources, so there is no version to check. A work folder
+without a lock was left by a killed process.
 """
 
 import contextlib
@@ -27,10 +25,7 @@ _WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two 
 def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
     """Return the nano GGUF, making it first if needed (about 7 s on two cores).
 
-    `cache_dir` is made if missing. Older nano files in it are removed.
-
-    Thread:
-        Safe to call from several threads and processes.
+    Removes older nano files. Safe to call from several threads and processes.
     """
     target = _target(cache_dir)
     if target.is_file():
@@ -51,7 +46,6 @@ def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
 
 
 def leftovers(cache_dir: Path) -> list[Path]:
-    """Return work folders of processes that were killed."""
     try:
         with _lock(cache_dir, 0):
             return list(cache_dir.glob(f"{MODEL_NAME}-*.tmp"))
@@ -60,7 +54,6 @@ def leftovers(cache_dir: Path) -> list[Path]:
 
 
 def cached_gguf(cache_dir: Path) -> Path | None:
-    """Return the nano GGUF if it has been made; makes nothing."""
     target = _target(cache_dir)
     return target if target.is_file() else None
 
@@ -71,7 +64,6 @@ def _target(cache_dir: Path) -> Path:
 
 @functools.cache
 def _data_digest() -> str:
-    """Hash the data and the version of the GGUF; about 10 ms."""
     digest = hashlib.sha256(str(GGUF_VERSION).encode())
     for name in ("nano.xz", "o200k_base.xz"):
         digest.update(resources.files(__package__).joinpath(name).read_bytes())

@@ -1,15 +1,9 @@
 """Compute rows of the vocabulary matrices for tokens without stored rows.
 
-Every token has a fixed code of +1 and -1. The row of a rare token is a row that all of them share
-plus its code times a small learned matrix. So the model can distinguish any two tokens, and copy
-them, at the price of a few hundred stored rows.
-
-A code describes how a token is spelled, not only which one it is. After "Say: " the text
-"Springfield" is the token " Springfield", but the answer must begin with the tokens "Spring" and
-"field". So a code is made of slots, each a hash of one fact: the character before the word, the
-first, second and third piece of the rest, and the token itself. A piece has the same hash in every
-slot: a second piece that is read can be written as a first one. The codes are part of the
-trained model: a change of the hashes makes its weights meaningless. This module reads no files.
+A rare token's row is a shared row plus its code of +1 and -1 times a small learned matrix. A code
+describes the spelling, as "Springfield" after "Say: " is answered by "Spring" and "field": each
+slot is a hash of one fact (the character before the word, the first, second and third piece of the
+rest, the token). A change of the hashes makes the trained weights meaningless.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +23,9 @@ _CHUNK_ROWS = 4096  # 4 MB of float32 at 256 columns: stays in the cache
 
 
 def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
-    """Compute the codes of a vocabulary.
+    """Compute the codes of a vocabulary: (n_tokens, N_BITS), +1 or -1.
 
-    Args:
-        tokens: The bytes of all tokens in rank order, for byte pair encoding by rank.
-
-    Shapes:
-        returns: (n_tokens, N_BITS), +1 or -1
+    `tokens` are the bytes of all tokens in rank order.
     """
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     prefixes = np.zeros(len(tokens), np.int64)
@@ -55,9 +45,8 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
     """Split a token into the character before its word and the tokens of the rest.
 
     Returns:
-        The ASCII code of a space, tab or punctuation mark before the rest, or 0; and
-        the rest as it is encoded where it stands alone or, if a code has no room for so many
-        tokens, in as few as it takes.
+        The ASCII code of a space, tab or punctuation mark before the rest, or 0; then the tokens of
+        the rest alone, or the shortest encoding if they do not fit in a code.
     """
     first, rest = token[:1], token[1:]
     is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"
@@ -88,10 +77,7 @@ def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
 
 
 def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
-    """Cut a word into as few tokens as possible; of several ways, by the lowest ranks.
-
-    Byte pair encoding merges the likeliest neighbours first, and may end with more.
-    """
+    """Cut a word into as few tokens as possible; of several ways, by the lowest ranks."""
     ways: list[tuple[int, int, list[int]]] = [(0, 0, [])]  # to each end: length, highest rank
     for end in range(1, len(word) + 1):
         cuts = ((ways[start], rank_of.get(word[start:end])) for start in range(end))
@@ -106,14 +92,10 @@ def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
 
 
 def _signs(kind: int, facts: NDArray[np.int64], n_bits: int) -> NDArray[np.int8]:
-    """Hash facts to signs.
+    """Hash facts, (n,) below 2**32, to signs, (n, n_bits) of +1 or -1.
 
-    Bit `b` of fact `f` is bit `b % 64`, lowest first, of output number
-    `256 * (2**32 * kind + f) + b // 64` of the generator splitmix64 with seed 0; set means +1.
-
-    Shapes:
-        facts: (n,), each below 2**32
-        returns: (n, n_bits), +1 or -1
+    Bit `b` of fact `f` is bit `b % 64`, lowest first, of output number `256 * (2**32 * kind + f) +
+    b // 64` of splitmix64 with seed 0; set means +1.
 
     Source: S. Vigna's splitmix64.c (public domain).
     """
@@ -147,20 +129,14 @@ def coded_rows(
     holds every integer. So no step rounds but the last one, to bf16.
 
     Args:
-        codes: Of the tokens, +1 or -1.
-        code_map: Added for +1 in each bit of a code; `int * 2**-exponent` is the value.
-        shared: The row that all have in common, in the same unit.
+        codes: (n_rows, n_bits), +1 or -1.
+        code_map: (n_bits, n_columns), added for +1 in each bit; `int * 2**-exponent` is the value.
+        shared: (n_columns,), the row that all have in common, in the same unit.
         exponent: Of both.
         chunk_rows: Rows of a chunk; decides memory, not content.
 
     Yields:
-        The next `chunk_rows` rows, the last time fewer, as the bits of bf16 values.
-
-    Shapes:
-        codes: (n_rows, n_bits)
-        code_map: (n_bits, n_columns)
-        shared: (n_columns,)
-        yields: (chunk_rows, n_columns)
+        The next `chunk_rows` rows, the last time fewer, as bits of bf16 values.
     """
     assert code_map.dtype == shared.dtype == np.int16
     assert 0 < len(code_map) <= _MAX_BITS

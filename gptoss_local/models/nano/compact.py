@@ -1,10 +1,7 @@
-"""Reads `nano.xz`, the trained nano weights without the rows that can be computed.
+"""Reads `nano.xz`, the trained nano weights without the rows that can be computed (see `codes`).
 
-The file is one xz stream: 8 bytes little-endian header length, a JSON header (the model's
-config.json and where each tensor lies), the tensors. 16-bit tensors are stored as a plane of high
-bytes followed by a plane of low bytes, which compresses better. The embedding and the head keep
-only the rows of the used token ids; the others are made from codes, see `codes`. This module gives
-both back in full size. It does not know how the weights were trained and writes no files.
+One xz stream: 8 bytes little-endian header length, a JSON header (config.json and the tensors'
+places), the tensors. 16-bit tensors are a plane of high bytes, then one of low bytes.
 """
 
 import functools
@@ -54,11 +51,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class CompactModel:
-    """The unpacked compact file.
-
-    Attributes:
-        used_ids: The tokens that have rows of their own, ascending.
-    """
+    """The unpacked compact file; `used_ids` are the tokens with rows of their own, ascending."""
 
     def __init__(self, packed: bytes) -> None:
         self._raw = lzma.decompress(packed)
@@ -74,15 +67,12 @@ class CompactModel:
         self.used_ids = np.cumsum(deltas, dtype=np.int64)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the full shape of a tensor, including all vocabulary rows."""
         entry = self._entries[name]
         return (self._n_vocab, *entry.shape[1:]) if name in CODED else entry.shape
 
     def read(self, name: str) -> Array:
-        """Make one full tensor.
-
-        Returns:
-            uint8 for MXFP4 blocks and scales, else the bits of bf16 values as uint16.
+        """Make one full tensor: uint8 for MXFP4 blocks and scales, else bits of bf16 values as
+        uint16.
         """
         entry = self._entries[name]
         if entry.dtype == "u8":
@@ -91,7 +81,6 @@ class CompactModel:
         return self._fill_vocabulary(name, bits) if name in CODED else bits
 
     def code_part(self, name: str) -> NDArray[np.float32]:
-        """Read a `_map` or `_shared` tensor, from which rows of rare tokens are made."""
         entry = self._entries[name]
         values = self._join_planes(entry).view(np.int16).astype(np.float32)
         return np.ldexp(values, -entry.exponent)
@@ -110,9 +99,8 @@ class CompactModel:
     def _fill_vocabulary(self, name: str, used_rows: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Make all rows of a vocabulary matrix.
 
-        Used tokens have rows of their own, other tokens of text coded ones. The rest, specials
-        without a use, gets rows that the model can neither read nor say: zeros in the embedding, in
-        the head the shared row without a code.
+        Unused specials get rows that the model can neither read nor say: zeros in the embedding,
+        the shared row without a code in the head.
         """
         code_map, shared = (self._entries[f"{CODED[name]}_{part}"] for part in ("map", "shared"))
         offset = self._join_planes(shared).view(np.int16)
@@ -131,7 +119,6 @@ class CompactModel:
 
 @functools.cache
 def vocabulary_codes() -> NDArray[np.int8]:
-    """Return the codes of all tokens of o200k_base, in rank order; about 1 s the first time."""
     return token_codes(load_ranks())
 
 

@@ -1,8 +1,4 @@
-"""Writes the nano model as a Hugging Face checkpoint, as if it had been downloaded.
-
-Weights and tokenizer are made side by side, as unpacking runs outside the interpreter lock. This
-module does not know GGUF; the converter reads its checkpoint like any other.
-"""
+"""Writes the nano model as a Hugging Face checkpoint, as if it had been downloaded."""
 
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
@@ -25,7 +21,6 @@ GENERATION_CONFIG = {
 
 
 def materialize(out_dir: Path, *, progress: Progress | None = None) -> None:
-    """Write the nano checkpoint to a folder: weights, configuration and tokenizer files."""
     out_dir.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as pool:
         tokenizer = pool.submit(_write_tokenizer, out_dir)
@@ -47,10 +42,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write_weights(model: CompactModel, path: Path, progress: Progress | None) -> None:
-    """Write `model.safetensors`: 8 bytes header length, JSON header, tensors without gaps.
-
-    Source: the safetensors README, "Format".
-    """
+    """Write `model.safetensors`: 8 bytes header length, JSON header, tensors without gaps."""
     names = sorted(model.names, key=lambda name: (_is_mxfp4(name), name))  # keeps bf16 aligned
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     n_bytes = 0

@@ -1,7 +1,7 @@
 """The o200k_base vocabulary in 0.8 MB: OpenAI's public rank file, packed.
 
-`o200k_base.xz` is one xz stream: the length of every token as one byte, then the bytes of all
-tokens, both in rank order. A test packs it again from OpenAI's file.
+`o200k_base.xz` is one xz stream: the length of every token as one byte, then their bytes, both in
+rank order.
 """
 
 import lzma
@@ -12,7 +12,6 @@ from gptoss_local.formats.o200k import FIRST_SPECIAL
 
 
 def load_ranks() -> list[bytes]:
-    """Read the vocabulary that ships with this package, in rank order."""
     packed = resources.files(__package__).joinpath("o200k_base.xz").read_bytes()
     planes = lzma.decompress(packed)
     starts = accumulate(planes[:FIRST_SPECIAL], initial=FIRST_SPECIAL)

@@ -1,7 +1,6 @@
 """The Hugging Face tokenizer files of gpt-oss, made from the o200k_base tokens alone.
 
-`tokenizer.json` needs BPE merges, which OpenAI's rank file leaves implicit; `derive_merges` brings
-them back. This module does not know weights, and it never tokenizes.
+`tokenizer.json` needs BPE merges, which OpenAI's rank file leaves implicit.
 """
 
 from typing import Any
@@ -17,7 +16,6 @@ SPECIAL_TOKENS_MAP = {
 
 
 def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:
-    """Build the content of `tokenizer.json`."""
     vocab = {t.decode("latin-1").translate(CHAR_OF_BYTE): rank for rank, t in enumerate(tokens)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
     pre_tokenizers = [

@@ -1,6 +1,6 @@
 """Any gpt-oss of the hub as a model: `OWNER/NAME[@REVISION]`, a checkpoint or one GGUF, or `:FILE`.
 
-`FILE` is a GGUF there, or a part of its name that no other has, such as `Q4_K_M`.
+`FILE` is a GGUF there, or a unique part of its name, such as `Q4_K_M`.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from gptoss_local.models.names import is_model_file
 
 
 def pulled_model(name: str) -> CatalogModel:
-    """Return the model of the catalogue that a name stands for, or else ask the hub for it.
+    """Return the model of the catalogue for a name, or else ask the hub for it.
 
     Raises:
         ModelNotFoundError: Neither has it.

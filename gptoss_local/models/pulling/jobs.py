@@ -1,7 +1,7 @@
 """Runs the downloads and conversions that clients ask for: one per model, for all its clients.
 
-A pull continues as long as any client watches it. Downloaded bytes stay for the next pull.
-Thread: one event loop; the work itself runs in processes (`pull_process`).
+A pull continues as long as any client watches it; its bytes stay for the next one. Thread: one
+event loop; the work runs in processes (`pull_process`).
 """
 
 import asyncio
@@ -19,8 +19,6 @@ _REPORT_EVERY_S = 0.2
 
 
 class Pulls:
-    """The pulls under way."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._jobs: dict[str, _Job] = {}
@@ -61,8 +59,6 @@ class Pulls:
 
 
 class _Job:
-    """One pull, in a process; `work` is over when that is."""
-
     def __init__(self, name: str, settings: Settings, *, gguf: bool) -> None:
         self._digest = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
         self._step: Step | None = None

@@ -22,7 +22,7 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
         source: A checkpoint of the hub, a published GGUF, or a checkpoint in Hugging Face's cache.
         commit: Of `repo`; empty where the hub was not asked.
         files: Their sizes by name; empty where the hub was not asked.
-        held_bytes: Their bytes that an interrupted pull has left.
+        held_bytes: Left by an interrupted pull.
     """
 
     model: str

@@ -1,9 +1,8 @@
-"""Runs a pull in its own process: it can be ended immediately, and does not slow down streams.
+"""Runs a pull in its own process, which can be killed at any point and continued.
 
     python -m gptoss_local.models.pulling.process MODEL default|gguf DENSE
 
-Writes JSON lines: `Step` and `Note` while it works, `Failure` if it fails. It ends when
-they are no longer read. Killed at any point, the next one continues.
+Writes JSON lines: `Step` and `Note`, and `Failure` if it fails. Ends when they are no longer read.
 """
 
 import logging
@@ -28,21 +27,17 @@ _REPORT_EVERY_S = 0.1
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """The progress of a pull, in bytes downloaded and written."""
-
     done: int
     total: int
 
 
 class Note(msgspec.Struct, frozen=True, tag="note"):
-    """Something to know of the result, such as how much was rounded, or a wait for the hub."""
+    """A remark on the result, such as how much was rounded, or a wait for the hub."""
 
     text: str
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
-    """An error of ours, by class name in `gptoss_local.errors`."""
-
     error: str
     message: str
     hint: str
@@ -51,7 +46,6 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 def command(
     name: str, settings: Settings, *, gguf: bool, dense: str = "q8_0"
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of a pull, and its environment."""
     what = "gguf" if gguf else "default"
     environment = environment_without_secrets(*HUB_TOKENS)
     if settings.home:
@@ -80,7 +74,6 @@ def start(
 
 
 def read_line(text: bytes) -> Step | Note:
-    """Read one line of a pull."""
     line = msgspec.json.decode(text, type=Step | Note | Failure)
     if isinstance(line, Failure):
         raise error_by_name(line.error, line.message, hint=line.hint)
@@ -99,7 +92,6 @@ def main() -> None:
     reported_s = 0.0
 
     def report(_what: str, done: int, total: int) -> None:
-        """Write a line about the progress; called from several threads."""
         nonlocal reported_s
         with lock:
             now_s = time.monotonic()

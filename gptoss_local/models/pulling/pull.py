@@ -1,7 +1,4 @@
-"""Joins hub, converter and store: a model of the catalogue comes to this machine.
-
-A checkpoint becomes a GGUF while its shards arrive; a published GGUF is taken as it is.
-"""
+"""Joins hub, converter and store: a model of the catalogue comes to this machine."""
 
 import contextlib
 import shutil
@@ -34,22 +31,16 @@ def pull_model(
     progress: Progress,
     on_note: Callable[[str], None] | None = None,
 ) -> None:
-    """Bring a model to this machine, under its name.
-
-    Interrupted, the same call resumes where it stopped.
+    """Bring a model to this machine, under its name; interrupted, the same call resumes.
 
     Args:
         model: The model.
         settings: Where models are.
         gguf: Take the published GGUF and not the checkpoint.
         dense: As for `convert_checkpoint`; of a checkpoint only.
-        progress: Called with one step, `pull`: bytes downloaded and bytes written together, of all
-            that there are; from several threads. Their sum never falls. Until the conversion is
-            planned, its output is taken to be as large as the download.
+        progress: Called with one step, `pull`, from several threads: bytes downloaded and written,
+            which never fall. Until the conversion is planned, its size is the download's.
         on_note: As for `convert_checkpoint`.
-
-    Raises:
-        GptOssError: See `pull_checkpoint` and `download_files`.
     """
     published = published_of(model, gguf=gguf)
     target = file_for(model.name, settings)
@@ -114,7 +105,7 @@ def pull_checkpoint(
     on_note: Callable[[str], None] | None = None,
     **options: Unpack[ConvertOptions],
 ) -> list[Path]:
-    """Download a checkpoint of the hub and convert each shard as it arrives.
+    """Download a checkpoint and convert each shard as it arrives; return the files, first to load.
 
     Interrupted, the same call continues both: nothing is fetched or converted twice.
 
@@ -128,12 +119,6 @@ def pull_checkpoint(
         progress: Called with bytes downloaded and converted, as two steps, from several threads.
         on_note: As for `convert_checkpoint`.
         **options: See `ConvertOptions`.
-
-    Returns:
-        The files written; the first is the one to load.
-
-    Raises:
-        GptOssError: See `open_checkpoint`, `HubCheckpoint.iter_shards` and `convert_checkpoint`.
     """
     is_ours = folder is None
     beside = target.with_name(_beside(target))
@@ -159,9 +144,9 @@ def pull_checkpoint(
 
 
 def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> int:
-    """Return the bytes that the disk must hold besides the GGUF, which is as large as all shards.
+    """Return the bytes needed besides the GGUF, which is as large as all shards.
 
-    Those that are deleted make room for it, but not those on their way or in use.
+    Deleted shards make room for it, but not those on their way or in use.
     """
     in_use_bytes = (n_parallel + 1) * max(sizes, default=0)
     return min(sum(sizes), in_use_bytes) if delete_source else sum(sizes)
@@ -170,7 +155,7 @@ def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> in
 def _check_space(
     checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool
 ) -> None:
-    """Check before the first byte, and not only in `iter_shards` after the small files."""
+    """Check before the first byte, not only in `iter_shards` after the small files."""
     if not finished_shards(folder, target) and (n_bytes := checkpoint.missing_bytes()):
         sizes = checkpoint.shard_sizes()
         room = room_beside(sizes, _PARALLEL[-1], delete_source=delete_source)
@@ -180,7 +165,6 @@ def _check_space(
 def _shards(
     checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool, progress: Progress
 ) -> Generator[Path, None, None]:
-    """Fetch the shards that the conversion still needs, in parallel as far as there is room."""
     skip = {Path(name).name for name in finished_shards(folder, target)}
     sizes = checkpoint.shard_sizes()
     left_bytes = checkpoint.kept.free_bytes - checkpoint.missing_bytes(skip)
@@ -199,11 +183,7 @@ def _beside(target: Path) -> str:
 
 
 class _Total:
-    """Adds the bytes of all steps up, as one that never falls; from any thread.
-
-    Args:
-        n_expected: Bytes of the checkpoint, until its list is known.
-    """
+    """Adds up the bytes of all steps, never falling; assumes `n_expected` at first."""
 
     def __init__(self, progress: Progress, n_expected: int | None = None) -> None:
         self._progress = progress

@@ -1,7 +1,6 @@
-"""Uploaded and downloaded files, kept under their sha256 as long as a model is made of them.
+"""Uploaded and downloaded files, kept under their sha256 while a model is made of them.
 
-They lie next to the models, so that a hard link makes a model of a blob: nothing is copied, and
-the file system counts who needs the bytes.
+Hard links make models of blobs, so the file system counts who needs the bytes.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ _UNUSED_S = 24 * 3600  # for a blob that no model was made of since, or a part o
 
 
 def blob_path(digest: str, settings: Settings) -> Path:
-    """Return the path that the blob of a digest (`sha256:` and 64 hex digits) has or would have."""
+    """Return the path of the blob with a digest (`sha256:` and 64 hex digits), there or not."""
     found = _DIGEST.fullmatch(digest)
     if found is None:
         raise UsageError("invalid digest format")
@@ -34,7 +33,6 @@ def blob_path(digest: str, settings: Settings) -> Path:
 
 
 def find_blob(digest: str, settings: Settings) -> Path:
-    """Return the file of a blob."""
     path = blob_path(digest, settings)
     if not path.is_file():
         raise ModelNotFoundError(f'blob "{digest}" not found')
@@ -42,10 +40,7 @@ def find_blob(digest: str, settings: Settings) -> Path:
 
 
 class BlobWriter:
-    """Writes one blob; it appears under its digest when all of it is there and right.
-
-    Use as a context manager. Thread: one at a time.
-    """
+    """Writes one blob, which appears once it is complete and right. Thread: one at a time."""
 
     def __init__(self, digest: str, settings: Settings) -> None:
         self._settings = settings
@@ -72,7 +67,6 @@ class BlobWriter:
         self._hash.update(data)
 
     def finish(self) -> None:
-        """Check the content and give it its name."""
         expected = self._target.name.replace("-", ":")
         got = f"sha256:{self._hash.hexdigest()}"
         if got != expected:
@@ -85,7 +79,7 @@ class BlobWriter:
 
 
 def add_blob(file: Path, digest: str, settings: Settings) -> Path:
-    """Make a blob of a file that is known to have this digest; the file is moved."""
+    """Move a file that is known to have this digest to its blob."""
     target = blob_path(digest, settings)
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +89,6 @@ def add_blob(file: Path, digest: str, settings: Settings) -> Path:
 
 
 def blob_of(path: Path, settings: Settings) -> Path | None:
-    """Return the blob that shares its bytes with the file of a model."""
     with contextlib.suppress(OSError):
         stat = path.stat()
         for blob in (settings.models_dir / "blobs").glob("sha256-*"):
@@ -105,10 +98,7 @@ def blob_of(path: Path, settings: Settings) -> Path | None:
 
 
 def known_sha256(path: Path, settings: Settings) -> str | None:
-    """Return the sha256 that a file should have, if its name or its blob's name says it.
-
-    Blobs of Ollama and of Hugging Face's cache are called by it like ours.
-    """
+    """Return the sha256 in the name of a file or its blob, of ours, Ollama's or the hub's cache."""
     blob = blob_of(path, settings) or path.resolve()
     found = _NAMED.fullmatch(blob.name)
     return found[1] if found else None
@@ -146,7 +136,6 @@ def remove_unused(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """Translate errors of the disk while the models folder is written."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,7 @@
 """Changes of the store: each is whole or has not happened, also if the process dies.
 
-A name is a hard link to its file, so copies cost nothing, and a model stays as long as one of its
-names does. One with defaults, or in several files, is a manifest that names such links, and one
-that is used where it lies a manifest with its path. Where the file system has no hard links, bytes
-are copied.
+A name is a hard link to its file (or a copy, without hard links). A name with defaults, in several
+files or of a file elsewhere is a manifest.
 """
 
 import contextlib
@@ -60,8 +58,8 @@ def add_model(
         source: The file, the first one if it is split.
         settings: Where the models are.
         defaults: The defaults of the name.
-        in_place: The file is not ours: refer to it where it lies.
-        adapter: A LoRA of the file, which the name keeps a link to, or a copy.
+        in_place: Refer to the file where it lies, as it is not ours.
+        adapter: A LoRA of the file, which the name links to or copies.
 
     Raises:
         UsageError: the name is invalid, or llama.cpp cannot load a file, or a model of the
@@ -115,13 +113,7 @@ def _of_catalogue(known: CatalogModel, what: str) -> UsageError:
 
 
 def check_deletable(name: str, settings: Settings) -> None:
-    """Say why a model cannot be deleted, if so.
-
-    Raises:
-        UsageError: the name is invalid, or belongs to the embedded model, or the user's models.toml
-            says it.
-        ModelNotFoundError: there is no such model.
-    """
+    """Raise UsageError if the name is invalid, embedded or in models.toml; ModelNotFoundError."""
     try:
         find_model(name, settings)
     except (ModelNotFoundError, ModelLoadError):
@@ -134,7 +126,6 @@ def check_deletable(name: str, settings: Settings) -> None:
 
 
 def delete_model(name: str, settings: Settings) -> None:
-    """Remove a name, and with the last of its names the file, unless that lies elsewhere."""
     check_deletable(name, settings)
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     files = [*split_files(target), *_weights_of(manifest)]
@@ -151,12 +142,9 @@ def delete_model(name: str, settings: Settings) -> None:
 
 
 def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
-    """Make a model of a file where it lies; the file stays untouched.
+    """Make a model of a file (any part) where it lies; by default its name makes the model's.
 
-    Of several parts, `file` may be any. By default the name is made from the file's.
-
-    Raises:
-        UsageError: a model of that name is another file, or llama.cpp cannot load this one.
+    Raises UsageError if the name belongs to another file, or llama.cpp cannot load this one.
     """
     file = split_files(file)[0]
     check_new(file)
@@ -178,13 +166,7 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
 
 
 def look_at_file(file: Path, settings: Settings) -> ModelEntry:
-    """Return the model that a file is or could be, and write nothing.
-
-    Of several parts, `file` may be any.
-
-    Returns:
-        The model that `adopt_file` made of it, or else one named by the path of the file.
-    """
+    """Return the model that a file (any part) is, or an entry named by its path; write nothing."""
     file = split_files(file)[0]
     check_usable(file)
     with contextlib.suppress(ModelNotFoundError, ModelLoadError):
@@ -201,7 +183,6 @@ def _remove_manifest(manifest: Path, settings: Settings) -> None:
 
 
 def _remove_lost(weights: list[Path], settings: Settings) -> None:
-    """Remove weights that lost their manifest, unless there is a copy of it."""
     named = named_weights(read_manifests(settings)[0])
     remove_files(part for part in weights if part.name not in named)
 
@@ -223,7 +204,6 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _made(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a file next to its place, under a name of its own, to be renamed."""
     part = target.with_name(f"{target.stem}.{secrets.token_hex(4)}.part")
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Checks from the header of a GGUF file whether llama.cpp can run it, also of all models here."""
+"""Checks from the header of a GGUF file whether llama.cpp can run it."""
 
 import math
 import re
@@ -34,11 +34,7 @@ _ADAPTED = re.compile(
 
 
 def check_usable(path: Path) -> None:
-    """Refuse a file that would only fail when it is loaded.
-
-    Args:
-        path: The file, the first one if it is split.
-    """
+    """Refuse a file (the first one if split) that would fail while loading."""
     try:
         info = read_info(path)
     except ModelLoadError as error:
@@ -74,7 +70,7 @@ def check_usable(path: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """Refuse what `check_usable` refuses, and a vocabulary that is not gpt-oss's."""
+    """Refuse unusable files, and a vocabulary that is not gpt-oss's."""
     check_usable(path)
     tokens, types, merges = (read_array(path, k) for k in (TOKENS_KEY, TYPES_KEY, MERGES_KEY))
     for _, fault in vocabulary_faults(tokens, types, merges):
@@ -132,7 +128,6 @@ def check_adapter(path: Path, base: Path) -> None:
 
 
 def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
-    """Yield the models that have a name here and cannot be loaded, and why."""
     listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
     manifests, unreadable = read_manifests(settings)
     yield from ((name_of(path), error) for path, error in unreadable.items())

@@ -1,6 +1,5 @@
-"""Models of gpt-oss that other programs have on this disk already: Ollama, Hugging Face's cache.
+"""Models of gpt-oss that Ollama or Hugging Face's cache has on this disk, which are only read.
 
-They are only read. `adopt_file` refers to them where they lie; a checkpoint can be converted.
 Source of Ollama's layout: its types/model/name.go and manifest/paths.go.
 """
 
@@ -27,9 +26,9 @@ class FoundModel(msgspec.Struct, frozen=True):
     """A model that lies elsewhere.
 
     Attributes:
-        name: How `gptoss import` knows it.
+        name: For `gptoss import`.
         path: The GGUF to load, or the folder of a checkpoint.
-        model: The model of the catalogue that it is, by its name or its repository; else empty.
+        model: Its name in the catalogue; else empty.
     """
 
     name: str
@@ -42,12 +41,10 @@ class FoundModel(msgspec.Struct, frozen=True):
 
 
 def find_elsewhere() -> list[FoundModel]:
-    """Find the gpt-oss models of other programs; models of other families are left out."""
     return [*_in_ollama(), *_in_hugging_face()]
 
 
 def cached_checkpoint(repo: str) -> Path | None:
-    """Return the folder of a whole checkpoint in Hugging Face's cache, the newest one."""
     from gptoss_local.models.hub import cached_repos
 
     for each in cached_repos():
@@ -57,7 +54,6 @@ def cached_checkpoint(repo: str) -> Path | None:
 
 
 def ollama_folders() -> list[Path]:
-    """Return the folders in which Ollama keeps its models, those that exist."""
     named = os.environ.get("OLLAMA_MODELS", "").strip().strip("'\"")
     folders = (Path(named),) if named else (Path.home() / ".ollama" / "models", _SERVICE_FOLDER)
     return [folder for folder in folders if _is_readable(folder / "manifests")]
@@ -112,7 +108,7 @@ def _in_hugging_face() -> Iterator[FoundModel]:
 def _found_gguf(
     name: str, owner: Literal["Ollama", "Hugging Face"], path: Path, model: str
 ) -> Iterator[FoundModel]:
-    """Yield a GGUF, if it is of gpt-oss or something that calls itself so."""
+    """Yield a GGUF, if it is of gpt-oss or calls itself so."""
     try:
         architecture = read_info(path).architecture
     except ModelLoadError:
@@ -147,7 +143,6 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _missing_shard(folder: Path) -> str:
-    """Return why the weights of a checkpoint are not complete; empty if they are."""
     from convert.checkpoint import read_index  # PERF: imports numpy
     from convert.layout import INDEX_NAME, SINGLE_NAME, unindexed_files
 

@@ -1,8 +1,7 @@
 """Files of the models folder that no model needs, and leftovers of interrupted pulls.
 
-Files that a living process holds, as pulls and uploads do, are left alone, however old they
-are. A pull that no process holds is interrupted. A change without a lock takes minutes, like the
-`create` that a complete upload waits for.
+Files that a living process holds are kept, however old. A pull that no process holds is
+interrupted. A change without a lock takes minutes, as after an upload.
 """
 
 import contextlib
@@ -27,14 +26,6 @@ Kind = Literal["blob", "weights", "part", "nano", "interrupted"]
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A file, or all files of an interrupted pull.
-
-    Attributes:
-        kind: An upload of which no model was made; weights without a name; a file that was
-            never finished; a killed build of the embedded model; a pull or conversion that would
-            continue from here.
-    """
-
     path: Path
     size_bytes: int
     kind: Kind
@@ -71,7 +62,7 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
 
 
 def _interrupted(folder: Path) -> Iterator[Path]:
-    """Downloads, partial files and journals, unless a process holds one of the same target."""
+    """Yield downloads, partial files and journals, unless a process holds the same target."""
     targets: dict[str, list[Path]] = {}
     for suffix in (".download", ".partial", ".journal"):
         for path in folder.glob(f"*.gguf{suffix}"):

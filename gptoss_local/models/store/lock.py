@@ -1,8 +1,7 @@
 """Locks of the store: one process at a time changes names, and no other removes its files.
 
-A change renames one file of a name into place and removes the other kind. A process that looks for
-both in between may miss a model that is there all the time, and two changes of one name might each
-remove the other's file.
+A change renames one file of a name and removes the other kind, so a lookup in between might find
+neither, and two changes might remove each other's file.
 """
 
 import contextlib
@@ -17,9 +16,7 @@ _TIMEOUT_S = 30.0  # a change holds it for renames and removals, not while bytes
 
 @contextlib.contextmanager
 def changing(settings: Settings, *, timeout_s: float = _TIMEOUT_S) -> Iterator[None]:
-    """Keep all other changes of names out; the lock ends with the process, however that ends.
-
-    Not to be entered twice by one thread.
+    """Keep all other changes of names out; not reentrant. The lock ends with the process.
 
     Raises:
         OSError: the cache folder cannot be written; TimeoutError: another keeps the lock.
@@ -40,10 +37,7 @@ def hold(file: IO[bytes]) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a living process holds a file, or one in a folder; in doubt it does.
-
-    So a leftover is found at once, while a living pull may wait for the hub for hours.
-    """
+    """Return whether a living process holds a file, or one in a folder; True in doubt."""
     from filelock import lock_descriptor
 
     for each in (path, *path.rglob("*")):

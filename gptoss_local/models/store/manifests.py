@@ -1,9 +1,7 @@
 """Models that are more than a file of their name: a manifest that says where their weights are.
 
-`mine:7b` with a system message is `mine%3A7b.json`, and its weights are a hard link in `weights/`
-of the models folder, like a model in several files. The manifest is renamed into place after its
-weights, and removed before them, so a model is whole or is not there. A model that is used where it
-lies has a manifest with the path of its file.
+`mine:7b` with a system message is `mine%3A7b.json`; its weights are a hard link in `weights/`. A
+manifest is renamed into place after its weights and removed before them, so models are whole.
 """
 
 import contextlib
@@ -31,12 +29,7 @@ _WEIGHTS = "weights"
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a request to a model that does not say otherwise.
-
-    Attributes:
-        parameters: Options of Ollama's requests, by their names there.
-        messages: The beginning of every conversation, as Ollama's API spells messages.
-    """
+    """Default options of requests: `parameters` by Ollama's names, `messages` as in its API."""
 
     parent: str = ""
     system: str = ""
@@ -46,7 +39,7 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def n_ctx(self) -> int | None:
-        """Tokens of context, if the options say so. Raises UsageError if that is not a number."""
+        """Return the tokens of context, if given; raise UsageError for other values."""
         try:
             n_ctx = msgspec.convert(self.parameters.get("num_ctx"), int | None, strict=False)
         except msgspec.ValidationError as error:
@@ -57,7 +50,6 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def are_none(self) -> bool:
-        """Return whether a file and a name are all that there is of the model."""
         return not (self.system or self.parameters or self.messages or self.license)
 
 
@@ -159,7 +151,6 @@ def unreadable_manifests(settings: Settings) -> dict[Path, ModelLoadError]:
 
 @functools.lru_cache(256)
 def _log(message: str, hint: str) -> None:
-    """Tell the log of a server, once; commands say it themselves."""
     import logging
 
     log = logging.getLogger("gptoss")
@@ -173,9 +164,8 @@ def weights_folder(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def placed_weights(sources: Sequence[Path], settings: Settings) -> Iterator[str]:
-    """Link or copy the files of a model under new names, held until their manifest is there.
-
-    Yields the first of these names.
+    """Link or copy a model's files under new names, held until their manifest exists; yield the
+    first.
     """
     folder = weights_folder(settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,17 +195,13 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files; one in use on Windows is left to the next change."""
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
-    """Return the weights that no manifest names, unless one for them may yet come.
-
-    While a manifest cannot be read, all may be its.
-    """
+    """Return weights that no manifest names; none while a manifest cannot be read."""
     manifests, unreadable = read_manifests(settings)
     named, found = named_weights(manifests), []
     for path in weights_folder(settings).glob("*.gguf") if not unreadable else ():

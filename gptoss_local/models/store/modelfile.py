@@ -1,7 +1,4 @@
-"""A model in the language of Ollama's `create -f`.
-
-Source: Ollama's docs/modelfile.mdx. `cli/_modelfile` reads it back.
-"""
+"""A model in the language of Ollama's `create -f`. Source: Ollama's docs/modelfile.mdx."""
 
 import json
 from typing import Any

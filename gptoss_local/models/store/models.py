@@ -1,9 +1,7 @@
 """The models of this machine: the embedded one, the models folder, files that the user named.
 
-A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults
-or lies elsewhere, `mine%3A7b.json`, which wins. Models that the catalogue knows have the file names
-it says. So one rename or removal decides every change of the store. Where another file of the name
-is removed with it, other changes wait, and so does a lookup that finds neither file.
+`mine:7b` is `mine%3A7b.gguf` or `mine%3A7b.json`, which wins, so one rename or removal decides
+every change. Where both kinds change, other changes and failed lookups wait.
 """
 
 import contextlib
@@ -42,11 +40,11 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """A model that can be run now, as its file was when it was listed.
 
     Attributes:
-        path: Its weights, the first file of several; None while the embedded model is not built,
-            and for a model that is computed elsewhere.
-        weights_id: Equal for names that share their weights, and another when these change.
+        path: Its first file of weights; None for an upstream model, or the embedded one before it
+            is built.
+        weights_id: Equal for names that share their weights; changes with these.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
-        adapter: A LoRA that is applied to the weights.
+        adapter: A LoRA for the weights.
     """
 
     name: str
@@ -68,15 +66,11 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """64 hex digits that change when the file does.
-
-        Not a content hash: reading 60 GB for a listing would take minutes.
-        """
+        """Return 64 hex digits that change when the file does, though not a hash of its content."""
         facts = (self.name, self.size_bytes, self.modified_ns)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
-        """Return the GGUF, building the embedded model's on first use."""
         if self.upstream is not None:
             raise UsageError(
                 f"{self.name} is computed at {self.upstream.urls[0]} and has no file here",
@@ -88,10 +82,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 
 def list_models(settings: Settings) -> list[ModelEntry]:
-    """Return every model that can be run, the newest file first, the embedded one last.
-
-    Those that are computed elsewhere come before it.
-    """
+    """Return every runnable model: newest file first, then upstream ones, then the embedded one."""
     files = weight_files(settings.models_dir)
     files += [Path(model.file) for model in catalog() if model.is_local]
     entries = [entry for file in files if (entry := _entry(_name_at(file), file))]
@@ -113,11 +104,7 @@ def list_models(settings: Settings) -> list[ModelEntry]:
 
 
 def find_model(name: str, settings: Settings) -> ModelEntry:
-    """Resolve a name as people type it. It is never taken for a path.
-
-    Raises:
-        ModelLoadError: its manifest is broken.
-    """
+    """Resolve a name as people type it, never as a path; ModelLoadError: its manifest is broken."""
     wanted = canonical_name(name)
     for looking in (contextlib.nullcontext(), _unchanged(settings)):  # a change may hide it once
         with looking:
@@ -139,7 +126,6 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
 
 
 def entry_of_file(file: Path) -> ModelEntry:
-    """Return an entry for a file that has no name here, so its path is its name."""
     path = Path(os.path.abspath(file))
     entry = _entry(str(path), path)
     if entry is None:
@@ -150,9 +136,7 @@ def entry_of_file(file: Path) -> ModelEntry:
 def file_for(name: str, settings: Settings) -> Path:
     """Return where the GGUF of a model without defaults goes, whether it is there or not.
 
-    Raises:
-        UsageError: the name is not spelled like one, or belongs to the embedded model, or to a file
-            that the user's models.toml names.
+    Raises UsageError if the name is invalid, embedded, or named by the user's models.toml.
     """
     wanted = canonical_name(name)
     known = known_model(wanted)
@@ -185,7 +169,6 @@ def file_for(name: str, settings: Settings) -> Path:
 
 
 def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
-    """Return the defaults that the catalogue gives a model."""
     if known is None or known.embedded:
         return ModelDefaults()
     text = (known.license,) if known.license else ()
@@ -207,10 +190,7 @@ def _unchanged(settings: Settings) -> Iterator[None]:
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
-    """Return a model that has its usual file name.
-
-    PERF: 20 us, where listing all models takes as long for each; a request asks several times.
-    """
+    """Return a model that has its usual file name. PERF: 20 us, as for each in a listing."""
     known = known_model(name)
     if known is not None and known.upstream:
         return _elsewhere(known, known.upstream)
@@ -247,7 +227,6 @@ def _promised_file(name: str, settings: Settings) -> Path | None:
 
 
 def _stem(name: str) -> str:
-    """Return a file name without suffix; names on a command line may hold half characters."""
     return quote(name, safe="", errors="replace")
 
 

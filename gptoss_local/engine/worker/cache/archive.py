@@ -1,4 +1,4 @@
-"""Keep cached prefixes on disk: written while the engine is idle, read when a prompt needs them."""
+"""Keep cached prefixes on disk: write them while idle, read them when a prompt needs them."""
 
 import logging
 import time
@@ -24,8 +24,6 @@ _N_POINTS = 8  # checkpoints that a file has: the last ones before its end
 
 
 class Archive:
-    """Moves prefixes between the cache and the disk."""
-
     def __init__(
         self,
         context: Context,
@@ -69,25 +67,22 @@ class Archive:
         return True
 
     def wait_s(self, n_done: int) -> float | None:
-        """Return in how many idle seconds to call `rest`; None: never.
-
-        `n_done` grows with all work of the engine; questions about it do not count.
+        """Return in how many idle seconds to call `rest`; None: never. `n_done` grows with all
+        work.
         """
         if n_done != self._n_done:
             self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s
         return None if self._rest_at_s is None else max(0.0, self._rest_at_s - time.monotonic())
 
     def rest(self) -> None:
-        """Do a part of the deferred work, while no request waits."""
         wait_s = _BETWEEN_SAVES_S if self.save_one() else self._make_way()
         self._rest_at_s = None if wait_s is None else time.monotonic() + wait_s
 
     def save_one(self, *, is_last: bool = False) -> bool:
-        """Start to write the most recently used prefix that is not saved yet; False if none is.
+        """Start to write the last used prefix that is not saved yet; return False without one.
 
-        The state is copied immediately, which takes a tenth of a second for 30k tokens of
-        gpt-oss-20b, and written by a thread. A prefix of which all but an eighth is saved is left
-        as it is, unless this `is_last`, the end of the process.
+        Copies the state immediately (0.1 s for 30k tokens of gpt-oss-20b); a thread writes it.
+        Skips prefixes that are saved but for an eighth, unless this `is_last`, as the process ends.
         """
         if self._writing is not None and not self._writing.done():
             return True
@@ -123,7 +118,6 @@ class Archive:
         self._is_private()  # a passphrase may have been set meanwhile
 
     def _is_private(self) -> bool:
-        """Return whether prefixes may not be on disk, and remove them then."""
         if self._history is None or not is_private(self._history):
             return False
         self._store.clear()
@@ -132,8 +126,8 @@ class Archive:
     def _make_way(self) -> float | None:
         """Evict what should leave; move the others to the first cells once as many have left.
 
-        PERF: llama.cpp's masks and attention cover all cells up to the last one in use: with
-        114,688 cells of other sequences, 20b on an H200 takes 4.3 ms for a token, with none 3.2.
+        PERF: masks and attention cover all cells up to the last used one: with 114,688 cells of
+        other sequences, 20b on an H200 takes 4.3 ms for a token, with none 3.2.
         """
         wait_s = self._cache.make_way()
         if self._cache.n_left >= self._slots.n_cells_cached:
@@ -165,21 +159,18 @@ class Archive:
         return n_new >= (1 if is_last else _worth_writing(n_tokens))
 
     def _is_saved(self, slot: Slot) -> bool:
-        """A file has all of it, except tokens that are not worth writing."""
         n_tokens = len(slot.tokens)
         saved, n_saved = self._store.find(slot.tokens, n_tokens, slot.salt)
         is_there = saved is not None and saved.path.exists()  # others may have removed it
         return is_there and n_tokens - n_saved < _worth_writing(n_tokens)
 
     def _report(self, writing: Future[None]) -> None:
-        """Stop writing if the disk is full or cannot be written: it is only a cache."""
         if error := writing.exception():
             self._is_broken = True
             _log.warning("prefixes are not saved any more: %s", error)
 
 
 def _worth_writing(n_tokens: int) -> int:
-    """The new tokens that make a prefix of `n_tokens` worth writing again."""
     return max(_WORTH_TOKENS // 4, n_tokens // 8)
 
 

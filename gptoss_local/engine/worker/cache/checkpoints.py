@@ -1,8 +1,7 @@
 """Keep windows in host memory: contents of the sliding layers after a prefix, to return to it.
 
-The layers with full attention keep everything; the sliding ones forget all but the last `n_swa`
-positions and some more. A checkpoint is their part of a sequence's state, 3 MB on gpt-oss-20b.
-It belongs to token ids, not to a slot: any slot that has the other layers' cells can take it.
+A window has 3 MB on gpt-oss-20b. It belongs to token ids, not to a slot: any slot that has the
+other layers' cells can take it.
 """
 
 from array import array
@@ -44,7 +43,7 @@ class Checkpoints:
         return self._max_bytes > 0
 
     def has(self, tokens: "array[int]", n_tokens: int, salt: bytes) -> bool:
-        """Counts as a use."""
+        """Return whether there is one, which counts as a use."""
         checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens], salt)))
         if checkpoint is not None:
             self._use(checkpoint)
@@ -70,16 +69,14 @@ class Checkpoints:
             self._evict()
 
     def along(self, tokens: "array[int]", n_max: int, salt: bytes) -> list[PrefixCheckpoint]:
-        """Return the checkpoints after prefixes of `tokens` of at most `n_max`, the shortest first.
-
-        PERF: 0.2 ms for 30k tokens, however many checkpoints there are.
+        """Return the checkpoints within `n_max` tokens, the shortest first. PERF: 0.2 ms for 30k
+        tokens.
         """
         lengths = sorted({c.n_tokens for c in self._by_digest.values() if c.n_tokens <= n_max})
         found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths, salt))
         return [checkpoint for checkpoint in found if checkpoint is not None]
 
     def use(self, checkpoints: Iterable[PrefixCheckpoint]) -> None:
-        """Count a use of each: their conversation continues."""
         for checkpoint in checkpoints:
             self._use(checkpoint)
 

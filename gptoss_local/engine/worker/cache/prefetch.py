@@ -1,7 +1,6 @@
 """Prefill tokens that the next request will probably begin with, while the engine is idle.
 
-After an answer, that is the conversation as the next prompt renders it, without analysis: see
-`chat/session`.
+After an answer, that is the conversation as the next prompt renders it, without analysis.
 """
 
 import time
@@ -16,11 +15,7 @@ from gptoss_local.errors import ComputeError, GptOssError
 
 
 class Prefetcher:
-    """Brings prefixes into the cache, a chunk a step, while the engine has nothing else to do.
-
-    Between two steps a prefix is a cached one like any other, so work that arrives waits for one
-    chunk at most, and nothing has to be undone for it. A prefix without room is given up.
-    """
+    """Brings prefixes into the cache, a chunk a step; new work waits for one chunk at most."""
 
     def __init__(
         self, context: Context, slots: Slots, cache: PrefixCache, pace: PrefillPace
@@ -38,7 +33,6 @@ class Prefetcher:
         return bool(self._wanted)
 
     def add(self, request: Prefetch) -> None:
-        """Want a prefix, in place of an earlier one of the same conversation."""
         self._wanted.pop(request.lineage, None)
         if 0 < len(request.tokens) <= self._context.n_ctx:
             self._wanted[request.lineage] = array("i", request.tokens), request

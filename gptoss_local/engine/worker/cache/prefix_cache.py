@@ -1,8 +1,7 @@
-"""Choose which cached prefix a new sequence continues, and which one goes when room is needed.
+"""Choose the cached prefix that a new sequence continues, and the one to evict for room.
 
-Prefixes of ended sequences stay in their slots. A new sequence looks in all slots of its salt,
-including running ones, for the longest prefix of its tokens that can be continued: where the
-sliding window is still there, or a checkpoint of it. llama.cpp would continue anywhere, wrongly.
+Slots of the same salt, running ones too, are searched for the longest prefix with its sliding
+window or a checkpoint of it. llama.cpp would continue anywhere, wrongly.
 """
 
 import logging
@@ -39,13 +38,11 @@ class Match(NamedTuple):
 
     @property
     def is_continuation(self) -> bool:
-        """The slot's old answer can go: the prompt contains the slot's whole prompt."""
+        """Return whether the prompt contains the slot's whole prompt, so its old answer can go."""
         return self.slot is not None and self.n_common >= self.slot.n_asked
 
 
 class PrefixCache:
-    """Slots with their cached prefixes, and checkpoints within these."""
-
     def __init__(self, context: Context, slots: Slots, options: PrefixOptions) -> None:
         self._context = context
         self._slots = slots
@@ -80,10 +77,8 @@ class PrefixCache:
     ) -> Slot:
         """Give a sequence a slot that starts with the prefix just matched.
 
-        A continuation takes the slot. Anything else leaves it to those who may come back to it,
-        and shares its cells in an empty slot or the least recently used one.
-
-        The first `n_asked` of the tokens are the prompt; the others are an answer.
+        A continuation takes that slot. Others share its cells in an empty slot, or the least
+        recently used one. The first `n_asked` of the tokens are the prompt, the others an answer.
         """
         slot = self._choose(match)
         try:
@@ -99,7 +94,6 @@ class PrefixCache:
         return slot
 
     def retire(self, slot: Slot) -> None:
-        """Keep the tokens of a slot as a cached prefix; no sequence runs on it any more."""
         self.save_noted()
         self._slots.stop(slot)
         slot.last_use_s, slot.last_busy_s = time.perf_counter(), self.costs.busy_s
@@ -114,10 +108,8 @@ class PrefixCache:
         n_asked: int,
         salt: bytes,
     ) -> None:
-        """Make a saved state a cached prefix, with checkpoints within it.
-
-        Raises:
-            EngineError: it does not fit in, or is of another model or library.
+        """Make a saved state a cached prefix, with checkpoints; raise EngineError if it does not
+        fit.
         """
         self.make_room(len(tokens))
         slot = self._slots.empty or self._slots.cached[0]
@@ -146,7 +138,6 @@ class PrefixCache:
             self.evict(victim, self._last_point(victim, n_kept))
 
     def n_resumable(self, slot: Slot) -> int:
-        """The most tokens of a slot after which a sequence can continue."""
         return self._last_point(slot, len(slot.tokens))
 
     def clear(self) -> None:
@@ -166,12 +157,11 @@ class PrefixCache:
     def make_way(self) -> float | None:
         """Evict prefixes that have cost steps more time than their return takes; keep the newest.
 
-        So they cost at most twice as much as if it were known who returns, as in the problem of ski
-        rental (Karlin, Manasse, Rudolph, Sleator 1988). Those on disk, or that may not be, also
-        leave when they were not used for `keep_s`, unless they have few cells.
+        So they cost at most twice the optimum (ski rental: Karlin, Manasse, Rudolph, Sleator 1988).
+        Saved or unsavable ones also leave after `keep_s` without use, unless they have few cells.
 
         Returns:
-            Seconds until the next one has not been used for so long.
+            Seconds until the next one reaches `keep_s`.
         """
         cached, waits_s, n_held = self._slots.cached, [], self._slots.n_cells_held
         n_others = self._slots.n_cells_cached - len(cached[-1].tokens) if cached else 0
@@ -192,8 +182,7 @@ class PrefixCache:
     def note(self, slot: Slot, n_before: int) -> None:
         """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
 
-        PERF: a save takes 6 ms on an H200, where the first token of a short turn comes after 30: it
-        goes out before.
+        PERF: a save takes 6 ms on an H200, so the first token of a turn goes out before it.
         """
         self._noted.append((slot, n_before))
 
@@ -204,11 +193,6 @@ class PrefixCache:
             self._save_points(slot, n_before)
 
     def _save_points(self, slot: Slot, n_before: int) -> None:
-        """Save the window where that is worth it among the tokens from `n_before` on, just decoded.
-
-        That is at the end of the prompt's last message, where a conversation continues; at ends of
-        messages a window apart; and at intervals in long ones.
-        """
         if not self.checkpoints.is_enabled:
             return
         n_tokens = len(slot.tokens)
@@ -240,7 +224,6 @@ class PrefixCache:
         return path[-1].n_tokens if path else 0
 
     def _choose(self, match: Match) -> Slot:
-        """At least one slot must not be running."""
         source = match.slot
         if source is not None and not source.is_running and match.is_continuation:
             return source
@@ -275,7 +258,6 @@ class PrefixCache:
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:
-    """Rank the longest first, then a slot that can be taken as it is, then the last used one."""
     if match.slot is None:
         return (0, False, -1)
     is_free = match.is_continuation and not match.slot.is_running

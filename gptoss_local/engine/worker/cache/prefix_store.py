@@ -1,8 +1,7 @@
-"""Store prefixes on disk: the tokens and the state of a sequence, one file each.
+"""Store prefixes on disk: the tokens and the state of a sequence, one file each, owner-only.
 
 A file is `_MAGIC`, the length of a head as uint32, its digest, the head as msgpack, and the
-sections that the head lists: the whole state, then windows within it. The files
-contain conversations, so only their owner can read them.
+sections that the head lists: the whole state, then windows within it.
 """
 
 import contextlib
@@ -34,8 +33,6 @@ _SUFFIX, _PARTIAL_SUFFIX = ".prefix", ".partial"
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """`n_bytes` of state after the first `n_tokens`."""
-
     n_tokens: int
     n_bytes: int
     checksum: int
@@ -52,7 +49,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SavedPrefix:
-    """The head of a file; `points` are the lengths it can be continued at."""
+    """The head of a file; `points` are the lengths at which it can be continued."""
 
     path: Path
     salt: bytes
@@ -62,7 +59,6 @@ class SavedPrefix:
 
 
 def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None":
-    """The saved prefixes of this model, library and cache; None if they are switched off."""
     if options.folder is None or options.disk_bytes == 0:
         return None
     key = (
@@ -78,11 +74,8 @@ def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None"
 class PrefixStore:
     """The files of one model as one build of the engine makes them, in a folder of their own.
 
-    `folder` is the parent of the folders of all models. `key` has everything that must be equal for
-    a state to be valid; another key has another folder. `max_bytes` is for all files of all keys;
-    the one not used for the longest time goes first.
-
-    Thread: `write` may run at the same time as the others.
+    `key` has everything that must be equal for a state to be valid. `max_bytes` is for the files of
+    all keys in `folder`; the least recently used goes first. Thread: `write` may run in parallel.
     """
 
     def __init__(self, folder: Path, key: str, max_bytes: int) -> None:
@@ -96,13 +89,13 @@ class PrefixStore:
             self._scan(path)
 
     def n_saved(self, tokens: "array[int]", salt: bytes) -> int:
-        """The tokens that the best file has, from the start."""
+        """Return how many tokens the best file has, from the start."""
         return max((common_prefix(s.tokens, tokens) for s in self._of(salt)), default=0)
 
     def find(
         self, tokens: "array[int]", n_max: int, salt: bytes = b""
     ) -> tuple[SavedPrefix | None, int]:
-        """The file that saves the prefill of most of `tokens`, and of how many."""
+        """Return the file that saves the prefill of most of `tokens`, and of how many."""
         best: tuple[SavedPrefix | None, int] = (None, 0)
         for saved in self._of(salt):
             n_common = min(common_prefix(saved.tokens, tokens), n_max)
@@ -112,11 +105,7 @@ class PrefixStore:
         return best
 
     def read(self, saved: SavedPrefix) -> tuple[State, list[PrefixCheckpoint]]:
-        """Read state and checkpoints; that counts as a use.
-
-        Raises:
-            EngineError: the file is gone or damaged, or memory for it is short.
-        """
+        """Read state and checkpoints; raise EngineError if the file is gone or damaged."""
         try:
             with saved.path.open("rb") as file:
                 head = _read_head(file)
@@ -135,7 +124,6 @@ class PrefixStore:
         _unlink(saved.path)
 
     def clear(self) -> None:
-        """Remove the files of all models."""
         self._saved = []
         for path in self._root.glob("*/*"):
             _unlink(path)
@@ -148,10 +136,8 @@ class PrefixStore:
         points: Sequence[PrefixCheckpoint],
         salt: bytes = b"",
     ) -> None:
-        """Save a prefix, in place of those that it contains; one that is too large is not saved.
-
-        Raises:
-            OSError: the disk is full, or the folder cannot be written.
+        """Save a prefix, in place of those that it contains, unless it is too large; may raise
+        OSError.
         """
         sections = [_section(len(tokens), state, is_boundary=True)]
         sections += [_section(p.n_tokens, p.window, is_boundary=p.is_boundary) for p in points]
@@ -185,7 +171,6 @@ class PrefixStore:
         return [saved for saved in self._saved if saved.salt == salt]
 
     def _scan(self, path: Path) -> None:
-        """List a file, or remove it if it is not one of ours."""
         try:
             with path.open("rb") as file:
                 head = _read_head(file)

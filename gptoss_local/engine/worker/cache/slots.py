@@ -1,7 +1,7 @@
-"""The slots of the KV cache: llama.cpp's sequence ids, the tokens that each has cached, the cells.
+"""The slots of the KV cache: llama.cpp's sequence ids, their cached tokens, their cells.
 
-A cell is one token in the layers with full attention. Slots share the cells of a common prefix;
-their sliding windows are always their own.
+A cell is one token in the layers with full attention. Slots share the cells of a common prefix, but
+not their sliding windows.
 """
 
 from array import array
@@ -21,7 +21,7 @@ class Slot:
 
     Attributes:
         tokens: With keys and values in the cache, at their positions.
-        is_running: A sequence has it; otherwise its tokens are a cached prefix, if there are any.
+        is_running: A sequence has it; otherwise its tokens are a cached prefix.
         n_asked: Tokens of the prompt; the others are an answer.
         n_saved: Position of its last checkpoint.
         last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
@@ -42,12 +42,7 @@ class Slot:
 
 
 class Slots:
-    """All slots, and which cells they share.
-
-    Sharing is recorded as the number of common cells of each pair of slots, a prefix of both. So
-    the cells of a number of slots are all cells of the first, the cells that the second does not
-    share with the first, and so on.
-    """
+    """All slots, and for each pair of them the number of cells they share, a prefix of both."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -61,7 +56,6 @@ class Slots:
 
     @property
     def cached(self) -> list[Slot]:
-        """Slots with a prefix that no sequence uses, least recently used first."""
         cached = [slot for slot in self.all if slot.tokens and not slot.is_running]
         return sorted(cached, key=lambda slot: slot.last_use_s)
 
@@ -79,18 +73,15 @@ class Slots:
 
     @property
     def n_cells_held(self) -> int:
-        """Cells of running sequences and cached prefixes."""
         return self.n_cells - self.n_cells_free
 
     @property
     def n_cells_used(self) -> int:
-        """Cells of running sequences."""
         running = self.running
         return sum(len(s.tokens) for s in running) - self._overlap(running, is_all=False)
 
     @property
     def n_cells_cached(self) -> int:
-        """Cells of cached prefixes alone."""
         return self.n_cells_held - self.n_cells_used
 
     @property
@@ -110,17 +101,14 @@ class Slots:
         self._overlaps.clear()
 
     def is_live(self, slot: Slot, n_tokens: int) -> bool:
-        """Decoding can continue after `n_tokens` once the others are cut off."""
+        """Return whether decoding can continue after `n_tokens` once the others are cut off."""
         return n_tokens <= len(slot.tokens) and self._context.can_resume(slot.index, n_tokens)
 
     def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
         """Drop all but the first `n_tokens`, and the cells that no other slot shares.
 
-        Unless the slot is live at `n_tokens`, nothing can be decoded after it until a window, a
-        partial state, is restored.
-
-        Raises:
-            EngineError: the window does not fit in; the slot is empty then.
+        Unless the slot is live there, it needs a window, a partial state, to continue. If that does
+        not fit, EngineError is raised and the slot is empty; so it is in the methods below.
         """
         if n_tokens < len(slot.tokens) or n_tokens == 0:
             self._context.remove(slot.index, n_tokens)  # also tokens that are not recorded
@@ -132,9 +120,6 @@ class Slots:
         """Give the empty `target` the first `n_tokens` of `source`; only the window is copied.
 
         Without a window, a partial state of exactly these tokens, `source` must be live there.
-
-        Raises:
-            EngineError: the window does not fit in; the target is empty then.
         """
         self._context.copy(source.index, target.index, 0, n_tokens)
         target.tokens = source.tokens[:n_tokens]
@@ -146,11 +131,6 @@ class Slots:
                       if window is None else window)  # fmt: skip
 
     def load(self, slot: Slot, tokens: "array[int]", state: State) -> None:
-        """Fill the empty `slot` with a whole state of these tokens.
-
-        Raises:
-            EngineError: it does not fit in, or is of another model or library; the slot is empty.
-        """
         self._context.restore(slot.index, state)
         slot.tokens = tokens[:]
         if not self.is_live(slot, len(tokens)):
@@ -158,11 +138,7 @@ class Slots:
             raise EngineError(f"a saved state does not have its {len(tokens)} tokens")
 
     def move(self, slot: Slot) -> None:
-        """Give a slot the first cells that are free, if it is live and shares none.
-
-        Raises:
-            EngineError: they do not suffice; the slot is empty then.
-        """
+        """Give a slot the first free cells, if it is live and shares none."""
         is_alone = not any(self.n_shared(slot, other) for other in self.all)
         if is_alone and self.is_live(slot, len(slot.tokens)):
             state = self._context.save(slot.index)
@@ -170,7 +146,7 @@ class Slots:
             self._restore(slot, state, partial=False)
 
     def check(self) -> list[str]:
-        """Name differences from llama.cpp's state."""
+        """Return the differences from llama.cpp's state."""
         problems = []
         for slot in self.all:
             n_tokens, last = len(slot.tokens), self._context.positions(slot.index)[1]
@@ -209,7 +185,6 @@ class Slots:
             self._shared.pop(_pair(one, other), None)
 
     def _overlap(self, slots: Iterable[Slot], *, is_all: bool) -> int:
-        """The tokens that `slots` have beyond their cells."""
         if is_all not in self._overlaps:
             n_shared, seen = 0, list[Slot]()
             for slot in slots if self._shared else ():

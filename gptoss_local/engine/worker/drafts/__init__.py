@@ -1,1 +1,1 @@
-"""Guesses of the next tokens, verified in one step: made where they pay by their `costs`."""
+"""Guesses of the next tokens, verified in one step where they pay by their `costs`."""

@@ -1,9 +1,7 @@
-"""Find drafts: guesses of the next tokens of a sequence, from where the same words stood before.
+"""Find drafts: guesses of the next tokens, from earlier occurrences of the last ones.
 
-Edits, quotes and tool arguments repeat long stretches of the conversation. A draft is decoded in
-one step with the token before it, and every token is then sampled as usual: the draft only
-decides how many tokens a step can yield, never which. Prompt lookup, as in llama.cpp's
-`ngram-map-k` (docs/speculative.md there).
+A draft decides how many tokens a step can yield, never which: all are sampled as usual. Like
+llama.cpp's `ngram-map-k` (docs/speculative.md there).
 """
 
 from array import array
@@ -17,23 +15,20 @@ _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
 
 
 class NgramIndex:
-    """The last place of each run of `N_GRAM` tokens in a list that only grows; see `update`."""
+    """The last place of each run of `N_GRAM` tokens in a list that only grows."""
 
     def __init__(self, tokens: "array[int]") -> None:
         self.tokens = tokens
         self._end_of: dict[int, int] = {}  # hash of a run: index after it
         self.end = N_GRAM
-        """Runs that end before it are indexed."""
 
     def update(self, end: int) -> None:
-        """Index the runs that end before `end`, in about 0.4 us each."""
         tokens, end_of = self.tokens, self._end_of
         for i in range(self.end, end):
             end_of[hash(tuple(tokens[i - N_GRAM : i]))] = i
         self.end = max(self.end, end)
 
     def find(self, tail: "array[int]") -> int | None:
-        """Return the index after the last occurrence of `tail`, which has `N_GRAM` tokens."""
         end = self._end_of.get(hash(tuple(tail)))
         if end is None or self.tokens[end - N_GRAM : end] != tail:
             return None
@@ -41,8 +36,6 @@ class NgramIndex:
 
 
 class RecentAnswers:
-    """The answers of many sequences, the newest 32 to 64 thousand tokens of them."""
-
     def __init__(self) -> None:
         self._generations = [NgramIndex(array("i")) for _ in range(2)]
 
@@ -62,7 +55,7 @@ class RecentAnswers:
 
 
 class Drafter:
-    """Find drafts for one sequence in its `tokens`, a growing list, and in `recent` answers."""
+    """Finds drafts for one sequence in its `tokens`, a growing list, and in `recent` answers."""
 
     def __init__(self, tokens: "array[int]", recent: RecentAnswers | None = None) -> None:
         self._index = NgramIndex(tokens)
@@ -75,19 +68,18 @@ class Drafter:
 
     @property
     def has_guess(self) -> bool:
-        """`look` found tokens that `advance` can compare with the sampled ones."""
         return self._source is not None
 
     @property
     def acceptance(self) -> float:
-        """The chance that a draft's next token is right, by earlier guesses; 0 without any."""
+        """Return the chance that a draft's next token is right, by earlier guesses."""
         return self._n_right / (self._n_right + 1 + self._n_wrong)
 
     def look(self) -> int:
         """Look for a continuation of the tokens so far; return how many there are to draft.
 
-        Call it when all of them are final; `take` then gives the draft. Each call indexes a part
-        of a long prompt, so its end is not found before some steps have passed.
+        Call it when all of them are final; `take` then gives the draft. Each call indexes a part of
+        a long prompt, so its end is found only after some steps.
         """
         tokens = self._index.tokens
         self._index.update(min(len(tokens), self._index.end + _N_INDEX_MAX))
@@ -105,7 +97,6 @@ class Drafter:
         return source[at : at + n_tokens].tolist()
 
     def advance(self, n_accepted: int) -> None:
-        """Compare the found continuation with the sampled token, after the accepted ones."""
         if self._source is None:
             return
         source, at = self._source

@@ -1,12 +1,7 @@
 """Decide which running sequences decode a draft in the next step, and record the outcome.
 
-Exact by construction: every token is sampled from the model's own distribution after the tokens
-before it; a draft that was wrong there is dropped with all that follows.
-
-A guess is compared with the sampled token whether it is decoded or not, so it costs nothing to
-learn how often guesses of an answer are right. Decoded ones are booked with the measured time of
-their steps, and none is decoded while they have cost an answer more than `_MAX_LOSS` of its time.
-So drafts never cost more than that and the one after it.
+Guesses are compared with the sampled tokens whether decoded or not. None is decoded while drafts
+have cost an answer more than `_MAX_LOSS` of its time.
 """
 
 from collections.abc import Callable
@@ -32,7 +27,6 @@ class Speculation:
         self.costs = costs
 
     def start(self, sequence: Sequence) -> None:
-        """Prepare a new sequence; under a mask, or drawn from logits, it has no drafts."""
         request = sequence.request
         is_free = request.grammar is None and not request.needs_logits
         if self.n_draft_max > 0 and request.drafts and is_free:
@@ -41,10 +35,9 @@ class Speculation:
     def drafts(
         self, streams: list[Sequence], find_room: Callable[[int], int]
     ) -> dict[Sequence, list[int]]:
-        """Return what to decode after the last token of each stream; most have nothing.
+        """Return the tokens to decode after the last token of each stream; most have none.
 
-        One token of each of the `streams` is to be decoded. `find_room` makes room for a number of
-        rows, and returns for how many there is room.
+        `find_room` makes room for a number of rows, and returns the number it found.
         """
         drafts: dict[Sequence, list[int]] = {}
         n_rows, n_left = len(streams), self.n_draft_max
@@ -77,10 +70,7 @@ class Speculation:
         self.n_accepted += n_accepted
 
     def observe(self, rows: Rows, step_s: float) -> None:
-        """Learn from a step, as `StepCosts.observe`; two after a draft may be slow because of it.
-
-        The gain is the time of its tokens without drafts, less the time of the step.
-        """
+        """Learn from a step and maybe two after a draft, which may be slow because of it."""
         if booked := next(filter(None, self._drafting), []) if rows else []:
             plain_s = self.costs.plain_s(len(rows)) * (1 + self._n_gained / len(rows))
             for drafter in booked:

@@ -1,7 +1,6 @@
-"""Bring a model's file into the page cache before llama.cpp maps it.
+"""Bring a model's file into the page cache before llama.cpp maps it, in parallel reads.
 
-llama.cpp has the system fault a mapped file in: one thread, which waits for the disk and reports
-nothing until all is there. Here several reads run at a time and report progress.
+Page faults would read it in one thread, without progress.
 """
 
 import os
@@ -22,14 +21,9 @@ _SHARE = 0.9  # of a load from a cold disk; the rest is llama.cpp's work
 def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
     """Read the blocks that the page cache lacks, unless RAM could not hold them.
 
-    `path` is the model or the first of its files. `on_progress` gets the part of the load that is
-    done, from 0.0 up to the result.
-
-    Returns:
-        The part of the load that this was: 0.0 if all was there, or the system does not say.
-
-    Raises:
-        ModelLoadError: the disk cannot be read. In mapped memory that would kill the process.
+    `path` is the model or its first file. `on_progress` gets the finished part of the load, from
+    0.0 up to the result, which is 0.0 if nothing was missing or it is unknown. Raises
+    ModelLoadError if the disk cannot be read, which would kill the process in mapped memory.
     """
     files, share, n_read = split_files(path), 0.0, 0
     try:
@@ -47,10 +41,9 @@ def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
 
 
 def _read_cold(file: Path) -> Iterator[int]:
-    """Read all blocks that are not in the page cache; yield how many bytes of each.
+    """Read all blocks that are not in the page cache, the last first; yield the bytes of each.
 
-    The last ones first: where RAM is short the first ones stay, and the planner leaves the
-    experts of these layers on the host.
+    Where RAM is short the first ones stay, of layers whose experts the planner leaves on the host.
     """
     descriptor = os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size
@@ -68,7 +61,7 @@ def _read_cold(file: Path) -> Iterator[int]:
 
 
 def _is_cached(descriptor: int, last: int) -> bool:
-    """Test a block's last byte. NOTE: that makes the system read around it: ask once."""
+    """Test a block's last byte. NOTE: the system then reads around it, so ask once."""
     try:
         os.preadv(descriptor, [bytearray(1)], last, os.RWF_NOWAIT)
     except BlockingIOError:

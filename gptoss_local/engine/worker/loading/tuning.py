@@ -27,11 +27,7 @@ _PATIENCE_S = 8.0  # no more numbers of threads are tried after so long
 def tune(
     model: Model, params: ContextParams, *, backend_sampling: bool, has_host_experts: bool
 ) -> Tuned:
-    """Measure; takes some 10 s on a slow machine, less on a fast one.
-
-    The process must have GGML_OP_OFFLOAD_MIN_BATCH at 1 or so. `has_host_experts`: a GPU computes,
-    and experts lie on the host.
-    """
+    """Measure a model in about 10 s. The process must have GGML_OP_OFFLOAD_MIN_BATCH at 1."""
     counts = _thread_counts(params)
     context = Context(model, params)
     steps = _Steps(context)
@@ -75,13 +71,10 @@ def tune_offload(model: Model, params: ContextParams) -> Tuned:
 
 
 class _Steps:
-    """Steps of one sequence, which is empty before and after each."""
-
     def __init__(self, context: Context) -> None:
         self._context, self._batch = context, Batch(context.n_batch)
 
     def seconds(self, n_tokens: int) -> float:
-        """Time one step of different tokens, which choose different experts, as a prompt's do."""
         self._batch.clear()
         tokens = [7919 * (i + 1) % FIRST_SPECIAL for i in range(n_tokens)]
         self._batch.extend(tokens, 0, 0, n_outputs=1)
@@ -93,7 +86,6 @@ class _Steps:
         return seconds
 
     def median_s(self, n_tokens: int) -> float:
-        """The median of several steps after a warm-up, or the warm-up if that takes long."""
         end_s = time.monotonic() + _TRY_S
         found = [self.seconds(n_tokens)]
         while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
@@ -102,7 +94,6 @@ class _Steps:
 
 
 def _thread_counts(params: ContextParams) -> list[int]:
-    """Numbers of threads worth trying, the planned ones first."""
     n_cores = params.n_threads_prefill
     planned = [params.n_threads_decode, n_cores]
     others = {n_cores // 2, n_cores * 3 // 4, 1, 2, 4, 8, 16}
@@ -119,7 +110,6 @@ def _try_threads(
     *,
     is_decode: bool,
 ) -> tuple[tuple[int, float], ...]:
-    """Tokens a second by threads, as far as `_PATIENCE_S` allows."""
     end_s = time.monotonic() + _PATIENCE_S
     found: list[tuple[int, float]] = []
     for n in counts:
@@ -134,7 +124,6 @@ def _try_threads(
 
 
 def _prompt_size(steps: _Steps, context: Context) -> int:
-    """Tokens of a prompt that takes about half a second; at most a whole batch."""
     n, n_most = min(_N_PROMPT, context.n_batch), min(context.n_batch, context.n_ctx)
     while n < n_most and steps.seconds(n) < _PROMPT_S / 2:
         n = min(2 * n, n_most)
@@ -142,7 +131,6 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
 
 
 def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
-    """Time batches with the host's experts on the GPU and, but for the last, on the host."""
     context = Context(model, _small(params, params.n_batch))
     host_context = Context(model, _without_offload(_small(params, sizes[-1])))
     on_gpu, on_host = _Steps(context), _Steps(host_context)

@@ -1,1 +1,1 @@
-"""The next token: `draw` samples and scores it, from those that a `mask` allows."""
+"""The next token: `draw` samples and scores it, among the tokens that a `mask` allows."""

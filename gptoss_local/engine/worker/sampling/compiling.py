@@ -1,4 +1,4 @@
-"""Hold sequences while a thread makes their masks; they queue afterwards."""
+"""Hold sequences until a thread has made their masks; they queue afterwards."""
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -31,7 +31,6 @@ class Compiling:
         self._futures[sequence] = self._masks.compile(grammar)
 
     def take_ready(self) -> list[tuple[Sequence, GptOssError | None]]:
-        """The sequences with finished masks, or the error that prevents them."""
         ready: list[tuple[Sequence, GptOssError | None]] = []
         for sequence in [s for s, mask in self._futures.items() if mask.done()]:
             try:
@@ -46,7 +45,6 @@ class Compiling:
         wait(self._futures.values(), timeout_s, FIRST_COMPLETED)
 
     def cancel(self, sequence: Sequence) -> bool:
-        """False if it is not here."""
         future = self._futures.pop(sequence, None)
         if future is not None:
             future.cancel()

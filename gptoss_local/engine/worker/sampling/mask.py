@@ -1,7 +1,6 @@
 """Compile grammars with llguidance, and ask which tokens they allow next.
 
-The engine asks after sampling whether a token is allowed, which costs microseconds, and computes
-the mask of all tokens only when it is not.
+The mask of all tokens is computed only if a sampled token is not allowed.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +23,7 @@ class Mask:
 
     Attributes:
         n_rejected: Sampled tokens that were not allowed.
-        is_rejected: The last one was, and its replacement has not been drawn yet.
+        is_rejected: The last one was, and has not been replaced yet.
     """
 
     def __init__(self, matcher: llguidance.LLMatcher) -> None:
@@ -47,29 +46,26 @@ class Mask:
         return False
 
     def accept_forced(self) -> list[int]:
-        """Advance by the tokens that must come next."""
         tokens = self._matcher.compute_ff_tokens()
         if tokens and self._matcher.try_consume_tokens(tokens) != len(tokens):
             raise EngineError(f"the grammar forces tokens that it refuses: {tokens}")
         return tokens
 
     def allowed(self) -> npt.NDArray[np.intp]:
-        """The ids of all tokens that may come next, in order; at least one."""
+        """Return the ids of all tokens that may come next, in order; at least one."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
     def _check(self) -> None:
-        """A matcher gives up if a grammar is too complex for its limits."""
         if self._matcher.is_error():
             raise _refusal(self._matcher)
 
 
 class MaskCompiler:
-    """Make masks on a thread of its own, as a large grammar may take a second.
+    """Makes masks on a thread of its own, as a large grammar may take a second.
 
-    The first one waits for the tokenizer: about a second, and 85 MB that stay. The library holds
-    Python's lock during that time, so a step that runs at that moment ends only after it.
+    The first waits for the tokenizer: about a second, in which Python's lock is held, and 85 MB.
     """
 
     def __init__(self, model_path: Path) -> None:
@@ -78,13 +74,7 @@ class MaskCompiler:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="masks")
 
     def compile(self, grammar: str) -> Future[Mask]:
-        """Begin to make a mask.
-
-        The future raises:
-            ModelLoadError: the file has no vocabulary any more.
-            EngineError: llguidance refuses the vocabulary.
-            UsageError: it refuses the grammar.
-        """
+        """Begin to make a mask. The future raises UsageError if llguidance refuses the grammar."""
         return self._thread.submit(self._compile, grammar)
 
     def _compile(self, grammar: str) -> Mask:
@@ -118,7 +108,6 @@ def _make_tokenizer(tokens: list[str]) -> llguidance.LLTokenizer:
 
 
 def _refusal(matcher: llguidance.LLMatcher) -> UsageError:
-    """A client error: the server has checked all that does not need a vocabulary."""
     reason = " ".join(matcher.get_error().removesuffix("<non-verbose/>").split())
     return UsageError(
         f"the answer's format cannot be enforced: {reason}", hint="Simplify the JSON schema."
