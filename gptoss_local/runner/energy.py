@@ -1,7 +1,6 @@
-"""Shares the energy that GPUs use among the answers under way.
+"""Shares the energy of GPUs among answers, by counters read where one begins or ends.
 
-Counters are read where an answer begins or ends, in a thread of their own. The energy in between is
-shared by the tokens generated, or equally without any. Thread: one event loop.
+Tokens generated in between decide the shares; without any they are equal. Thread: one event loop.
 """
 
 import asyncio
@@ -151,7 +150,7 @@ class Energy:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _opened(self) -> Meters:
-        """Runs in the thread."""
+        """Open the driver; called in the thread."""
         if self._meters is None:
             self._meters = self._open_meters()
         return self._meters

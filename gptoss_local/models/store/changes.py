@@ -62,8 +62,7 @@ def add_model(
         adapter: A LoRA of the file, which the name links to or copies.
 
     Raises:
-        UsageError: llama.cpp cannot load a file, or the catalogue has the name and does not allow
-            defaults or an adapter.
+        UsageError: llama.cpp cannot load it, or the catalogue's model may not have defaults.
         NewerModelError: a later version of gptoss wrote the model that would be replaced.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
