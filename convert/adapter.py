@@ -62,10 +62,7 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 class LowRank(msgspec.Struct, frozen=True):
-    """The change of one tensor of a checkpoint.
-
-    `pairs` has one, or one for each expert; None for an unchanged expert.
-    """
+    """The change of one tensor: a pair of factors, or one for each expert (None: unchanged)."""
 
     pairs: tuple[_Pair | None, ...]
     n_out: int
@@ -124,10 +121,7 @@ class Adapter:
         return msgspec.structs.replace(shard, tensors=tensors)
 
     def match(self, plan: Sequence[PlannedTensor]) -> list[PlannedTensor]:
-        """Match the adapter with a checkpoint's tensors, and mark the merged ones in its plan.
-
-        Raises ConvertError if the adapter is of another model.
-        """
+        """Match the adapter with a checkpoint's tensors, and mark the merged ones in its plan."""
         places = {name: tensor for tensor in plan for name in tensor.sources}
         pairs: defaultdict[str, dict[int, _Pair]] = defaultdict(dict)
         factors = self._factor_names()

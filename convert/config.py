@@ -89,10 +89,7 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Read `config.json` of transformers 4 or 5, or of the original layout.
-
-    Raises ConvertError if it is not gpt-oss, or states a number that llama.cpp cannot run.
-    """
+    """Read `config.json` of transformers 4 or 5, or of the original layout, and check it."""
     folder = find_weights(folder)
     path = folder / CONFIG_NAME
     fields = _read_fields(folder)

@@ -1,6 +1,4 @@
-"""Recognizes checkpoints that cannot be converted, by names and dtypes, and says what to do
-instead.
-"""
+"""Recognizes checkpoints that cannot be converted, by names and dtypes, and suggests others."""
 
 import re
 from collections.abc import Collection, Iterable

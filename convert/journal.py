@@ -20,10 +20,7 @@ from gptoss_local.errors import ConvertError
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One safetensors file of the source, as it was when its header was read.
-
-    `name` is its path relative to the source folder.
-    """
+    """One safetensors file of the source folder, as it was when its header was read."""
 
     name: str
     n_bytes: int
@@ -163,10 +160,7 @@ class Journal:
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
-        """Record a shard, unless it is known, and the GGUF's tensors made from it.
-
-        Data of another shard of its name is void.
-        """
+        """Record a new shard and the tensors made from it; another of its name is void."""
         tensors = {n: (t.dtype, t.shape, t.offset, t.n_bytes) for n, t in shard.tensors.items()}
         line = _ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, sorted(made))
         if not self.state.knows(line):

@@ -64,10 +64,7 @@ def hugging_face_names(name: str) -> tuple[str, ...]:
 def to_hugging_face(
     tensors: Mapping[str, SourceTensor], config: ModelConfig
 ) -> dict[str, SourceTensor]:
-    """Rename the tensors of a checkpoint, or of one of its shards, and cut QKV in three.
-
-    Raises ConvertError for a QKV tensor of wrong size, or two tensors with one name.
-    """
+    """Rename the tensors of a checkpoint, or of one of its shards, and cut QKV in three."""
     renamed: dict[str, SourceTensor] = {}
     for name, tensor in tensors.items():
         names = hugging_face_names(name)

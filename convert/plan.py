@@ -106,7 +106,7 @@ def lay_out(
     experts: ExpertType,
     max_shard_bytes: int | None,
 ) -> ConversionPlan:
-    """Lay tensors out in one file, or in several of at most `max_shard_bytes`, or ConvertError.
+    """Lay tensors out in one file, or in several of at most `max_shard_bytes`.
 
     Several are named and keyed as llama.cpp's: `NAME-00001-of-00003.gguf`, all keys in the first.
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.

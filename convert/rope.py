@@ -38,10 +38,7 @@ _YARN = ("factor", _ORIGINAL, "attention_factor")
 
 
 class RopeConfig(msgspec.Struct, frozen=True):
-    """Rotary position embedding, and YaRN if it stretches the context.
-
-    `attention_factor` multiplies cosine and sine; None for YaRN's own.
-    """
+    """Rotary position embedding, and YaRN; `attention_factor` None is YaRN's own."""
 
     rope_theta: Annotated[float, msgspec.Meta(gt=1, le=1e12)]
     rope_type: str = "default"
@@ -58,10 +55,7 @@ def yarn_scale(factor: float) -> float:
 
 
 def read_rope(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Collect the fields of a `RopeConfig`; types are checked here only for YaRN.
-
-    Raises ConvertError for unknown, contradictory, missing or unsupported settings.
-    """
+    """Collect and check the fields of a `RopeConfig`; types are checked here only for YaRN."""
     return _Reader(fields, path).read()
 
 

@@ -89,10 +89,7 @@ def plan_names(
 
 
 def keep_bf16(plan: Iterable[PlannedTensor]) -> list[PlannedTensor]:
-    """Let experts that are floats, or that an adapter changes, become BF16; others stay MXFP4.
-
-    Raises ConvertError if all of them are MXFP4.
-    """
+    """Let experts that are floats or changed become BF16; ConvertError if all are MXFP4."""
     kept = [
         msgspec.structs.replace(tensor, qtype=_BF16)
         if tensor.name.endswith("_exps.weight") and (tensor.scales is None or tensor.is_merged)

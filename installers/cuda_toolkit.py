@@ -1,7 +1,6 @@
 """Get NVIDIA's CUDA toolkit from the package index, so that the system needs no CUDA.
 
-Its wheels lack the unversioned names that a linker looks for, the driver's library, and on Windows
-cuBLAS's import library.
+Its wheels lack unversioned names for a linker, the driver's library, and cuBLAS's import library.
 """
 
 import os

@@ -15,10 +15,7 @@ _SILENCE_S = 20.0
 
 
 class SetupError(Exception):
-    """A reason to stop the installer, and what to do about it.
-
-    `tail` has the last lines of a failed program.
-    """
+    """A reason to stop the installer, with a hint and the last lines of a failed program."""
 
     def __init__(self, message: str, hint: str, tail: str = "") -> None:
         super().__init__(message)

@@ -80,17 +80,10 @@ _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
 class ChatApp(App[None], inherit_bindings=False):
-    """The terminal chat.
+    """The terminal chat; the caller closes `history`, and `make_toolbox` makes a chat's tools.
 
-    Args:
-        history: Closed by the caller.
-        conversation: Shown first.
-        make_toolbox: Makes the tools of a chat; `close` ends them.
-        theme: One of Textual's; empty for its default.
-        keys: Ids of bindings, and the user's keys for them.
-
-    Raises:
-        UsageError: the theme or a key does not exist.
+    `theme` is one of Textual's, `keys` has the user's keys by ids of bindings. Raises UsageError if
+    one of them does not exist.
     """
 
     TITLE = "gptoss"

@@ -94,11 +94,7 @@ class Registry(Generic[_Action]):
         self.by_name = {name: command for command in self.commands for name in command.names}
 
     def parse(self, text: str) -> tuple[Command, str] | None:
-        """Read a line of input; None if it is a message, which may begin with a path.
-
-        Raises:
-            UsageError: there is no such command.
-        """
+        """Read a line of input; None if it is a message, which may begin with a path."""
         found = _SLASH.fullmatch(text.strip())
         if found is None:
             return None

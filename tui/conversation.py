@@ -170,11 +170,7 @@ class Conversation:
         return kept
 
     def store(self) -> None:
-        """Write the kept answers.
-
-        Raises HistoryError, after which the next call tries it again, or ChatNotFoundError for
-        good.
-        """
+        """Write the kept answers; HistoryError: the next call tries again."""
         for turn_id, changes in list(self._unsaved.items()):
             try:
                 self._history.update(turn_id, **changes)

@@ -24,8 +24,7 @@ _LOOK_S = 0.1
 def image_in(text: str, folder: Path) -> Path | None:
     """Return the first path in a text that leads to an existing image.
 
-    Paths may have spaces, escaped or not, be in quotes, or begin with `file://`, as dropped files
-    do.
+    Paths may have spaces, escaped or not, be in quotes, or begin with `file://`.
     """
     for found in _IMAGE_END.finditer(text):
         before = text[: found.end()].rpartition("\n")[2]

@@ -1,8 +1,7 @@
 r"""Turn Markdown, with mathematics, into rows that fit the width, without losing a character.
 
 A formula in single dollars touches both, and no letter or digit touches them from outside. Link
-definitions stay text. PERF: markdown-it takes 30 ms, so import this after the first prompt is
-shown.
+definitions stay text. PERF: markdown-it takes 30 ms, so import this after the first prompt.
 """
 
 import re

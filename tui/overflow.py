@@ -25,8 +25,7 @@ def ways_for(
 ) -> dict[str, Way | None]:
     """Return the ways by their labels; None does not send the message.
 
-    `n_ctx` holds the prompt, 0 if the model has no such context; `fit`: where the model would go
-    with it.
+    `n_ctx` holds the prompt (0: no such context); `fit` is where the model would go with it.
     """
     ways: dict[str, Way | None] = {}
     if can_drop:

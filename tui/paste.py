@@ -22,7 +22,7 @@ _MAX_DROPPED = 8192  # characters
 
 
 class FoldedPart(NamedTuple):
-    """A part of a message that is shown as one line, `label`: `pasted: 40 lines, ~310 tokens`."""
+    """A part shown as one line, `label` (`pasted: 40 lines, ~310 tokens`); `end` is exclusive."""
 
     start: int
     end: int

@@ -72,9 +72,7 @@ def _breaks(text: str, width: int) -> list[int]:
 class LineRows:
     """Lines that grow at their end, and their rows, broken when they are seen.
 
-    Args:
-        rows_of: Makes the rows of a line for a width; None: wraps it as it is.
-        n_padding: Cells of a row that have no text.
+    `rows_of` makes the rows of a line for a width; `n_padding` cells of a row have no text.
     """
 
     def __init__(

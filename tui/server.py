@@ -18,10 +18,7 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError, Unauthorize
 
 
 class ChatServer:
-    """The server for the chat.
-
-    `start` starts the server unless it runs, and waits for it; None: it cannot be started.
-    """
+    """The server for the chat; `start` starts it unless it runs, None: that is impossible."""
 
     def __init__(self, source: AsyncClient, start: Callable[[], object] | None = None) -> None:
         self._source = source

@@ -43,9 +43,7 @@ class TensorType(ABC):
 
     @classmethod
     def quantize(cls, values: Values) -> Bytes:
-        """Round whole blocks of values, of any shape; ValueError for NaN, infinities, too large
-        ones.
-        """
+        """Round whole blocks of values; ValueError for NaN, infinities and overflows."""
         with np.errstate(all="ignore"):
             blocks = cls.quantize_blocks(values.reshape(-1, cls.n_values))
         data = blocks.view(np.uint8).reshape(-1)
@@ -78,10 +76,7 @@ class TensorType(ABC):
     @classmethod
     @abstractmethod
     def bound(cls, values: Values) -> Values:
-        """Return how far rounding by any sound rule may move values of (n_blocks, n_values).
-
-        Has one value a block, (n_blocks, 1), or one for each.
-        """
+        """Return how far sound rounding may move (n_blocks, n_values), maybe one value a block."""
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:

@@ -82,13 +82,17 @@ _FOUR = np.uint64(4)
 
 
 def repack_blocks(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Put blocks (..., n_blocks, 16) and scales (..., n_blocks) in ggml's order, (..., n_blocks *
-    17).
+    """Put the checkpoint's blocks and scales into ggml's order; all bits are kept.
 
     In the checkpoint, byte j of a block holds elements 2j (low half) and 2j+1 (high half); in ggml
     it holds elements j and j+16. So of the source bytes a = 0..7 and b = 8..15, byte 2j becomes
     low(a[j]), low(b[j]) and byte 2j+1 becomes high(a[j]), high(b[j]). Scales are E8M0, biased by
     127 in both. Raises ValueError if a scale makes values NaN or infinite.
+
+    Shapes:
+        blocks: (..., n_blocks, 16)
+        scales: (..., n_blocks)
+        returns: (..., n_blocks * 17)
 
     Source: `block_mxfp4` in ggml-common.h; `transform_nibble_layout` in llama.cpp's converter.
     """

@@ -34,10 +34,7 @@ class FileTensor(msgspec.Struct, frozen=True):
 
 
 def read_parts(path: Path, report: Report) -> list[ModelFile]:
-    """Read the headers of all files of a model, given any of them.
-
-    Files that cannot be read or do not belong together are reported and left out.
-    """
+    """Read the headers of all files of a model, given any; report and leave out bad ones."""
     paths = _siblings(path)
     missing = [each for each in paths if not each.is_file()]
     if missing:

@@ -36,7 +36,7 @@ _REASON = re.compile(r"error|assert|abort|fatal|failed|cannot|illegal|out of mem
 def environment(load: Load) -> dict[str, str]:
     """Return the variables for a process with this load; the user's own take precedence.
 
-    GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
+    GPUs are numbered as in the driver, whose figures plans are made from.
     """
     takes_turns = load.model.tensor_overrides and load.model.n_gpu_layers != 0
     return (_IN_TURNS if takes_turns and not load.is_quiet else _ALONE) | {

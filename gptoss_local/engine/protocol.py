@@ -29,7 +29,7 @@ of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too.
 
 
 class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where prefixes of conversations are kept: in the cache, in host memory and on disk.
+    """The places of conversations' prefixes: in the cache, in host memory and on disk.
 
     Attributes:
         checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
@@ -176,7 +176,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
 class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
     """The measurements of a model on this machine: tokens a second, by threads.
 
-    `offload` is empty unless a GPU works with experts of the host; otherwise `step_costs` is None.
+    `offload` is empty unless a GPU works with experts of the host; `step_costs` is None if it does.
     """
 
     decode: tuple[tuple[int, float], ...]
@@ -297,9 +297,7 @@ def encode_frame(message: Command | Event) -> bytes:
 
 
 def write_frames(stream: BinaryIO, messages: Sequence[Command | Event]) -> None:
-    """Write all frames. NOTE: a full pipe accepts only a part while the process is stopped
-    (Ctrl-Z).
-    """
+    """Write all frames. NOTE: while the process is stopped (Ctrl-Z), a full pipe accepts a part."""
     if messages:
         frames = b"".join(map(encode_frame, messages))
         n_sent = stream.write(frames)

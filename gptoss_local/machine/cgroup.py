@@ -1,8 +1,7 @@
 """Reads the limits of a container or a service from Linux's control groups.
 
-Limits of all groups above count. In a container the mount often begins at its group, and the paths
-of /proc do not exist. Source: "Control Group v2" and "Memory Resource Controller" (v1), kernel
-docs.
+Limits of all groups above count. In a container the mount often begins at its group, and paths of
+/proc do not exist. Source: "Control Group v2" and "Memory Resource Controller" (v1), kernel docs.
 """
 
 import math
@@ -17,11 +16,9 @@ _RECLAIMABLE = re.compile(
 
 
 class Memory(NamedTuple):
-    """The RAM that the groups of a process may take.
+    """The RAM that the groups of a process may take; page cache counts as available.
 
-    Attributes:
-        limit_bytes: A number beyond any RAM in v1 if there is no limit.
-        available_bytes: Page cache counts as free.
+    In v1, no limit is a number beyond any RAM.
     """
 
     limit_bytes: int

@@ -135,9 +135,7 @@ def has_cuda_build() -> bool:
 
 
 def _cuda_library() -> Path | None:
-    """Return llama.cpp's CUDA library, if any. Source: `llama_cpp/llama_cpp.py`
-    (LLAMA_CPP_LIB_PATH).
-    """
+    """Return llama.cpp's CUDA library, if any. Source: `llama_cpp.py` (LLAMA_CPP_LIB_PATH)."""
     folder = os.environ.get("LLAMA_CPP_LIB_PATH")
     spec = importlib.util.find_spec("llama_cpp")
     if folder is None and spec is not None and spec.origin:

@@ -19,8 +19,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU, at this moment.
 
     Attributes:
-        index: NVML's number, which is CUDA's if CUDA_DEVICE_ORDER is PCI_BUS_ID; a MIG device has
-            its card's.
+        index: NVML's, which is CUDA's if CUDA_DEVICE_ORDER=PCI_BUS_ID; of a MIG device, its card's.
         free_bytes: As the driver would still give.
         compute_capability: Major and minor, (8, 9) for Ada.
         pcie_generation: The highest of card and slot; idle links fall back to 1.

@@ -90,7 +90,7 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
         kind: Their program, which decides the protocol.
         urls: Of equal engines, without `/v1`.
         key_env: The environment variable that has the key; empty: none is sent.
-        n_ctx: Tokens of context; 0: ask the engine.
+        n_ctx: Tokens of context; 0: the engine's, or else gpt-oss's own.
         first_token_s: Time limit for the first token, with its queue and prefill.
         has_priority: Send priorities, which vLLM refuses unless it is configured for them.
     """

@@ -24,7 +24,7 @@ _log = logging.getLogger("gptoss")
 _ROOM = 2048  # tokens that an answer should find free after its prompt
 
 may_reload: ContextVar[bool] = ContextVar("may_reload", default=True)
-"""Whether a request may have a loaded model loaded again, with more context."""
+"""True if a request may have a loaded model loaded again, with more context."""
 
 
 class GrowingContext:
@@ -56,10 +56,7 @@ class GrowingContext:
 
     @asynccontextmanager
     async def instead_of_overflow(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
-        """Run an answer; if the context is too small, set `n_ctx` to a larger one that fits.
-
-        Raises ContextOverflowError if it cannot grow.
-        """
+        """Run an answer; if the context is too small, set `n_ctx` to a larger one or raise."""
         try:
             yield
         except ContextOverflowError as error:

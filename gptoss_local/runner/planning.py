@@ -72,8 +72,7 @@ def plan_load(
 ) -> Plan:
     """Plan the load of a model into free memory; asks the driver, so not in the event loop.
 
-    Memory of the engines `freed` counts as free. Raises DoesNotFitError, or ModelLoadError if the
-    file is not a gpt-oss model.
+    Memory of the engines `freed` counts as free. Raises DoesNotFitError or ModelLoadError.
     """
     facts = _facts(model)
     machine, options = _situation(settings, n_ctx, attempt)

@@ -34,10 +34,7 @@ _MAX_WAIT_S = 5.0  # for an upstream that says when to come again
 
 
 class Upstream:
-    """Remote engines of one model. Use `connect()`, or the first answer is unchecked.
-
-    Raises UsageError if the variable with the key is not set.
-    """
+    """Remote engines of one model. Use `connect()`, or the first answer is unchecked."""
 
     def __init__(
         self, name: str, address: UpstreamAddress, vocabulary: Vocabulary, vocabulary_file: Path
@@ -67,8 +64,7 @@ class Upstream:
     async def connect(self, probe: list[int], expected: set[int]) -> None:
         """Ask for the context, and check by one token that the vocabulary is gpt-oss's.
 
-        Every gpt-oss continues `probe` with an expected token. Raises UpstreamError,
-        ServerBusyError.
+        Every gpt-oss continues `probe` with an expected token. May raise ServerBusyError.
         """
         asked = UpstreamRequest(
             prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1

@@ -18,10 +18,9 @@ class Gaps:
         self._n_seen = 0
 
     def fill(self, chunk: AnswerChunk) -> AnswerChunk:
-        """Return a chunk with the tokens that were left out before it.
+        """Return a chunk with the tokens left out before it, unless the limit cut them off.
 
-        A character that the limit of tokens cuts off stays unknown. Raises UpstreamError for
-        log-probabilities, which are left out, too.
+        Raises UpstreamError for log-probabilities, which are left out, too.
         """
         if not chunk.tokens or chunk.n_total is None:
             return chunk
@@ -40,10 +39,9 @@ class Gaps:
 
 
 def _tokens_of(text: str, last: int, n: int, vocabulary: Vocabulary) -> list[int]:
-    """Return `n` tokens with this text, split as usual, or else the first ones that fit.
+    """Return `n` tokens with this text and a known last one, split as usual, or the first that fit.
 
-    The last one is known. Bytes that are not UTF-8 have been replaced in the text, and nothing
-    fits.
+    Replaced bytes that are not UTF-8 fit nothing.
     """
     usual = vocabulary.encode(text)
     if len(usual) == n and usual[-1] == last:

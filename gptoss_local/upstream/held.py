@@ -26,10 +26,7 @@ Send = Callable[[UpstreamRequest], AsyncGenerator[AnswerChunk, None]]
 
 
 async def compile_mask(grammar: str, vocabulary_file: Path) -> Mask:
-    """Prepare a grammar. The first one takes a second, and 85 MB that stay.
-
-    Raises UsageError if it cannot be enforced.
-    """
+    """Prepare a grammar, or raise UsageError. The first takes a second, and 85 MB that stay."""
     return await asyncio.wrap_future(_compiler(vocabulary_file).compile(grammar))
 
 
@@ -41,10 +38,7 @@ def _compiler(vocabulary_file: Path) -> MaskCompiler:
 async def held_chunks(
     send: Send, asked: UpstreamRequest, mask: Mask, closer: Closer
 ) -> AsyncGenerator[AnswerChunk, None]:
-    """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more.
-
-    Raises UpstreamError if the upstream keeps writing tokens that the grammar refuses.
-    """
+    """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more."""
     rest = asked
     for _ in range(_N_REFUSED):
         is_refused = False

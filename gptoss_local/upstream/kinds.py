@@ -1,8 +1,7 @@
 """The names that each kind of engine gives to things: one table for requests and answers.
 
-Sources: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
-`entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`;
-NIM for LLMs 2 is vLLM.
+Sources: `protocol.py` in vLLM's entrypoints/openai/completion, SGLang's entrypoints/openai,
+TensorRT-LLM's serve (`openai_protocol.py`), Dynamo's `nvext.rs`; NIM for LLMs 2 is vLLM.
 """
 
 from collections.abc import Callable

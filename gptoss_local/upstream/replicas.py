@@ -40,11 +40,7 @@ class Replicas:
         return sum(replica.n_outstanding for replica in self.all)
 
     def choose(self) -> Replica:
-        """Return the address to ask next.
-
-        Failed ones come last, the earliest failure first, and return to use after a good health
-        check.
-        """
+        """Return the address to ask next: failed ones last, until a good health check."""
         for replica in self.all:
             if self._is_due(replica):
                 replica.failed_s = time.monotonic()  # the next check comes as much later

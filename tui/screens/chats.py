@@ -31,13 +31,7 @@ class Place(NamedTuple):
 
 
 class ChatsDialog(Dialog[Place | None]):
-    """Lists the newest chats; words in its line search all of them.
-
-    Args:
-        import_: Adds the chat of a file, and returns its number.
-        delete: Deletes a chat, and ends its answer.
-        words: The first search.
-    """
+    """Lists the newest chats; words in its line, at first `words`, search all of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),

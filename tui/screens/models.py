@@ -22,11 +22,8 @@ from tui.screens.dialog import Dialog
 class ModelsDialog(Dialog[str | None]):
     """Chooses a model; None leaves it as it is.
 
-    Args:
-        tags: Models on this machine.
-        loaded: Models in memory.
-        fits: Asks where each would go, after the list is shown.
-        downloading: Finds the running download of a model.
+    `tags` are models on this machine, `loaded` in memory. `fits` asks where each would go, after
+    the list is shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]

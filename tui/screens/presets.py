@@ -114,10 +114,7 @@ class PresetsDialog(Dialog[str | None]):
 
 
 class PresetForm(Dialog[str | None]):
-    """Makes or changes a preset; its name once it is saved, else None.
-
-    `name` is empty for a new one; `preset` fills the form.
-    """
+    """Makes a preset, or changes `name`; returns the name once it is saved, else None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Leave", priority=True),

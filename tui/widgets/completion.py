@@ -29,9 +29,7 @@ class Completion(NamedTuple):
 
 
 class CompletionMenu(OptionList, can_focus=False):
-    """Hidden when empty. Its keys come from the input, which keeps the focus; `send` sends the
-    input.
-    """
+    """Hidden when empty. Its keys come from the input, which keeps the focus."""
 
     DEFAULT_CSS = """
     CompletionMenu {

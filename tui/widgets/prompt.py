@@ -46,10 +46,6 @@ class Prompt(TextArea):
     Args:
         values: Returns the possible arguments of a command, by its name and the text so far, each
             with a description.
-
-    Attributes:
-        folded: The texts of all chips, also of messages that were sent.
-        menu: The completions; shown above.
     """
 
     HELP = "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file."
@@ -241,8 +237,7 @@ class Prompt(TextArea):
     def attach(self, typed: str, start: tuple[int, int] | None = None) -> None:
         """Put a chip for a file, a folder or a pattern before the cursor, once it is read.
 
-        `typed` is relative to the current folder, or absolute. The chip replaces the text from
-        `start`.
+        The chip replaces the text from `start`.
         """
         placeholder, end = f"[reading {typed} …]", self.cursor_location
         if placeholder not in self._reading:

@@ -24,9 +24,7 @@ class _Answers(OptionList):
 
 
 class Question(Vertical):
-    """Never takes the keyboard; the screen gives it the keys that `wants` accepts, and `input` the
-    rest.
-    """
+    """Never takes the keyboard; the screen gives it the keys that `wants` accepts."""
 
     DEFAULT_CSS = """
     Question {

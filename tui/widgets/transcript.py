@@ -1,7 +1,4 @@
-"""The turns of the open chat, of which a few are mounted, and others when they are scrolled to.
-
-PERF: opening a chat costs a screenful, however long it is.
-"""
+"""The turns of the open chat. PERF: a screenful is mounted, others when they are scrolled to."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,11 +14,7 @@ _N_MORE = 8
 
 
 class Transcript(VerticalScroll, can_focus=False):
-    """Stays at its end while text is added, until the user scrolls up.
-
-    `place_of` returns the number of a turn among its siblings, and how many there are; `pages_of`
-    the pages that a turn may cite.
-    """
+    """Stays at its end while text is added, until the user scrolls up."""
 
     BLANK = True  # PERF: as in AnswerView
     DEFAULT_CSS = """

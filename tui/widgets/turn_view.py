@@ -77,10 +77,7 @@ class Fold(Vertical):
 
 
 class TurnView(Vertical, can_focus=True):
-    """The base of all kinds: focus, keys, and the marker of siblings.
-
-    `place`: its number among its siblings, from 1, and how many there are.
-    """
+    """The base of all kinds; `place` is its number among its siblings, from 1, and their count."""
 
     FOCUS_ON_CLICK = False
     HELP = "Keys on a message: e edits or retries it, left and right walk its versions, c copies."

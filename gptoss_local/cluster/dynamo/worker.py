@@ -33,9 +33,7 @@ _DEFAULTS = {
     "DYN_EVENT_PLANE": "zmq",
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
 }
-"""Dynamo's variables without etcd and NATS. The last one is how long frontends have to notice that
-a worker ends; Dynamo's own five seconds are longer.
-"""
+"""Dynamo's variables without etcd and NATS; the last gives frontends time to notice the end."""
 
 Progressing = AbstractContextManager[Progress]
 

@@ -60,9 +60,7 @@ class Batch:
     def extend(
         self, tokens: Sequence[int], position: int, seq_id: int, *, n_outputs: int = 0
     ) -> int:
-        """Append tokens at consecutive positions, the last `n_outputs` with logits; return the last
-        row.
-        """
+        """Append consecutive tokens, the last `n_outputs` with logits; return the last row."""
         start, end = self.n_tokens, self.n_tokens + len(tokens)
         self.tokens[start:end] = tokens
         self.positions[start:end] = np.arange(position, position + len(tokens))

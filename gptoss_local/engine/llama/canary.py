@@ -19,10 +19,8 @@ from gptoss_local.errors import ComputeError, ContextOverflowError
 _TOKEN = 0  # any; the row that is compared is the second one of a sequence of two
 _N_TRIES = 3  # two tokens may be equally likely but for rounding; three times in a row they are not
 _TOLERANCE = 0.25
-"""Root mean square difference of logits, in standard deviations.
-
-Moved cells reorder sums, which can change the choice of experts: up to 0.05 on nano. With wrong
-weights or inputs it is above 1.
+"""Root mean square difference of logits, in standard deviations: up to 0.05 on nano where moved
+cells reorder sums, above 1 with wrong weights or inputs.
 """
 
 
@@ -38,10 +36,9 @@ class Canary:
     def check(self, ends: Mapping[int, int]) -> None:
         """Decode a known row, and in the same step let each attached chain draw a token.
 
-        The row's logits must equal the first check's, and each chain must draw the same token as
-        the CPU does with the same random state; else ComputeError is raised. Does nothing without
-        free cells. `ends` has the position after the last token of each sequence that can have one
-        more.
+        Raises ComputeError unless the logits equal the first check's, and each chain draws the same
+        token as the CPU does with the same random state. Does nothing without free cells. `ends`
+        has the position after the last token of each sequence that can have one more.
         """
         for n_left in reversed(range(_N_TRIES)):
             try:

@@ -1,7 +1,4 @@
-"""Run one model with a KV cache and compute buffers: decode token ids, read the results.
-
-Thread: a Context belongs to the thread that made it.
-"""
+"""Run one model with a KV cache and compute buffers, on the thread that made the Context."""
 
 import contextlib
 from collections.abc import Sequence
@@ -57,9 +54,8 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
         n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self.can_share = self.n_ctx >= n_sliding
-        """Whether the sliding layers have room for a window of every sequence.
-
-        Source: the constructor of `llama_kv_cache_iswa`.
+        """True if the sliding layers have room for a window of each sequence
+        (`llama_kv_cache_iswa`).
         """
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
@@ -126,9 +122,7 @@ class Context:
             raise kind(f"llama_decode failed with status {status}: {recent_log()}")
 
     def logits(self, row: int) -> npt.NDArray[np.float32]:
-        """Return the logits of an output of the last batch: (n_vocab,), valid until the next
-        decode.
-        """
+        """Return the logits of an output of the last batch, (n_vocab,), until the next decode."""
         logits = llama_cpp.llama_get_logits_ith(self.handle, row)
         if not logits:
             raise EngineError(f"row {row} has no logits, or the device kept them")

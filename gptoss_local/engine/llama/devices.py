@@ -52,10 +52,7 @@ def buffer_type(device: str) -> int:
 
 
 def gpu_function(name: str, restype: Any, *argtypes: Any) -> Any:
-    """Return a function that only the backend of the first GPU offers; None without it.
-
-    Source: `ggml_backend_reg_get_proc_address`, ggml-backend.h.
-    """
+    """Return a function of the first GPU's backend (`ggml_backend_reg_get_proc_address`)."""
     gpu = next((each for each in _handles() if _describe(each).kind == "gpu"), None)
     if gpu is None:
         return None

@@ -63,8 +63,7 @@ class Sampler:
     def unbind(self) -> None:
         """Take a copy with the same random state back to the CPU.
 
-        The chain stays at the context for the next sampler of the sequence; `Chains.detach` must
-        follow if the CPU is to sample this sequence.
+        The chain stays for the next sampler; for the CPU, `Chains.detach` must follow.
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)

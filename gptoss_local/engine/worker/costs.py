@@ -226,7 +226,7 @@ def measured_costs(
 ) -> StepCosts:
     """Time steps of sequences that are empty before and after, unless `known`.
 
-    An `n_draft_max` of 0 skips drafts. Streams are timed if one step may not fit `n_streams`.
+    An `n_draft_max` of 0 skips drafts. Streams are timed if `n_streams` may be too many for a step.
     """
     costs, batch = StepCosts(), Batch(context.n_batch)
 

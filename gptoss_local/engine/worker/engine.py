@@ -125,8 +125,7 @@ class Engine:
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
         """Admit waiting sequences, decode one batch and sample where that is due; or prefetch.
 
-        `meanwhile` is called at most once, when the device has the batch. Raises ComputeError if
-        the device computes nonsense.
+        `meanwhile` is called at most once, when the device has the batch. May raise ComputeError.
         """
         self.timing.n_tokens = 0
         self._cache.save_noted()

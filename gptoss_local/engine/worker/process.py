@@ -49,10 +49,7 @@ _MIB = 2**20
 
 
 def run(events: BinaryIO) -> int:
-    """Load the first command's model, and serve it until the last one; return the exit code.
-
-    Raises ModelLoadError, or ComputeError if the device computes nonsense, which is not saved.
-    """
+    """Load the first command's model, and serve it until the last one; return the exit code."""
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
     load = commands.get()
@@ -76,8 +73,8 @@ def run(events: BinaryIO) -> int:
 class Watch:
     """Notices a step that takes far longer than any before: a lost GPU may never answer.
 
-    `n_tokens` returns the tokens of the present step, 0 between steps. `on_hang` gets its seconds,
-    in a thread.
+    `n_tokens` returns the tokens of the present step, 0 between steps. A thread calls `on_hang`
+    with its seconds.
     """
 
     def __init__(
@@ -300,10 +297,7 @@ def _next_command(
 def rehearse(
     path: Path, params: ModelParams, context: ContextParams, budget_bytes: dict[str, int]
 ) -> None:
-    """Raise ModelLoadError if the graph needs more than planned of any place, such as `CUDA0`.
-
-    Otherwise llama.cpp would find out only after reading all weights.
-    """
+    """Raise ModelLoadError, before weights are read, if the graph exceeds the plan of a place."""
     model = Model(path, msgspec.structs.replace(params, load_mode="none", no_alloc=True))
     buffers = Context(model, context).buffers
     model.close()

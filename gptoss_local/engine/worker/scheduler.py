@@ -39,7 +39,7 @@ class Scheduler:
     """Both lists are served in order of priority, then of callers' turns, then of arrival.
 
     When cells run out, cached prefixes go first, then the last running sequence waits, with its
-    tokens as a cached prefix. So the first always continues, and every request is served.
+    tokens as a cached prefix. So each request is served once none of a higher priority waits.
     """
 
     def __init__(
@@ -190,9 +190,7 @@ class Scheduler:
         return problems
 
     def _is_coming(self, sequence: Sequence, match: Match) -> bool:
-        """Return whether a running prompt will soon hold more of it: agents ask about the same
-        files.
-        """
+        """Return whether a running prompt will soon hold more: agents ask of the same files."""
         for other in self.running:
             is_same_owner = other.request.salt == sequence.request.salt
             if is_same_owner and other.n_past < other.n_prompt:

@@ -99,10 +99,7 @@ def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
 
 
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
-    """Gather the facts from the headers of a GGUF, of its other files and of its adapter.
-
-    llama.cpp puts the factors of an adapter with the tensors that they change.
-    """
+    """Gather the facts from the headers of a GGUF, its other files and its adapter."""
     sizes: dict[str, int] = {}
     for file in (info, *others):
         sizes |= {name: end - start for name, (start, end) in file.tensor_spans.items()}

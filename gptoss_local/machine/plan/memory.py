@@ -17,9 +17,7 @@ MAX_HOST_BATCH = 2048
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, which decide how much memory it takes; `n_outputs`: rows of logits a
-    step.
-    """
+    """Sizes of a context, which decide its memory; `n_outputs` is rows of logits a step."""
 
     n_ctx: int
     n_batch: int
@@ -104,9 +102,7 @@ def _token_bytes(facts: ModelFacts) -> int:
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return the size of logits. On the host llama.cpp starts with n_seq + 1 rows and grows on
-    demand.
-    """
+    """Return the size of logits. On the host llama.cpp starts with n_seq + 1 rows, and grows."""
     return shape.n_rows * facts.n_vocab * 4
 
 

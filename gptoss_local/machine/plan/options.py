@@ -50,14 +50,13 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         n_ctx: Tokens of context, exactly (rounded up to 256, at most the model's own).
-        min_ctx: At least so many; a request's `num_ctx`.
+        min_ctx: At least; a request's `num_ctx`.
         vram_bytes: Of each GPU, at most.
         n_gpu_layers: Layers on GPUs, with the head as one; 0 for none.
         n_cpu_moe: Layers, from the first, whose experts stay on the host.
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
-        checkpoint_bytes: Host memory for checkpoints of conversations; None: 512 MiB, or less where
-            RAM is short.
+        checkpoint_bytes: Host memory for conversations; None: 512 MiB, or less if RAM is short.
         extra_margin_bytes: More to leave free on each GPU, after a load that failed.
         maps_host: Map the host's weights, even if memory of our own would be faster.
     """

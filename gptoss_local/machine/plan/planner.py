@@ -1,9 +1,8 @@
-"""The planner, a pure function that takes the best of all combinations by one order:
+"""The planner, a pure function that takes the best of all combinations by one order.
 
-1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition); 2. the shortest time for
-the objective's request, where half the context counts as a tenth longer,
-   or a fiftieth with experts on the host, unless a context is wished;
-3. more context, smaller batches.
+First a context of `FLOOR_CTX` tokens, or the wished one; then the shortest time for the objective's
+request, where half the context, if free, counts as a tenth longer (a fiftieth with experts on the
+host); then more context and smaller batches.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard.
-
-Knows nothing of their content. `cache` reads huggingface_hub's own cache.
-"""
+"""Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard."""
 
 import gptoss_local.models.hub._environment  # noqa: F401 - before huggingface_hub
 from gptoss_local.models.hub.cache import CachedRepo, cached_repos

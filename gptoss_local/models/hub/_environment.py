@@ -1,7 +1,4 @@
-"""Reports mistakes in the variables of huggingface_hub and of its HTTP client.
-
-Imported before huggingface_hub, which reads some on import and ends in a traceback.
-"""
+"""Reports mistakes in the variables of huggingface_hub before its import ends in a traceback."""
 
 import os
 from urllib.parse import urlsplit

@@ -108,9 +108,8 @@ class HubClient:
     ) -> None:
         """Fetch the rest of a partial file, over as many connections as it takes.
 
-        `add` gets the bytes gained, or lost when the hub starts over. `stopped` ends the download.
-        DownloadError is raised after it, or if nothing came in all attempts; `partial` keeps its
-        bytes.
+        `add` gets the bytes gained, or lost when the hub starts over. `stopped` ends the download
+        with DownloadError, as do attempts without a byte.
         """
         n_failures = 0
         while (n_held := partial.size_bytes) < file.size_bytes:

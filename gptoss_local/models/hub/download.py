@@ -141,14 +141,8 @@ def open_checkpoint(
 ) -> Iterator["HubCheckpoint"]:
     """List a repository and lock `folder` for its files; leaving ends all downloads.
 
+    `source` is `OWNER/NAME` or `OWNER/NAME@REVISION`; `original` takes the `original/` layout.
     Under HF_HUB_OFFLINE the last list is used, and the network is never touched.
-
-    Args:
-        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
-        folder: A folder for this checkpoint alone.
-        original: Take the `original/` layout instead of the root's.
-        endpoint: As for `HubClient`.
-        token: As for `HubClient`.
     """
     client = HubClient(endpoint, token)
     with _opened(client, source, folder) as (kept, listing):

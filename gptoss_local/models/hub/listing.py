@@ -32,9 +32,7 @@ class HubFile(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """All files of a repository at `commit`, to which `revision`, a branch, tag or commit,
-    resolved.
-    """
+    """All files of a repository at `commit`, named by `revision`: a branch, tag or commit."""
 
     repo: str
     revision: str

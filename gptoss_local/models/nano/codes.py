@@ -1,9 +1,8 @@
 """Compute rows of the vocabulary matrices for tokens without stored rows.
 
 A rare token's row is a shared row plus its code of +1 and -1 times a small learned matrix. A code
-describes the spelling, as "Springfield" after "Say: " is answered by "Spring" and "field": each
-slot is a hash of one fact (the character before the word, the first, second and third piece of the
-rest, the token). A change of the hashes makes the trained weights meaningless.
+has a slot per fact of the spelling: the character before the word, three pieces of the rest, the
+token. A change of its hashes makes the trained weights meaningless.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +22,7 @@ _CHUNK_ROWS = 4096  # 4 MB of float32 at 256 columns: stays in the cache
 
 
 def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
-    """Compute the codes of a vocabulary: (n_tokens, N_BITS), +1 or -1.
-
-    `tokens` are the bytes of all tokens in rank order.
-    """
+    """Compute codes, (n_tokens, N_BITS) of +1 or -1, of all tokens' bytes in rank order."""
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     prefixes = np.zeros(len(tokens), np.int64)
     pieces = np.zeros((len(tokens), N_PIECES), np.int64)  # id + 1, or 0 without one

@@ -71,9 +71,7 @@ class CompactModel:
         return (self._n_vocab, *entry.shape[1:]) if name in CODED else entry.shape
 
     def read(self, name: str) -> Array:
-        """Make one full tensor: uint8 for MXFP4 blocks and scales, else bits of bf16 values as
-        uint16.
-        """
+        """Make one full tensor: uint8 for MXFP4 blocks and scales, else bf16 bits as uint16."""
         entry = self._entries[name]
         if entry.dtype == "u8":
             return self._plane(entry).reshape(entry.shape)

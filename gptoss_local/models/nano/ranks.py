@@ -1,8 +1,4 @@
-"""The o200k_base vocabulary in 0.8 MB: OpenAI's public rank file, packed.
-
-`o200k_base.xz` is one xz stream: the length of every token as one byte, then their bytes, both in
-rank order.
-"""
+"""The o200k_base vocabulary, packed: every token's length as a byte, then all bytes, by rank."""
 
 import lzma
 from importlib import resources

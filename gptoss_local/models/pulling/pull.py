@@ -33,14 +33,9 @@ def pull_model(
 ) -> None:
     """Bring a model to this machine, under its name; interrupted, the same call resumes.
 
-    Args:
-        model: The model.
-        settings: Where models are.
-        gguf: Take the published GGUF and not the checkpoint.
-        dense: As for `convert_checkpoint`; of a checkpoint only.
-        progress: Called with one step, `pull`, from several threads: bytes downloaded and written,
-            which never fall. Until the conversion is planned, its size is the download's.
-        on_note: As for `convert_checkpoint`.
+    `gguf` takes the published GGUF and not the checkpoint. `progress` gets one step, `pull`, from
+    several threads: bytes downloaded and written, which never fall. `dense` and `on_note` are as
+    for `convert_checkpoint`.
     """
     published = published_of(model, gguf=gguf)
     target = file_for(model.name, settings)
@@ -114,10 +109,10 @@ def pull_checkpoint(
         target: The GGUF to write.
         folder: Where the files go; by default next to `target`, and deleted as they are used.
         original: Take the `original/` layout.
-        n_workers: As for `convert_checkpoint`, like `options`.
+        n_workers: As for `convert_checkpoint`, like `on_note` and `options`.
         delete_source: Delete shards as they are used also in `folder`.
         progress: Called with bytes downloaded and converted, as two steps, from several threads.
-        on_note: As for `convert_checkpoint`.
+        on_note: Gets notes for the user.
         **options: See `ConvertOptions`.
     """
     is_ours = folder is None

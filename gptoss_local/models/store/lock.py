@@ -18,8 +18,7 @@ _TIMEOUT_S = 30.0  # a change holds it for renames and removals, not while bytes
 def changing(settings: Settings, *, timeout_s: float = _TIMEOUT_S) -> Iterator[None]:
     """Keep all other changes of names out; not reentrant. The lock ends with the process.
 
-    Raises:
-        OSError: the cache folder cannot be written; TimeoutError: another keeps the lock.
+    Raises OSError, or TimeoutError if another process keeps the lock.
     """
     # PERF: 60 ms to import, and most commands change nothing.
     from filelock import FileLock

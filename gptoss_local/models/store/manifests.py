@@ -164,9 +164,7 @@ def weights_folder(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def placed_weights(sources: Sequence[Path], settings: Settings) -> Iterator[str]:
-    """Link or copy a model's files under new names, held until their manifest exists; yield the
-    first.
-    """
+    """Link or copy a model's files under new names, held until the manifest is; yield the first."""
     folder = weights_folder(settings)
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{int(time.time())}-{secrets.token_hex(8)}"

@@ -40,8 +40,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """A model that can be run now, as its file was when it was listed.
 
     Attributes:
-        path: Its first file of weights; None for an upstream model, or the embedded one before it
-            is built.
+        path: Its first file of weights; None for an upstream model, or an embedded one not built.
         weights_id: Equal for names that share their weights; changes with these.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
         adapter: A LoRA for the weights.
@@ -190,7 +189,7 @@ def _unchanged(settings: Settings) -> Iterator[None]:
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
-    """Return a model that has its usual file name. PERF: 20 us, as for each in a listing."""
+    """Return a model that has its usual file name. PERF: 20 us; a listing takes that for each."""
     known = known_model(name)
     if known is not None and known.upstream:
         return _elsewhere(known, known.upstream)

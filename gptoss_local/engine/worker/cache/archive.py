@@ -67,9 +67,7 @@ class Archive:
         return True
 
     def wait_s(self, n_done: int) -> float | None:
-        """Return in how many idle seconds to call `rest`; None: never. `n_done` grows with all
-        work.
-        """
+        """Return the idle seconds before `rest`; None: never. `n_done` grows with all work."""
         if n_done != self._n_done:
             self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s
         return None if self._rest_at_s is None else max(0.0, self._rest_at_s - time.monotonic())
@@ -79,7 +77,7 @@ class Archive:
         self._rest_at_s = None if wait_s is None else time.monotonic() + wait_s
 
     def save_one(self, *, is_last: bool = False) -> bool:
-        """Start to write the last used prefix that is not saved yet; return False without one.
+        """Start to write the most recently used unsaved prefix; return False without one.
 
         Copies the state immediately (0.1 s for 30k tokens of gpt-oss-20b); a thread writes it.
         Skips prefixes that are saved but for an eighth, unless this `is_last`, as the process ends.

@@ -1,7 +1,4 @@
-"""Prefill tokens that the next request will probably begin with, while the engine is idle.
-
-After an answer, that is the conversation as the next prompt renders it, without analysis.
-"""
+"""Prefill tokens that the next request will probably begin with, while the engine is idle."""
 
 import time
 from array import array

@@ -108,9 +108,7 @@ class PrefixCache:
         n_asked: int,
         salt: bytes,
     ) -> None:
-        """Make a saved state a cached prefix, with checkpoints; raise EngineError if it does not
-        fit.
-        """
+        """Make a saved state a cached prefix with checkpoints, or raise EngineError."""
         self.make_room(len(tokens))
         slot = self._slots.empty or self._slots.cached[0]
         self._drop(slot)
@@ -159,9 +157,7 @@ class PrefixCache:
 
         So they cost at most twice the optimum (ski rental: Karlin, Manasse, Rudolph, Sleator 1988).
         Saved or unsavable ones also leave after `keep_s` without use, unless they have few cells.
-
-        Returns:
-            Seconds until the next one reaches `keep_s`.
+        Returns the seconds until the next one does.
         """
         cached, waits_s, n_held = self._slots.cached, [], self._slots.n_cells_held
         n_others = self._slots.n_cells_cached - len(cached[-1].tokens) if cached else 0

@@ -136,9 +136,7 @@ class PrefixStore:
         points: Sequence[PrefixCheckpoint],
         salt: bytes = b"",
     ) -> None:
-        """Save a prefix, in place of those that it contains, unless it is too large; may raise
-        OSError.
-        """
+        """Save a prefix, unless it is too large, in place of those within it; may raise OSError."""
         sections = [_section(len(tokens), state, is_boundary=True)]
         sections += [_section(p.n_tokens, p.window, is_boundary=p.is_boundary) for p in points]
         if sum(section.n_bytes for section in sections) > self._max_bytes:

@@ -107,8 +107,8 @@ class Slots:
     def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
         """Drop all but the first `n_tokens`, and the cells that no other slot shares.
 
-        Unless the slot is live there, it needs a window, a partial state, to continue. If that does
-        not fit, EngineError is raised and the slot is empty; so it is in the methods below.
+        Unless the slot is live there, it needs a window, a partial state, to continue. Without room
+        for it, this, `share`, `load` and `move` raise EngineError and leave the slot empty.
         """
         if n_tokens < len(slot.tokens) or n_tokens == 0:
             self._context.remove(slot.index, n_tokens)  # also tokens that are not recorded

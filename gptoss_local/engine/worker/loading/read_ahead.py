@@ -1,7 +1,4 @@
-"""Bring a model's file into the page cache before llama.cpp maps it, in parallel reads.
-
-Page faults would read it in one thread, without progress.
-"""
+"""Bring a model's file into the page cache before llama.cpp maps it, in parallel reads."""
 
 import os
 from collections.abc import Callable, Iterator
