@@ -41,7 +41,7 @@ AREAS = {
         ("server/test_doors.py", "server/test_access.py", "server/test_lan.py"),
     ),
     "limits": Area(
-        ("server/limits.py", "api_keys.py", "server/body_limits.py"),
+        ("server/limits.py", "api_keys.py", "server/body.py"),
         ("server/test_keys.py", "server/test_room.py", "server/test_large_bodies.py"),
     ),
     "consent": Area(

@@ -1,14 +1,153 @@
-"""The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.card`."""
+"""The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.metadata`."""
 
+import contextlib
+import dataclasses
+import math
 from pathlib import Path
+from typing import Any
 
-from gguf import GGML_QUANT_VERSION, GGUFWriter, LlamaFileType, RopeScalingType, size_label
+import yaml  # type: ignore[import-untyped]  # gguf itself depends on it
+from gguf import (
+    GGML_QUANT_VERSION,
+    GGUFWriter,
+    LlamaFileType,
+    Metadata,
+    RopeScalingType,
+    size_label,
+)
 
-from convert.card import read_general
 from convert.config import ModelConfig
-from convert.layout import ORIGINAL_NAME
+from convert.json_file import MAX_JSON_BYTES, read_json
+from convert.layout import ORIGINAL_NAME, check_link
 from convert.rope import yarn_scale
 from convert.tensor_map import ExpertType
+from gptoss_local.errors import ConvertError
+
+CARD_NAME = "README.md"
+
+_NULL = ("", "~", "null", "Null", "NULL")
+_SAMPLING = {
+    "sequence": "sampling_sequence",
+    "top_k": "sampling_top_k",
+    "top_p": "sampling_top_p",
+    "min_p": "sampling_min_p",
+    "xtc_probability": "sampling_xtc_probability",
+    "xtc_threshold": "sampling_xtc_threshold",
+    "temperature": "sampling_temp",
+    "penalty_last_n": "sampling_penalty_last_n",
+    "penalty_repeat": "sampling_penalty_repeat",
+    "mirostat": "sampling_mirostat",
+    "mirostat_tau": "sampling_mirostat_tau",
+    "mirostat_eta": "sampling_mirostat_eta",
+}
+
+
+def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
+    """Read the keys `general.*` from the card and configuration, and notes on values left out.
+
+    `n_parameters` helps to recognise sizes in names. Source: `Metadata.load` in gguf.
+    """
+    notes: list[str] = []
+    card = _read_card(folder / CARD_NAME, notes)
+    name = _read_object(folder / "config.json").get("_name_or_path")
+    known = {"_name_or_path": name} if isinstance(name, str) else {}
+    general = Metadata()
+    try:
+        Metadata.apply_metadata_heuristic(general, card, known, folder, n_parameters)
+    except Exception as error:  # gguf trips over unexpected values, in any way
+        notes.append(f"{CARD_NAME} was left out, as it cannot be understood: {error}")
+        general = Metadata()
+    stated = _read_object(folder / "generation_config.json")
+    for key, field in _SAMPLING.items():
+        if stated.get(key) is not None:
+            setattr(general, field, stated[key])
+    notes += _drop_odd(general)
+    return general, notes
+
+
+def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:
+    """Read the head of a card; all its values are text, or lists of it, as they are written."""
+    try:
+        check_link(path)
+        if not path.is_file():  # a pipe would be waited for
+            return {}
+        with path.open("rb") as file:
+            text = file.read(MAX_JSON_BYTES).decode("utf-8-sig", errors="replace")
+    except (OSError, ConvertError):
+        return {}
+    lines = text.splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return {}
+    ends = [i for i, line in enumerate(lines) if i and line.rstrip() == "---"]
+    head = "\n".join(lines[1 : ends[0] if ends else None]).replace("\t", "  ")
+    try:
+        # Every scalar stays text: `no` is Norwegian, `1.0` a version.
+        found = yaml.load(head, yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = str(error).splitlines()[0] if str(error) else "broken"
+        notes.append(f"{path.name} was left out, as its head is not valid YAML: {where}")
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    plain = {key: _plain(value) for key, value in found.items() if isinstance(key, str)}
+    return {key: value for key, value in plain.items() if value not in (None, [])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return None if value in _NULL else value
+    if isinstance(value, dict):
+        return {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, str)}
+    if isinstance(value, list):
+        items = [_plain(item) for item in value if isinstance(item, str | dict)]
+        return [item for item in items if item]
+    return None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ConvertError):
+        check_link(path)
+        return read_json(path)
+    return {}
+
+
+def _drop_odd(general: Metadata) -> list[str]:
+    """Turn lists into text for keys of one text, and drop values that a GGUF cannot hold."""
+    notes = []
+    for field in dataclasses.fields(general):
+        value, declared = getattr(general, field.name), str(field.type)
+        if value is None:
+            continue
+        if isinstance(value, list) and "list" not in declared and "str" in declared:
+            value = ", ".join(item for item in value if isinstance(item, str)) or None
+            setattr(general, field.name, value)
+        if value is not None and not _is_plain(value, declared):
+            notes.append(f"{field.name} was left out: a GGUF cannot hold {value!a:.80}")
+            setattr(general, field.name, None)
+    return notes
+
+
+def _is_plain(value: object, declared: str) -> bool:
+    if "list[dict]" in declared:
+        return isinstance(value, list) and all(
+            isinstance(item, dict) and all(map(_is_text, item.values())) for item in value
+        )
+    if "list" in declared:
+        return isinstance(value, list) and all(map(_is_text, value))
+    if "str" in declared:
+        return _is_text(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    return -(1 << 31) <= value < 1 << 31 and ("int" not in declared or isinstance(value, int))
+
+
+def _is_text(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and "\0" not in value
+        and value == value.encode(errors="ignore").decode()
+    )
+
 
 ARCH = "gpt-oss"
 

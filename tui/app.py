@@ -1,8 +1,13 @@
 """`gptoss chat`: the Textual application, a client of the server like any other."""
 
 import asyncio
+import codecs
 import gc
+import importlib
+import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -24,15 +29,111 @@ from textual.screen import Screen
 from gptoss_local.errors import UsageError
 from gptoss_local.printable import printable
 from gptoss_local.talk.history import History
+from gptoss_local.talk.history.plain import plain_text
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY
 from tui.actions.choices import use_theme
 from tui.actions.help import MODES, bindings_of
-from tui.clipboard import copy_natively
 from tui.conversation import Conversation
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
-from tui.terminal_input import guard_input
+
+_START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
+
+
+class InputDecoder(codecs.IncrementalDecoder):
+    """Decodes bytes in pieces of any size; pastes keep no controls but tab and newline."""
+
+    def __init__(self, errors: str = "replace") -> None:
+        super().__init__(errors)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors)
+        self._is_paste = False
+        self._held = ""  # of a paste: perhaps the beginning of its end
+        self._last = ""  # outside of one: perhaps the beginning of its start
+
+    def decode(self, data: Any, final: bool = False) -> str:
+        text, decoded = self._utf8.decode(data, final), ""
+        while text:
+            piece, text = self._of_paste(text) if self._is_paste else self._of_keys(text)
+            decoded += piece
+        return decoded
+
+    def _of_keys(self, text: str) -> tuple[str, str]:
+        seen = self._last + text
+        start = seen.find(_START)
+        if start < 0:
+            self._last = seen[1 - len(_START) :]
+            return text, ""
+        end = start + len(_START) - len(self._last)
+        self._is_paste, self._last = True, ""
+        return text[:end], text[end:]
+
+    def _of_paste(self, text: str) -> tuple[str, str]:
+        pasted, end, rest = (self._held + text).partition(_END)
+        self._is_paste, self._held = not end, ""
+        if not end:
+            self._held = _held_of(pasted)
+            pasted = pasted.removesuffix(self._held)
+        lines = pasted.replace("\r\n", "\n").replace("\r", "\n")
+        return plain_text(lines) + end, rest
+
+
+def _held_of(pasted: str) -> str:
+    """Return the longest end of a text that may be cut in a line end or in `_END`."""
+    beginnings = [_END[:n] for n in range(len(_END) - 1, 0, -1)]
+    return next((held for held in (*beginnings, "\r") if pasted.endswith(held)), "")
+
+
+def guard_input() -> None:
+    """Make Textual's driver decode so, without a setting for it; on Windows it reads no bytes."""
+    if sys.platform != "win32":
+        driver: Any = importlib.import_module("textual.drivers.linux_driver")
+        driver.getincrementaldecoder = lambda _encoding: InputDecoder
+
+
+_TIMEOUT_S = 2.0
+
+
+def copy_natively(text: str) -> bool:
+    """Hand a text to the desktop's clipboard program; return whether it took the text.
+
+    Never over SSH, where it would fill the clipboard of the other machine.
+    """
+    command = native_command(os.environ, sys.platform)
+    if not command:
+        return False
+    encoding = "utf-16-le" if command[0].startswith("clip") else "utf-8"
+    try:
+        subprocess.run(
+            command,
+            input=text.encode(encoding, "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def native_command(environment: Mapping[str, str], platform: str) -> list[str]:
+    if environment.get("SSH_CONNECTION"):
+        return []
+    candidates: list[list[str]] = []
+    if platform == "win32":
+        candidates = [["clip"]]
+    elif platform == "darwin":
+        candidates = [["pbcopy"]]
+    else:
+        if environment.get("WAYLAND_DISPLAY"):
+            candidates.append(["wl-copy"])
+        if environment.get("DISPLAY"):
+            candidates += [["xclip", "-selection", "clipboard"], ["xsel", "-ib"]]
+        if environment.get("WSL_DISTRO_NAME"):
+            candidates.append(["clip.exe"])
+    return next((command for command in candidates if shutil.which(command[0])), [])
+
 
 _SYNCHRONIZED = ("\x1b[?2026h", "\x1b[?2026l")  # begin and end a frame
 

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from gptoss_local.models.nano.codes import N_BITS, bf16_bits
-from gptoss_local.models.nano.compact import CODED, FORMAT
+from gptoss_local.models.nano.compact import CODED, FORMAT, N_BITS, bf16_bits
 
 INT16_MAX = 32767
 FINAL_NORM = "model.norm.weight"

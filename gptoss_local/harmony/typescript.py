@@ -6,12 +6,196 @@ the same byte by byte, odd indentation included, except for types that it loses 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
 from gptoss_local.harmony.message import Tool
-from gptoss_local.harmony.tool_schema import Schema, read_schema
+
+Schema = dict[str, Any]
+
+_MAX_DEPTH = 100  # levels of one schema
+_MAX_PARTS = 10_000  # that are read; definitions that use each other can mean any number
+_ANNOTATIONS = ("title", "description", "examples", "default")
+_OF_OBJECTS = ("properties", "additionalProperties", "patternProperties")
+_OF_ARRAYS = ("items", "prefixItems")
+_DETAILS = (*_OF_OBJECTS, *_OF_ARRAYS, "enum")
+_SHAPE = (*_DETAILS, "type", "anyOf", "oneOf", "$name")
+_KEPT = (*_ANNOTATIONS, "nullable", "type", "enum", "$name")
+_PLAIN = {"type", "enum", "items", "nullable", "title", "$name", "anyOf"}
+
+
+def read_schema(schema: Any) -> Schema:
+    """Resolve references and `allOf`, and bring every union into one of the two forms."""
+    return _Reader(schema).read(schema, _Place())
+
+
+class _Place(NamedTuple):
+    inside: tuple[str, ...] = ("#",)
+    depth: int = 0
+
+
+class _Reader:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._n_parts = 0
+
+    def read(self, schema: Any, place: _Place) -> Schema:
+        return self._read_flat(*self._flatten(schema, place))
+
+    def _read_flat(self, flat: Schema, place: _Place) -> Schema:
+        for keyword in ("oneOf", "anyOf"):
+            if isinstance(options := flat.pop(keyword, None), list) and options:
+                return self._read_union(flat, keyword, options, place)
+        types = flat.get("type")
+        if isinstance(types, list) and not flat.keys().isdisjoint(_DETAILS):
+            if "enum" in flat:  # says it all
+                del flat["type"]
+            else:
+                options = [{"type": name, **_of_type(flat, name)} for name in types]
+                rest = {k: v for k, v in flat.items() if k not in (*_DETAILS, "type")}
+                return self._read_union(rest, "anyOf", options, place)
+        return self._read_parts(flat, place)
+
+    def _flatten(self, schema: Any, place: _Place) -> tuple[Schema, _Place]:
+        """Return the schema without `$ref`, `allOf` and `const`, and the place of unread parts."""
+        inside, depth = place.inside, place.depth + 1
+        self._n_parts += 1
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._n_parts > _MAX_PARTS:
+            return {}, place
+        flat = {k: v for k, v in schema.items() if k == "$ref" or not k.startswith("$")}
+        parts = [(part, inside) for part in _list(flat.pop("allOf", None))]
+        reference = flat.pop("$ref", None)
+        if reference in inside:
+            flat["$name"] = _name(reference)
+        elif isinstance(reference, str):
+            parts.insert(0, (self._look_up(reference), (*inside, reference)))
+        if "const" in flat:
+            flat["enum"] = [flat.pop("const")]
+        if not isinstance(flat.get("enum", []), list):
+            del flat["enum"]
+        if flat.get("additionalProperties") is False:  # says nothing that is written down
+            del flat["additionalProperties"]
+        for part, around in parts:
+            other, (around, _) = self._flatten(part, _Place(around, depth))
+            flat = _merge(flat, other)
+            inside = (*inside, *around[len(place.inside) :])
+        return flat, _Place(inside, depth)
+
+    def _look_up(self, reference: str) -> Any:
+        """Return the target of a JSON pointer within the document; `{}` without one."""
+        if not reference.startswith("#"):
+            return {}
+        found = self._root
+        for step in unquote(reference[1:]).split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+                found = found[int(step)]
+            else:
+                found = found.get(step) if isinstance(found, dict) else None
+        return found
+
+    def _read_union(self, flat: Schema, keyword: str, options: list[Any], place: _Place) -> Schema:
+        flattened = [self._flatten(option, place) for option in options]
+        if _has_any(flat, _SHAPE) and not any(_has_any(o, _SHAPE) for o, _ in flattened):
+            return self._read_parts(flat, place)  # options of required names alone
+        notes = {k: v for k, v in flat.items() if k in (*_ANNOTATIONS, "nullable")}
+        shape = {k: v for k, v in flat.items() if k not in notes}
+        nodes = [self._read_flat(_merge(option, shape), around) for option, around in flattened]
+        others = [node for node in nodes if not _is_null(node)]
+        if len(others) < len(nodes):
+            notes["nullable"] = True
+        if not others:
+            return notes | {"type": "null"}
+        if len(others) == 1:
+            return others[0] | notes
+        if keyword == "anyOf" and all(map(_is_plain, others)):
+            return notes | {"anyOf": others}
+        return notes | {"oneOf": others}
+
+    def _read_parts(self, flat: Schema, place: _Place) -> Schema:
+        node = {k: flat[k] for k in _KEPT if k in flat}
+        if node.get("type") is None and "enum" not in node and "$name" not in node:
+            if _has_any(flat, _OF_OBJECTS):
+                node["type"] = "object"
+            elif _has_any(flat, _OF_ARRAYS):
+                node["type"] = "array"
+        if node.get("type") == "object":
+            properties = flat.get("properties")
+            if isinstance(properties, dict):
+                node["properties"] = {k: self.read(v, place) for k, v in properties.items()}
+            node["required"] = [k for k in _list(flat.get("required")) if isinstance(k, str)]
+            if (others := self._read_index(flat, place)) is not None:
+                node["$index"] = others
+        if node.get("type") == "array":
+            items: Any = flat.get("items")
+            prefix = _list(flat.get("prefixItems"))
+            if isinstance(items, list):  # so were tuples written before draft 2020-12
+                items, prefix = flat.get("additionalItems"), items
+            if prefix:
+                node["prefixItems"] = [self.read(item, place) for item in prefix]
+            if isinstance(items, dict) or (items is not None and not prefix):
+                node["items"] = self.read(items, place)
+        return node
+
+    def _read_index(self, flat: Schema, place: _Place) -> Schema | None:
+        patterns = flat.get("patternProperties")
+        kinds = list(patterns.values()) if isinstance(patterns, dict) else []
+        others = flat.get("additionalProperties")
+        if others is True or isinstance(others, dict):
+            kinds.append(others)
+        if len(kinds) <= 1:
+            return self.read(kinds[0], place) if kinds else None
+        return self.read({"anyOf": kinds}, place)
+
+
+def _merge(first: Schema, second: Schema) -> Schema:
+    merged = second | first
+    for key in ("properties", "patternProperties"):
+        if isinstance(first.get(key), dict) and isinstance(second.get(key), dict):
+            merged[key] = first[key] | second[key] | first[key]  # in this order
+    if "required" in first and "required" in second:
+        merged["required"] = [*_list(first["required"]), *_list(second["required"])]
+    if "enum" in first and "enum" in second:
+        merged["enum"] = [value for value in first["enum"] if value in second["enum"]]
+    return merged
+
+
+def _of_type(flat: Schema, name: Any) -> Schema:
+    keys: Iterable[str] = {"object": (*_OF_OBJECTS, "required"), "array": _OF_ARRAYS}.get(
+        name if isinstance(name, str) else "", ()
+    )
+    return {key: flat[key] for key in keys if key in flat}
+
+
+def _is_null(node: Schema) -> bool:
+    return node.get("type") == "null" or node.get("enum") == [None]
+
+
+def _is_plain(node: Schema) -> bool:
+    is_plain = node.keys() <= _PLAIN and node.get("type") != "object"
+    return is_plain and all(_is_plain(part) for part in _parts(node))
+
+
+def _parts(node: Schema) -> Iterator[Schema]:
+    if "items" in node:
+        yield node["items"]
+    yield from node.get("anyOf", ())
+
+
+def _has_any(schema: Schema, keys: Iterable[str]) -> bool:
+    return any(key in schema for key in keys)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _name(reference: str) -> str:
+    """Return the name of a recursive schema: `#/$defs/Node` is Node."""
+    name = unquote(reference).rpartition("/")[2]
+    return name if name.isidentifier() else "any"
 
 
 def render_tools(namespaces: Iterable[tuple[str, str, Sequence[Tool]]]) -> str:

@@ -5,17 +5,21 @@ import errno
 import logging
 import math
 import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
@@ -33,6 +37,7 @@ from gptoss_local.server.connections import (
 )
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
+from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.histograms import Histograms
@@ -40,10 +45,59 @@ from gptoss_local.server.lan import LanDoor
 from gptoss_local.server.limits import KeyLimits
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
-from gptoss_local.server.traced_requests import TraceRequests
-from gptoss_local.server.tracing import start_tracing
+from gptoss_local.server.tracing import Tracing, fail, start_tracing
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import ToolSources
+
+_UNTRACED = re.compile(r"/|/health|/metrics|/web/.*")  # asked for all the time, and no work
+
+
+class TraceRequests:
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _UNTRACED.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        span = self._tracing.begin_request(scope["method"], headers)
+        status = 500  # of exceptions: no answer passes here then
+
+        async def answering(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answering)
+        finally:
+            span.set_attributes(_attributes_of(scope, headers, status))
+            if route := scope.get("route"):
+                span.update_name(f"{scope['method']} {route.path}")
+            if status >= 500:
+                fail(span)
+            span.end()
+
+
+def _attributes_of(scope: Scope, headers: Headers, status: int) -> dict[str, Any]:
+    dialect = next(d.name for d in DIALECTS if d.is_spoken(scope["path"], headers))
+    attributes = {
+        "http.request.method": scope["method"],
+        "http.response.status_code": status,
+        "http.response.header.request-id": [scope["state"]["request_id"]],
+        "url.path": scope["path"],
+        "url.scheme": scope["scheme"],
+        "gptoss.dialect": dialect,
+    }
+    if route := scope.get("route"):
+        attributes["http.route"] = route.path
+    if status >= 500:
+        attributes["error.type"] = str(status)
+    return attributes
+
 
 _log = logging.getLogger("gptoss")
 

@@ -5,7 +5,9 @@ Large ones wait for a place. Values are bounded, too: 31 kB of gzip can hold ten
 
 import asyncio
 import codecs
-from collections.abc import Callable
+import sys
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -15,15 +17,145 @@ from starlette.requests import ClientDisconnect, Request
 
 from gptoss_local.errors import (
     RequestTimeoutError,
+    RequestTooLargeError,
     ServerBusyError,
+    UnsupportedEncodingError,
     UsageError,
 )
 from gptoss_local.off_loop import SMALL_BYTES, run_off_loop
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.body_limits import ValueCount
-from gptoss_local.server.content_encoding import BodyDecoder, check_size
 from gptoss_local.server.origin import is_loopback
 from gptoss_local.validation import in_words, lenient
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+_PIECE_BYTES = 256 * 1024
+_N_FRAMES_MAX = 1000  # empty ones cost time and add nothing, so bytes alone do not bound them
+
+
+def check_size(n_bytes: int, max_bytes: int) -> None:
+    if n_bytes > max_bytes:
+        raise RequestTooLargeError(
+            f"the request body is larger than {max_bytes // 1024**2} MiB",
+            hint="Send text only, and no more of it than fits into the model's context.",
+        )
+
+
+class BodyDecoder:
+    """Decompresses a body; `max_bytes` bounds both forms. Raises UnsupportedEncodingError."""
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        self._name = encoding.strip().lower() or "identity"
+        if self._name not in _OPENERS:
+            raise UnsupportedEncodingError(
+                f"request bodies of content encoding '{encoding}' are not supported",
+                hint="Use zstd, gzip, or none.",
+            )
+        self._max_bytes = max_bytes
+        self._n_plain = 0
+        self._n_arrived = 0
+        self._frame: Any = None  # the open one
+        self._n_frames = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield plain bytes in pieces of 256 KiB at most.
+
+        Raises RequestTooLargeError before more than `max_bytes` are made, UsageError for bad data.
+        """
+        self._n_arrived += len(data)
+        check_size(self._n_arrived, self._max_bytes)
+        opener = _OPENERS[self._name]
+        if opener is None:
+            yield data
+            return
+        try:
+            is_full = False  # there may be more without more input
+            while data or is_full:
+                data, plain = self._decompress(data, opener)
+                is_full = self._frame is not None and len(plain) == _PIECE_BYTES
+                self._n_plain += len(plain)
+                check_size(self._n_plain, self._max_bytes)
+                yield plain
+        except (zlib.error, ZstdError, EOFError) as error:
+            raise self._broken(str(error)) from error
+
+    def finish(self) -> None:
+        """Raise UsageError if the end of the body is missing."""
+        if self._frame is not None:
+            raise self._broken("it ends too early")
+
+    def _decompress(self, data: bytes, opener: Callable[[], Any]) -> tuple[bytes, bytes]:
+        if self._frame is None:
+            self._n_frames += 1
+            if self._n_frames > _N_FRAMES_MAX:
+                raise self._broken(f"it has more than {_N_FRAMES_MAX} frames")
+            self._frame = opener()
+        plain: bytes = self._frame.decompress(data, _PIECE_BYTES)
+        if self._frame.eof:
+            rest: bytes = self._frame.unused_data
+            self._frame = None
+        else:
+            rest = getattr(self._frame, "unconsumed_tail", b"")  # zstd keeps unread bytes itself
+        return rest, plain
+
+    def _broken(self, why: str) -> UsageError:
+        return UsageError(f"failed to decompress {self._name} body: {why}")
+
+
+_OPENERS: dict[str, Callable[[], Any] | None] = {
+    "identity": None,
+    "zstd": ZstdDecompressor,
+    "gzip": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),
+}
+
+
+MAX_VALUES = 2**18  # twice the token ids that fit into a context
+MAX_NAMES = 2**16  # with objects and arrays; an agent's longest conversations have 20,000
+_COUNTED_BYTES = 256 * 1024  # takes 1 ms
+
+
+class ValueCount:
+    """The values, names, objects and arrays of a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._n_values = self._n_names = 0
+        self._is_text = 0  # 1 inside a string
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Count the next piece. Raises RequestTooLargeError."""
+        for begin in range(0, len(data), _COUNTED_BYTES):
+            self._count(data[begin : begin + _COUNTED_BYTES])
+            if self._n_values > MAX_VALUES:
+                raise _too_large(f"{MAX_VALUES:,} values")
+            if self._n_names > MAX_NAMES:
+                raise _too_large(f"{MAX_NAMES:,} names, objects and arrays")
+
+    def feed_text(self, data: bytes) -> None:
+        """Count a separate text, even if the one before it was incomplete."""
+        self._is_text, self._rest = 0, b""
+        self.feed(data)
+
+    def _count(self, piece: bytes) -> None:
+        piece = (self._rest + piece).replace(rb"\\", b"")
+        # A single one at the end escapes the first character of the next piece.
+        self._rest = b"\\" if piece.endswith(b"\\") else b""
+        parts = piece.replace(rb"\"", b"").split(b'"')
+        plain = b"".join(parts[self._is_text :: 2])
+        self._is_text ^= 1 - len(parts) % 2
+        self._n_values += plain.count(b",")
+        self._n_names += sum(map(plain.count, (b":", b"[", b"{")))
+
+
+def _too_large(what: str) -> RequestTooLargeError:
+    return RequestTooLargeError(
+        f"the request body has more than {what}",
+        hint="Send long data as text: a string counts once, whatever its length.",
+    )
+
 
 Body = TypeVar("Body")
 T = TypeVar("T")

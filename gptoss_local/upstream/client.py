@@ -4,6 +4,7 @@ They do not know our grammars of tokens with harmony's tags, so answers are held
 """
 
 import asyncio
+import functools
 import itertools
 import time
 from collections.abc import AsyncGenerator
@@ -22,11 +23,66 @@ from gptoss_local.types import SamplingParams, Usage
 from gptoss_local.upstream.answer import UpstreamAnswer
 from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, followed
 from gptoss_local.upstream.connection import UpstreamConnection
-from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import closer
 from gptoss_local.upstream.kinds import KINDS, N_CTX
 from gptoss_local.upstream.replicas import Replicas
 from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest, request_body
+
+
+class Gaps:
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._n_seen = 0
+
+    def fill(self, chunk: AnswerChunk) -> AnswerChunk:
+        """Return a chunk with the tokens left out before it, unless the limit cut them off.
+
+        Raises UpstreamError for log-probabilities, which are left out, too.
+        """
+        if not chunk.tokens or chunk.n_total is None:
+            return chunk
+        n_missing = chunk.n_total - self._n_seen - len(chunk.tokens)
+        self._n_seen = chunk.n_total
+        if n_missing <= 0:
+            return chunk
+        if chunk.logprobs:
+            raise UpstreamError(
+                "llama-server sends no log-probabilities of parts of a character",
+                hint="Leave out logprobs, or use a model of this machine.",
+            )
+        return msgspec.structs.replace(
+            chunk, tokens=_tokens_of(chunk.text, chunk.tokens[-1], n_missing + 1, self._vocabulary)
+        )
+
+
+def _tokens_of(text: str, last: int, n: int, vocabulary: Vocabulary) -> list[int]:
+    """Return `n` tokens with this text and a known last one, split as usual, or the first that fit.
+
+    Replaced bytes that are not UTF-8 fit nothing.
+    """
+    usual = vocabulary.encode(text)
+    if len(usual) == n and usual[-1] == last:
+        return usual
+    head = text.encode().removesuffix(vocabulary.bytes_of(last))
+    found = _split(head, n - 1, _ids(vocabulary))
+    return usual if found is None else [*found, last]
+
+
+def _split(text: bytes, n: int, ids: dict[bytes, int]) -> list[int] | None:
+    if not n:
+        return None if text else []
+    for end in range(len(text), 0, -1):
+        if (token := ids.get(text[:end])) is not None:
+            rest = _split(text[end:], n - 1, ids)
+            if rest is not None:
+                return [token, *rest]
+    return None
+
+
+@functools.lru_cache(1)
+def _ids(vocabulary: Vocabulary) -> dict[bytes, int]:
+    return {text: token for token, text in enumerate(vocabulary.token_bytes)}
+
 
 _N_TRIES = 3  # of each request, or one for each address if these are more
 _BACKOFF_S = 0.25  # before the second try, and twice as long before each further one

@@ -5,8 +5,8 @@ import datetime
 import pytest
 
 from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
-from gptoss_local.harmony.lineage import StartDates, lineage
 from gptoss_local.harmony.render import render_chat, render_history
+from gptoss_local.harmony.session import StartDates, lineage
 
 pytestmark = pytest.mark.quick
 

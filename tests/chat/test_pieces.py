@@ -10,7 +10,7 @@ from openai_harmony import HarmonyEncoding
 from gptoss_local.harmony import Vocabulary, pieces
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.parts import Part
-from gptoss_local.harmony.pieces import split_text
+from gptoss_local.harmony.vocabulary import split_text
 
 N = 300_000  # characters: openai-harmony takes 40 s
 WORDS = ["a", " ", "\n", "👋🏽", "a\u0301", "漢", ".", "─", "ACGT", "\r\n", "A", "'s", "é"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.harmony.stop import StopFilter
+from gptoss_local.harmony.reader import StopFilter
 
 pytestmark = pytest.mark.quick
 

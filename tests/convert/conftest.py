@@ -55,4 +55,4 @@ def large_sha256(large: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convert.writer.SYNC_S", 0.01)
+    monkeypatch.setattr("convert.run.SYNC_S", 0.01)

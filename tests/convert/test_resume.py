@@ -20,10 +20,10 @@ from tests.convert.tiny import write_tiny
 pytestmark = pytest.mark.usefixtures("sync_often")
 
 SLOW = """
-import sys, time, convert.writer
+import sys, time, convert.run
 from pathlib import Path
 from convert import convert_checkpoint
-convert.writer.SYNC_S = 0.01
+convert.run.SYNC_S = 0.01
 def wait(what, done, total):
     print(done, total, flush=True)
     time.sleep(0.002)

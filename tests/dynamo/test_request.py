@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.cluster.dynamo.request import read_request
+from gptoss_local.cluster.dynamo.engine import read_request
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Penalties, SamplingParams
 

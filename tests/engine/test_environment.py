@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.engine.child import environment
+from gptoss_local.engine.client import environment
 from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
 

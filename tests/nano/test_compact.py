@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.harmony import load_vocabulary
-from gptoss_local.models.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
 from gptoss_local.models.nano.compact import (
     CODED,
     HEAD,
+    N_BITS,
+    N_PIECES,
     CompactModel,
+    bf16_bits,
+    coded_rows,
     load_compact,
+    spelling,
     vocabulary_codes,
 )
 from gptoss_local.models.nano.ranks import load_ranks

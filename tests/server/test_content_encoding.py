@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gptoss_local.errors import RequestTooLargeError, UsageError
-from gptoss_local.server.content_encoding import BodyDecoder
+from gptoss_local.server.body import BodyDecoder
 from tests.server.test_limits import PATHS, message_of
 
 if sys.version_info >= (3, 14):

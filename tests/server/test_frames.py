@@ -11,7 +11,7 @@ from gptoss_local.server.dialects.ollama.frames import (
     chat_event_frame,
     generate_event_frame,
 )
-from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
+from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools

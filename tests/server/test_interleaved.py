@@ -14,7 +14,7 @@ import pytest
 from gptoss_local.harmony import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
-from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
+from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools

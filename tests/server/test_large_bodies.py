@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.errors import RequestTooLargeError
-from gptoss_local.server import body_limits
+from gptoss_local.server import body as body_limits
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
 from tests.server.test_limits import BODIES, PATHS, message_of

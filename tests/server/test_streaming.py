@@ -13,7 +13,7 @@ from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started
 from gptoss_local.server import streaming
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
-from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
+from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.streaming import (
     NDJSON,
     SSE,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.server.chats.titles import QUESTION, clean
+from gptoss_local.server.chats.answers import QUESTION, clean
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page

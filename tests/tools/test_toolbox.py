@@ -11,8 +11,7 @@ import pytest
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.talk.tools import Arguments, LoopLimit, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.finding import FIND_TOOLS
-from gptoss_local.talk.tools.toolbox import MAX_DECLARED_TOKENS
+from gptoss_local.talk.tools.toolbox import FIND_TOOLS, MAX_DECLARED_TOKENS
 
 pytestmark = pytest.mark.quick
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.clipboard import copy_natively, native_command
+from tui.app import copy_natively, native_command
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
 from tui.actions import REGISTRY
-from tui.widgets.completion import CompletionMenu
+from tui.widgets.prompt import CompletionMenu
 
 
 def menu(chat: Chat) -> CompletionMenu:

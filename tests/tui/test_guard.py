@@ -11,7 +11,7 @@ from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, run_server
 from tests.tui.running_chat import Chat, OpenChat, opener
 from tui.conversation import Conversation
-from tui.overflow import larger_context
+from tui.exchange import larger_context
 
 
 @pytest.fixture(scope="module")

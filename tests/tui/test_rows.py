@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.content import Content
 
-from tui.markdown_math import formula, formula_rows
+from tui.markdown_rows import formula, formula_rows
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows, wrapped
 

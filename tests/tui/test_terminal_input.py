@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gptoss_local.talk.history.plain import plain_text
-from tui.terminal_input import InputDecoder
+from tui.app import InputDecoder
 
 pytestmark = pytest.mark.quick
 

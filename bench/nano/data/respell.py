@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from bench.nano.phrases import banks
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.models.nano.codes import N_PIECES, spelling
+from gptoss_local.models.nano.compact import N_PIECES, spelling
 from gptoss_local.models.nano.ranks import load_ranks
 
 BANK = banks("respell")

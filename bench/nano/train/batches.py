@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from bench.nano.train.loss import N_VOCAB, Targets, make_targets
-from gptoss_local.models.nano.codes import N_BITS
-from gptoss_local.models.nano.compact import vocabulary_codes
+from gptoss_local.models.nano.compact import N_BITS, vocabulary_codes
 
 
 @functools.cache

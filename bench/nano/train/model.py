@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
 from bench.nano.train.mxfp4 import fake_quantize
-from gptoss_local.models.nano.codes import N_BITS
+from gptoss_local.models.nano.compact import N_BITS
 
 SWIGLU_ALPHA, SWIGLU_LIMIT = 1.702, 7.0
 NORM_EPS = 1e-5

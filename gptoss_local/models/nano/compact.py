@@ -6,7 +6,9 @@ places), the tensors. 16-bit tensors are a plane of high bytes, then one of low 
 
 import functools
 import lzma
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,8 +17,152 @@ from numpy.typing import NDArray
 
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.models.nano.codes import coded_rows, token_codes
 from gptoss_local.models.nano.ranks import load_ranks
+
+N_PIECES = 3  # only 569 tokens have more
+PREFIX_BITS, PIECE_BITS, TOKEN_BITS = 16, 64, 32
+N_BITS = PREFIX_BITS + N_PIECES * PIECE_BITS + TOKEN_BITS
+
+_NO_RANK = 1 << 30  # above every rank
+_MAX_BITS = 255  # up to here `coded_rows` is exact
+_MAX_EXPONENT = 96  # keeps every value, the smallest too, a normal float32
+_CHUNK_ROWS = 4096  # 4 MB of float32 at 256 columns: stays in the cache
+
+
+def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
+    """Compute codes, (n_tokens, N_BITS) of +1 or -1, of all tokens' bytes in rank order."""
+    rank_of = {token: rank for rank, token in enumerate(tokens)}
+    prefixes = np.zeros(len(tokens), np.int64)
+    pieces = np.zeros((len(tokens), N_PIECES), np.int64)  # id + 1, or 0 without one
+    for rank, token in enumerate(tokens):
+        prefixes[rank], found = spelling(token, rank_of)
+        pieces[rank, : len(found)] = [piece + 1 for piece in found[:N_PIECES]]
+    slots = [
+        _signs(0, prefixes, PREFIX_BITS),
+        *(_signs(1, pieces[:, i], PIECE_BITS) for i in range(N_PIECES)),
+        _signs(2, np.arange(len(tokens)), TOKEN_BITS),
+    ]
+    return np.concatenate(slots, axis=1)
+
+
+def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]]:
+    """Split a token into the character before its word and the tokens of the rest.
+
+    Returns:
+        The ASCII code of a space, tab or punctuation mark before the rest, or 0; then the tokens of
+        the rest alone, or the shortest encoding if they do not fit in a code.
+    """
+    first, rest = token[:1], token[1:]
+    is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"
+    if is_prefix and rest and (rest[:1].isalpha() or rest[0] >= 128 or first == b" " != rest[:1]):
+        pieces = encode_word(rest, rank_of)
+        return first[0], pieces if len(pieces) <= N_PIECES else _fewest_pieces(rest, rank_of)
+    return 0, [rank_of[token]]
+
+
+def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
+    """Encode a word of the pre-tokenizer: merge the neighbours of lowest rank, repeatedly.
+
+    Source: tiktoken, `src/lib.rs`, `_byte_pair_merge`.
+    """
+    if word in rank_of:
+        return [rank_of[word]]
+    parts = [word[i : i + 1] for i in range(len(word))]
+    ranks = [rank_of.get(left + right, _NO_RANK) for left, right in pairwise(parts)]
+    while ranks and (lowest := min(ranks)) != _NO_RANK:
+        i = ranks.index(lowest)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+        del ranks[i]
+        if i < len(ranks):
+            ranks[i] = rank_of.get(parts[i] + parts[i + 1], _NO_RANK)
+        if i > 0:
+            ranks[i - 1] = rank_of.get(parts[i - 1] + parts[i], _NO_RANK)
+    return [rank_of[part] for part in parts]
+
+
+def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
+    """Cut a word into as few tokens as possible; of several ways, by the lowest ranks."""
+    ways: list[tuple[int, int, list[int]]] = [(0, 0, [])]  # to each end: length, highest rank
+    for end in range(1, len(word) + 1):
+        cuts = ((ways[start], rank_of.get(word[start:end])) for start in range(end))
+        ways.append(
+            min(
+                (n + 1, max(highest, rank), [*ranks, rank])
+                for (n, highest, ranks), rank in cuts
+                if rank is not None
+            )
+        )
+    return ways[-1][2]
+
+
+def _signs(kind: int, facts: NDArray[np.int64], n_bits: int) -> NDArray[np.int8]:
+    """Hash facts, (n,) below 2**32, to signs, (n, n_bits) of +1 or -1.
+
+    Bit `b` of fact `f` is bit `b % 64`, lowest first, of output number `256 * (2**32 * kind + f) +
+    b // 64` of splitmix64 with seed 0; set means +1.
+
+    Source: S. Vigna's splitmix64.c (public domain).
+    """
+    n_words = -(-n_bits // 64)
+    words = np.arange(n_words, dtype=np.uint64)
+    number = (facts.astype(np.uint64)[:, None] << np.uint64(8)) + words
+    number += np.uint64(kind << 40)
+    z = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # wraps, as all products here do
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    octets = z.astype("<u8", copy=False).view(np.uint8)
+    bits = np.unpackbits(octets, axis=1, count=n_bits, bitorder="little").view(np.int8)
+    bits *= 2
+    bits -= 1
+    return bits
+
+
+def coded_rows(
+    codes: NDArray[np.int8],
+    code_map: NDArray[np.int16],
+    shared: NDArray[np.int16],
+    exponent: int,
+    *,
+    chunk_rows: int = _CHUNK_ROWS,
+) -> Iterator[NDArray[np.uint16]]:
+    """Make the rows of tokens from their codes.
+
+    The rows have the same bits on every machine although BLAS adds in an order of its own: the
+    factors are integers, and no partial sum exceeds (255 + 1) * 2**15 = 2**23, up to which float32
+    holds every integer. So no step rounds but the last one, to bf16.
+
+    Args:
+        codes: (n_rows, n_bits), +1 or -1.
+        code_map: (n_bits, n_columns), added for +1 in each bit; `int * 2**-exponent` is the value.
+        shared: (n_columns,), the row that all have in common, in the same unit.
+        exponent: Of both.
+        chunk_rows: Rows of a chunk; decides memory, not content.
+
+    Yields:
+        The next `chunk_rows` rows, the last time fewer, as bits of bf16 values.
+    """
+    assert code_map.dtype == shared.dtype == np.int16
+    assert 0 < len(code_map) <= _MAX_BITS
+    assert abs(exponent) <= _MAX_EXPONENT
+    scale = np.float32(2.0**-exponent)  # a power of two: scaling rounds nothing either
+    factors, offset = code_map.astype(np.float32), shared.astype(np.float32)
+    for start in range(0, len(codes), chunk_rows):
+        rows = codes[start : start + chunk_rows].astype(np.float32) @ factors
+        rows += offset  # also makes a -0, which depends on the order too, +0
+        rows *= scale
+        yield bf16_bits(rows)
+
+
+def bf16_bits(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round finite float32 values to bf16, ties to even, and return the bits."""
+    bits = values.view(np.uint32)
+    odd = (bits >> 16) & 1
+    odd += 0x7FFF
+    odd += bits
+    odd >>= 16
+    return odd.astype(np.uint16)
+
 
 Array = NDArray[np.uint8] | NDArray[np.uint16]
 

@@ -8,8 +8,8 @@ from openai_harmony import ToolNamespaceConfig
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import Call, Page, ToolSources
 from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.browser.browser import Stack
 from gptoss_local.talk.tools.browser.page import Content, Fetched
-from gptoss_local.talk.tools.browser.stack import Stack
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, text
 

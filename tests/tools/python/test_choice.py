@@ -8,7 +8,7 @@ import pytest
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.python import Python
-from gptoss_local.talk.tools.python.choice import Choice, parse_choice
+from gptoss_local.talk.tools.python.source import Choice, parse_choice
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from tests.tui.snapshots.values import (
 from tests.tui.wire import answer_of, installed, running
 from tui.actions.help import HelpDialog
 from tui.conversation import Conversation
-from tui.overflow import overflow_text, ways_for
+from tui.exchange import overflow_text, ways_for
 from tui.screens.chats import ChatsDialog
 from tui.screens.compare import CompareDialog
 from tui.screens.dialog import ConfirmDialog, LineDialog

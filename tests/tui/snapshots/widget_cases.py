@@ -24,10 +24,9 @@ from tests.tui.snapshots.values import (
     turn,
 )
 from tui.actions import REGISTRY
-from tui.widgets.completion import Completion, CompletionMenu
 from tui.widgets.line_block import LineBlock
 from tui.widgets.message_queue import MessageQueue
-from tui.widgets.prompt import Prompt
+from tui.widgets.prompt import Completion, CompletionMenu, Prompt
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript

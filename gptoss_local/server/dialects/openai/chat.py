@@ -1,17 +1,223 @@
 """OpenAI's Chat Completions, Completions and Models: `/v1/*`. Source: its API reference."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.errors import GptOssError
+from gptoss_local.harmony import (
+    CallDelta,
+    ChatEvent,
+    ContentDelta,
+    Done,
+    Growing,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    TokenLogprob,
+    ToolCall,
+    WholeAnswer,
+)
 from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.server.dialects.anthropic import frames as anthropic_frames
+from gptoss_local.server.dialects.logprobs import (
+    CompletionLogprobs,
+    completion_logprobs,
+    openai_logprobs,
+)
 from gptoss_local.server.dialects.named_model import NamedModel
-from gptoss_local.server.dialects.openai.answers import OpenAIModel, OpenAIModels
-from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter, CompletionWriter
+from gptoss_local.server.dialects.openai.answers import (
+    ChatChoice,
+    ChatCompletion,
+    ChoiceLogprobs,
+    CompletionMessage,
+    CompletionUsage,
+    OpenAIModel,
+    OpenAIModels,
+    TextChoice,
+    TextCompletion,
+)
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody, CompletionBody
-from gptoss_local.server.streaming import AnswerResponse, json_response
+from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
+from gptoss_local.server.streaming import SSE, AnswerResponse, SseEvent, json_response
+
+_FINGERPRINT = "fp_ollama"
+_END = SseEvent(msgspec.Raw(b"[DONE]"))
+
+
+class _Writer:
+    framing = SSE
+    _id_prefix: str
+    _chunk_object: str
+    _whole_object: str
+
+    def __init__(self, model: str, *, include_usage: bool) -> None:
+        self._head: dict[str, Any] = {
+            "id": new_id(self._id_prefix),
+            "object": self._chunk_object,
+            "created": now_s(),
+            "model": model,
+            "system_fingerprint": _FINGERPRINT,
+        }
+        self._include_usage = include_usage
+        self._answer = WholeAnswer()
+
+    def failed(self, error: GptOssError) -> Iterable[SseEvent]:
+        return [SseEvent(error_body(error)), _END]
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        counts = CompletionUsage(**usage(self._answer.done, "prompt", "completion"))
+        return self._head | {"object": self._whole_object, "usage": counts}
+
+    def _chunk(self, finish_reason: str | None = None, **fields: Any) -> SseEvent:
+        choice = {"index": 0, "logprobs": None, **fields, "finish_reason": finish_reason}
+        if finish_reason is not None and self._native != UNSET:
+            choice["native_finish_reason"] = self._native
+        return SseEvent(self._head | {"choices": [choice]})
+
+    @property
+    def _native(self) -> str | UnsetType:
+        """Return the reason that OpenAI has no word for, as OpenRouter names it."""
+        return "repetition" if self._answer.done.end == "repetition" else UNSET
+
+    def _last(self, done: Done) -> list[SseEvent]:
+        if not self._include_usage:
+            return [_END]
+        counts = usage(done, "prompt", "completion")
+        return [SseEvent(self._head | {"choices": [], "usage": counts}), _END]
+
+
+class ChatCompletionWriter(_Writer):
+    """An answer of `/v1/chat/completions`. Reasoning goes by both names that clients read."""
+
+    _id_prefix = "chatcmpl-"
+    _chunk_object = "chat.completion.chunk"
+    _whole_object = "chat.completion"
+
+    def __init__(
+        self, model: str, *, include_usage: bool, custom_names: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(model, include_usage=include_usage)
+        self._custom_names = custom_names
+        self._opening: dict[str, Any] = {"role": "assistant", "content": ""}
+        self._n_sent: dict[int, int] = {}  # characters of arguments by call, while it is written
+
+    def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
+        self._answer.add(event)
+        logprobs = None
+        match event:
+            case Growing() | Started() | Prefilling():
+                return []
+            case ReasoningDelta(text):
+                delta: dict[str, Any] = {"reasoning": text, "reasoning_content": text}
+            case ContentDelta(text, tokens):
+                delta, logprobs = {"content": text}, _choice_logprobs(tokens)
+            case CallDelta(name=name) if name in self._custom_names:
+                return []  # whole, as its input is one of the arguments
+            case CallDelta(index, call_id, name, text):
+                delta = {"tool_calls": [self._piece(index, call_id, name, text)]}
+            case ToolCall(index, call_id, name) if index in self._n_sent:
+                rest = event.arguments_json()[self._n_sent[index] :]
+                delta = {"tool_calls": [self._piece(index, call_id, name, rest)]}
+            case ToolCall():
+                delta = {"tool_calls": [self._tool_call(event)]}
+            case Done():
+                finish = self._chunk(self._finish_reason(), delta=self._opening)
+                return [finish, *self._last(event)]
+        return [self._next(delta, logprobs)]
+
+    def keepalive(self) -> Iterable[SseEvent]:
+        return [self._next({})]
+
+    def _next(self, delta: dict[str, Any], logprobs: Any = None) -> SseEvent:
+        delta, self._opening = self._opening | delta, {}
+        return self._chunk(delta=delta, logprobs=logprobs)
+
+    def whole(self) -> ChatCompletion:
+        answer = self._answer
+        message = CompletionMessage(
+            role="assistant",
+            content=answer.content,
+            reasoning=answer.reasoning,
+            reasoning_content=answer.reasoning,
+            tool_calls=[self._tool_call(call) for call in answer.calls],
+        )
+        choice = ChatChoice(message, _choice_logprobs(answer.logprobs), self._finish_reason())
+        choice.native_finish_reason = self._native
+        return ChatCompletion(**self._fields, choices=[choice])
+
+    def _finish_reason(self) -> str:
+        if self._answer.done.end != "stop":
+            return "length"
+        return "tool_calls" if self._answer.calls else "stop"
+
+    def _tool_call(self, call: ToolCall) -> dict[str, Any]:
+        head = {"id": call.id, "index": call.index}
+        if call.name in self._custom_names:
+            custom = {"name": call.name, "input": call.arguments["input"]}
+            return head | {"type": "custom", "custom": custom}
+        return head | _function(call.name, call.arguments_json())
+
+    def _piece(self, index: int, call_id: str, name: str, text: str) -> dict[str, Any]:
+        n_sent = self._n_sent.get(index)
+        self._n_sent[index] = (n_sent or 0) + len(text)
+        if n_sent is None:
+            return {"id": call_id, "index": index} | _function(name, text)
+        return {"index": index, "function": {"arguments": text}}
+
+
+def _choice_logprobs(tokens: Iterable[TokenLogprob]) -> ChoiceLogprobs | None:
+    content = openai_logprobs(tokens)
+    return ChoiceLogprobs(content) if content else None
+
+
+def _function(name: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+class CompletionWriter(_Writer):
+    """An answer of `/v1/completions`: content alone, after `echo`."""
+
+    _id_prefix = "cmpl-"
+    _chunk_object = "text_completion"
+    _whole_object = "text_completion"
+
+    def __init__(self, model: str, *, include_usage: bool, echo: str = "") -> None:
+        super().__init__(model, include_usage=include_usage)
+        self._echo = echo
+
+    def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
+        self._answer.add(event)
+        match event:
+            case Started() if self._echo:
+                return [self._chunk(text=self._echo)]
+            case ContentDelta(text, tokens):
+                return [self._chunk(text=text, logprobs=self._logprobs(tokens))]
+            case Done():
+                return [self._chunk(self._finish_reason(), text=""), *self._last(event)]
+        return []
+
+    def keepalive(self) -> Iterable[SseEvent]:
+        return [self._chunk(text="")]
+
+    def whole(self) -> TextCompletion:
+        text = self._echo + self._answer.content
+        choice = TextChoice(text, self._logprobs(self._answer.logprobs), self._finish_reason())
+        choice.native_finish_reason = self._native
+        return TextCompletion(**self._fields, choices=[choice])
+
+    def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
+        return completion_logprobs(tokens) if tokens else None
+
+    def _finish_reason(self) -> str:
+        return "stop" if self._answer.done.end == "stop" else "length"
+
 
 _NAMES = {"num_predict": "max_tokens"}
 
