@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]  # gguf itself depends on it
 from gguf import (
     GGML_QUANT_VERSION,
     GGUFWriter,
@@ -15,6 +14,8 @@ from gguf import (
     RopeScalingType,
     size_label,
 )
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from convert.config import ModelConfig
 from convert.json_file import MAX_JSON_BYTES, read_json
@@ -82,8 +83,8 @@ def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:
     head = "\n".join(lines[1 : ends[0] if ends else None]).replace("\t", "  ")
     try:
         # Every scalar stays text: `no` is Norwegian, `1.0` a version.
-        found = yaml.load(head, yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        found = YAML(typ="base", pure=True).load(head)
+    except (YAMLError, RecursionError, ValueError) as error:
         where = str(error).splitlines()[0] if str(error) else "broken"
         notes.append(f"{path.name} was left out, as its head is not valid YAML: {where}")
         return {}

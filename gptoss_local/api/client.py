@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-import httpx
+import httpx2
 import msgspec
 
 from gptoss_local.api.answers import ErrorFrame
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _START_TIMEOUT_S = 120.0  # of one that lives: at the first start, Windows scans each module
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
-_TIMEOUT = httpx.Timeout(None, connect=30)  # a busy machine keeps our event loop waiting, too
+_TIMEOUT = httpx2.Timeout(None, connect=30)  # a busy machine keeps our event loop waiting, too
 _MAX_LOG_BYTES = 4 << 20
 _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 
@@ -45,7 +45,7 @@ _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=settings.url,
             auth=_OwnerAuth(settings),
             timeout=_TIMEOUT,
@@ -58,11 +58,11 @@ class Client:
         try:
             with self._http.stream("GET", "/api/version", timeout=_PROBE_TIMEOUT_S) as response:
                 server = response.headers.get("server", "")  # another one may send anything
-        except httpx.ReadTimeout as error:
+        except httpx2.ReadTimeout as error:
             raise ServerUnavailableError(
                 f"a program listens at {self._settings.url} but does not answer", hint=_OTHER_PORT
             ) from error
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
         if not server.startswith("gptoss/"):
             raise ServerUnavailableError(
@@ -168,7 +168,7 @@ class Client:
 class AsyncClient:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx.AsyncClient(
+        self._http = httpx2.AsyncClient(
             base_url=settings.url,
             auth=_OwnerAuth(settings),
             timeout=_TIMEOUT,
@@ -223,13 +223,13 @@ def owner_key(settings: Settings) -> str:
     return ""
 
 
-class _OwnerAuth(httpx.Auth):
+class _OwnerAuth(httpx2.Auth):
     """Sends the current key: a server that was restarted meanwhile has another secret."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         if key := owner_key(self._settings):
             request.headers["Authorization"] = f"Bearer {key}"
         yield request
@@ -280,11 +280,11 @@ def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:
 def _translated(settings: Settings) -> Iterator[None]:
     try:
         yield
-    except httpx.ConnectError as error:
+    except httpx2.ConnectError as error:
         raise ServerUnavailableError(
             f"no server answers on {settings.url}", hint="Start one: gptoss serve"
         ) from error
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         raise ServerUnavailableError(
             f"the connection to {settings.url} broke before the answer was complete",
             hint=f"See {settings.server_log}",
@@ -296,11 +296,11 @@ def _translated(settings: Settings) -> Iterator[None]:
         ) from error
 
 
-def _decoded(response: httpx.Response, answer_type: type[T]) -> T:
+def _decoded(response: httpx2.Response, answer_type: type[T]) -> T:
     return msgspec.json.decode(_checked(response), type=answer_type)
 
 
-def _checked(response: httpx.Response) -> bytes:
+def _checked(response: httpx2.Response) -> bytes:
     if response.is_success:
         return response.content
     try:

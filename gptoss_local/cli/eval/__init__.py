@@ -127,7 +127,7 @@ def _own(model: str | None, settings: Settings) -> tuple[Server, dict[str, str]]
 
 def _other(url: str, model: str, key_env: str) -> Server:
     """Return another server, whose only model needs no name."""
-    import httpx
+    import httpx2
 
     url = url.rstrip("/").removesuffix("/v1")
     key = os.environ.get(key_env, "") if key_env else ""
@@ -135,9 +135,9 @@ def _other(url: str, model: str, key_env: str) -> Server:
         raise UsageError(f"the variable {key_env} is not set")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        answer = httpx.get(f"{url}/v1/models", headers=headers).raise_for_status()
+        answer = httpx2.get(f"{url}/v1/models", headers=headers).raise_for_status()
         names = [each["id"] for each in answer.json()["data"]]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServerUnavailableError(f"{url}/v1/models does not list models: {error}") from error
     if not model and len(names) != 1:
         raise UsageError(f"{url} has several models", hint=f"Name one: {', '.join(names)}")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import httpx2
 
 from gptoss_local import __version__
 from gptoss_local.errors import UsageError
@@ -74,12 +74,12 @@ class Fetcher:
         except TimeoutError as error:
             late = f"it took longer than {self._limits.seconds:g} s"
             raise UsageError(_failed(url, late)) from error
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise UsageError(_failed(url, "the site does not answer in time")) from error
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, OSError) as error:
             raise UsageError(_failed(url, str(error) or type(error).__name__)) from error
 
-    async def _follow(self, url: httpx.URL) -> Fetched:
+    async def _follow(self, url: httpx2.URL) -> Fetched:
         for _ in range(_N_REDIRECTS + 1):
             proxy = await asyncio.to_thread(_proxy_for, url)  # it may ask the system
             addresses = await self._addresses(url, proxy)
@@ -89,7 +89,7 @@ class Fetcher:
             url = reached
         raise UsageError(_failed(str(url), f"it redirects more than {_N_REDIRECTS} times"))
 
-    async def _addresses(self, url: httpx.URL, proxy: str | None) -> list[str]:
+    async def _addresses(self, url: httpx2.URL, proxy: str | None) -> list[str]:
         """Return the checked addresses to connect to; none where a proxy connects.
 
         A proxy resolves the name itself; an address found here is checked even so.
@@ -113,19 +113,19 @@ class Fetcher:
         return [] if proxy and not private else addresses[:_N_ADDRESSES]
 
     async def _get(
-        self, url: httpx.URL, addresses: list[str], proxy: str | None
-    ) -> Fetched | httpx.URL:
+        self, url: httpx2.URL, addresses: list[str], proxy: str | None
+    ) -> Fetched | httpx2.URL:
         *others, last = addresses or [""]
         for address in others:
             try:
                 return await self._get_from(url, address, proxy)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue
         return await self._get_from(url, last, proxy)
 
     async def _get_from(
-        self, url: httpx.URL, address: str, proxy: str | None
-    ) -> Fetched | httpx.URL:
+        self, url: httpx2.URL, address: str, proxy: str | None
+    ) -> Fetched | httpx2.URL:
         """Return the answer, or the target of its redirect; without an address, ask the proxy."""
         target = url.copy_with(host=address.partition("%")[0]) if address else url
         headers = {
@@ -136,13 +136,13 @@ class Fetcher:
             "Accept-Encoding": "gzip, deflate",
             "Connection": "close",
         }
-        timeout = httpx.Timeout(self._limits.seconds, connect=_CONNECT_TIMEOUT_S).as_dict()
+        timeout = httpx2.Timeout(self._limits.seconds, connect=_CONNECT_TIMEOUT_S).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout}
         if not _is_address(host_of(url)):
             extensions |= {"sni_hostname": host_of(url).rstrip(".")}
-        request = httpx.Request("GET", target, headers=headers, extensions=extensions)
+        request = httpx2.Request("GET", target, headers=headers, extensions=extensions)
         try:
-            transport = httpx.AsyncHTTPTransport(
+            transport = httpx2.AsyncHTTPTransport(
                 verify=_ssl_context(), trust_env=False, proxy=None if address else proxy
             )
         except (ImportError, ValueError) as error:  # SOCKS, for example; it may hold a password
@@ -158,7 +158,7 @@ class Fetcher:
             finally:
                 await response.aclose()
 
-    async def _read(self, url: httpx.URL, response: httpx.Response) -> Fetched:
+    async def _read(self, url: httpx2.URL, response: httpx2.Response) -> Fetched:
         if not response.is_success:
             status = f"{response.status_code} {response.reason_phrase}".strip()
             raise UsageError(_failed(str(url), f"the site answers {status}"))
@@ -181,8 +181,8 @@ class Fetcher:
         return Fetched(str(url), content_type, bytes(body))
 
 
-def _decoder(encoding: str, url: httpx.URL) -> Callable[[bytes, int], bytes]:
-    """Return a bounded decompressor, as httpx would unpack kilobytes into gigabytes."""
+def _decoder(encoding: str, url: httpx2.URL) -> Callable[[bytes, int], bytes]:
+    """Return a bounded decompressor, as httpx2 would unpack kilobytes into gigabytes."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return lambda piece, n_max: piece
@@ -205,10 +205,10 @@ def _decoder(encoding: str, url: httpx.URL) -> Callable[[bytes, int], bytes]:
 @functools.cache
 def _ssl_context() -> ssl.SSLContext:
     """PERF: it takes 20 ms to read the certificates."""
-    return httpx.create_ssl_context()
+    return httpx2.create_ssl_context()
 
 
-def _proxy_for(url: httpx.URL) -> str | None:
+def _proxy_for(url: httpx2.URL) -> str | None:
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host_of(url)):

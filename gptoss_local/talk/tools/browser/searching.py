@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
@@ -83,9 +83,9 @@ class SearchEngine:
         try:
             async with asyncio.timeout(self._timeout_s):
                 found = await self._ask(query, n_results)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise ToolError(f"{self.about} does not answer in {self._timeout_s:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             why = str(error) or type(error).__name__
             raise ToolError(f"{self.about} cannot be reached: {why}") from error
         results = list(_usable(found))[:n_results]
@@ -131,7 +131,7 @@ class SearchEngine:
     ) -> list[_Fields]:
         url = self._url + path
         async with (
-            httpx.AsyncClient(
+            httpx2.AsyncClient(
                 headers={"Accept-Encoding": "identity"},  # a few kilobytes may become gigabytes
                 timeout=self._timeout_s,
                 trust_env=not _is_private_host(url),
