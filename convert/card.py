@@ -1,7 +1,4 @@
-"""Reads a model's name, licence and origin from its model card and small JSON files.
-
-Unreadable values, and values that a GGUF cannot hold, are left out with a note.
-"""
+"""Reads a model's name, licence and origin from its card; unusable values are left out."""
 
 import contextlib
 import dataclasses

@@ -10,10 +10,7 @@ _TIMEOUT_S = 2.0
 
 
 def copy_natively(text: str) -> bool:
-    """Hand a text to the desktop's clipboard program; return whether it took the text.
-
-    Never over SSH, where it would fill the clipboard of the other machine.
-    """
+    """Hand a text to the desktop's clipboard program, never over SSH; return whether it took it."""
     command = native_command(os.environ, sys.platform)
     if not command:
         return False

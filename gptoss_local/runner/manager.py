@@ -220,9 +220,8 @@ class ModelManager:
         return (await asyncio.to_thread(read_info, path)).n_ctx_train
 
     async def unload(self, entry: ModelEntry) -> None:
-        """Unload a model, if loaded, once its running requests are done.
-
-        A load under way is stopped, and requests that wait for it get an error.
+        """Unload a loaded model once its requests are done; stop a load, with errors for its
+        requests.
         """
         if entry.upstream is not None:
             self._remote.drop(entry)

@@ -1,7 +1,4 @@
-"""Token ids that llama-server leaves out of its stream: all of a character but its last.
-
-It then sends the last id with the text of all of them, and the number of tokens by then.
-"""
+"""Token ids that llama-server leaves out of its stream: all of a character but its last."""
 
 import functools
 

@@ -1,7 +1,4 @@
-"""Show rows of text; a `LineBlock` has rows of growing text without Markdown.
-
-PERF: a row is rendered when it is seen, and only changed rows are rendered again.
-"""
+"""Show rows of text. PERF: only rows that are seen, and changed, are rendered."""
 
 from abc import abstractmethod
 

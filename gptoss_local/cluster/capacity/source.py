@@ -89,10 +89,7 @@ class _Line(msgspec.Struct):
 
 
 def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
-    """Return the requests of a file with one JSON object a line.
-
-    Two prompts share 512 tokens for each of their first equal `hash_ids`.
-    """
+    """Return requests, a JSON object a line; equal first `hash_ids` share 512 tokens each."""
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []
     for number, text in enumerate(read_text(path).split("\n"), 1):

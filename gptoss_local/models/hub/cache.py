@@ -10,12 +10,7 @@ from huggingface_hub import constants
 
 
 class CachedRepo(msgspec.Struct, frozen=True):
-    """One repository at one commit.
-
-    Attributes:
-        folder: Its snapshot: links to the files, by their names in the repository.
-        files: Sizes in bytes of the complete files by these names.
-    """
+    """One repository at one commit: its snapshot folder, and sizes of complete files by name."""
 
     repo: str
     commit: str

@@ -53,10 +53,7 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
 
 
 def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
-    """Encode a word of the pre-tokenizer: merge the neighbours of lowest rank, repeatedly.
-
-    Source: tiktoken, `src/lib.rs`, `_byte_pair_merge`.
-    """
+    """Merge the neighbours of lowest rank. Source: tiktoken, `src/lib.rs`, `_byte_pair_merge`."""
     if word in rank_of:
         return [rank_of[word]]
     parts = [word[i : i + 1] for i in range(len(word))]

@@ -139,10 +139,7 @@ def pull_checkpoint(
 
 
 def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> int:
-    """Return the bytes needed besides the GGUF, which is as large as all shards.
-
-    Deleted shards make room for it, but not those on their way or in use.
-    """
+    """Return the bytes needed besides the GGUF, for shards on their way or in use."""
     in_use_bytes = (n_parallel + 1) * max(sizes, default=0)
     return min(sum(sizes), in_use_bytes) if delete_source else sum(sizes)
 
