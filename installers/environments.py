@@ -16,9 +16,7 @@ _DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) (
 
 
 def make_environment(log: Log, folder: Path) -> Path:
-    """Make an environment with pip by this Python, or by a uv named in `GPTOSS_UV`; return its
-    Python.
-    """
+    """Make an environment with pip by this Python, or the uv in `GPTOSS_UV`; return its Python."""
     uv = os.environ.get("GPTOSS_UV")
     command: list[str | Path]
     if importlib.util.find_spec("ensurepip"):

@@ -40,7 +40,7 @@ class Comparison:
         on_used: Callable[[Path], None] | None,
         adapter: Path | None,
     ) -> None:
-        """Compare all tensors that the file has; `on_used` gets shards that are done."""
+        """Compare all tensors that the file has; `on_used` gets each shard that is done."""
         with reading(source):
             config = read_config(source)
             compare_keys(self._part, self._config, config, self._report)

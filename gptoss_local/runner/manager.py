@@ -220,9 +220,7 @@ class ModelManager:
         return (await asyncio.to_thread(read_info, path)).n_ctx_train
 
     async def unload(self, entry: ModelEntry) -> None:
-        """Unload a loaded model once its requests are done; stop a load, with errors for its
-        requests.
-        """
+        """Unload a model once its requests are done; a load is stopped, and its requests fail."""
         if entry.upstream is not None:
             self._remote.drop(entry)
             return

@@ -79,7 +79,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Results, with the plan and its estimates; `model_type` .. `backends` are llama-bench's names."""
+    """Results, with the plan and its estimates; `model_type` .. `backends` as in llama-bench."""
 
     model: str
     model_type: str = ""

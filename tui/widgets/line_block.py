@@ -29,8 +29,7 @@ class RowsView(Widget):
     def row(self, y: int) -> Row: ...
 
     @abstractmethod
-    def wrap(self, width: int) -> None:
-        pass
+    def wrap(self, width: int) -> None: ...
 
     def drop_from(self, y: int) -> None:
         for old in [old for old in self._strips if old >= y]:

@@ -109,10 +109,10 @@ def pull_checkpoint(
         target: The GGUF to write.
         folder: Where the files go; by default next to `target`, and deleted as they are used.
         original: Take the `original/` layout.
-        n_workers: As for `convert_checkpoint`, like `on_note` and `options`.
+        n_workers: As for `convert_checkpoint`.
         delete_source: Delete shards as they are used also in `folder`.
         progress: Called with bytes downloaded and converted, as two steps, from several threads.
-        on_note: Gets notes for the user.
+        on_note: As for `convert_checkpoint`.
         **options: See `ConvertOptions`.
     """
     is_ours = folder is None
