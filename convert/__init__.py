@@ -1,7 +1,4 @@
-"""gpt-oss checkpoints to GGUF, the file format of llama.cpp.
-
-MXFP4 experts keep every bit; the other weights become Q8_0, or another type on request.
-"""
+"""gpt-oss checkpoints to GGUF, the file format of llama.cpp; MXFP4 experts keep every bit."""
 
 from convert.pipeline import ConvertOptions, convert_checkpoint, finished_shards, plan_conversion
 from convert.plan import ConversionPlan

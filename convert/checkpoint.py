@@ -1,7 +1,4 @@
-"""Reads which tensors a checkpoint of either layout holds, and where.
-
-Tensors go by their Hugging Face names, so later modules do not know that there are two layouts.
-"""
+"""Reads which tensors a checkpoint of either layout holds, by their Hugging Face names."""
 
 import re
 from collections import defaultdict

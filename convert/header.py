@@ -1,7 +1,4 @@
-"""Reads which tensors one safetensors file holds, and where.
-
-A header that does not describe its file exactly, as of a truncated download, is refused.
-"""
+"""Reads which tensors one safetensors file holds, if the header describes it exactly."""
 
 from math import prod
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Joins the parts of the converter: the shards, the plan for them, and the run that writes it.
-
-The GGUF grows under another name until it is complete, and the next run continues it.
-"""
+"""Joins the converter: the shards, their plan, and a run, which the next one can continue."""
 
 import hashlib
 import os

@@ -47,10 +47,7 @@ class Schedule:
 def n_peak_bytes(
     tensors: Sequence[PlannedTensor], done: Collection[str], shards: Iterable[Shard]
 ) -> int:
-    """Return how much more disk is taken, at most, while used shards are deleted.
-
-    Shards come in the order of conversion. Without any, returns the size of the remaining tensors.
-    """
+    """Return how much more disk is taken, at most, while used shards are deleted in order."""
     schedule = Schedule(tensors)
     n_bytes = {t.name: 0 if t.name in done else t.n_bytes for t in tensors}
     n_taken = n_peak = 0

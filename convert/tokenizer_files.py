@@ -68,10 +68,7 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
 
 def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
-    """Read a `tokenizer.json`, and the special tokens from the files next to it.
-
-    Source: `get_vocab_base` in llama.cpp's conversion/base.py; `SpecialVocab` in gguf.
-    """
+    """Read `tokenizer.json` and the special tokens, as llama.cpp's `get_vocab_base` does."""
     try:
         file = msgspec.json.decode(_read_bytes(path), type=_TokenizerFile)
     except (ValueError, RecursionError) as error:

@@ -16,10 +16,7 @@ _DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) (
 
 
 def make_environment(log: Log, folder: Path) -> Path:
-    """Make an environment with pip from the Python that runs this; return its Python.
-
-    Debian's Python lacks ensurepip without python3-venv; `GPTOSS_UV` then names a uv.
-    """
+    """Make an environment with pip by this Python, or the uv in `GPTOSS_UV`; return its Python."""
     uv = os.environ.get("GPTOSS_UV")
     command: list[str | Path]
     if importlib.util.find_spec("ensurepip"):

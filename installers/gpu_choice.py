@@ -98,10 +98,7 @@ def read_facts(compiler: str | None, has_release: bool = False) -> Facts:
 
 
 def parse_gpus(listed: str) -> tuple[tuple[ListedGpu, ...], int | None]:
-    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines.
-
-    On Jetson some values may be missing: `Orin (nvgpu), [N/A], 595.78`.
-    """
+    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; Jetson has `[N/A]`."""
     gpus, driver = [], None
     for line in listed.splitlines():
         name, _, rest = line.partition(",")

@@ -72,10 +72,7 @@ def add_driver(log: Log, folder: Path) -> None:
 
 
 def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...]) -> None:
-    """Install gptoss with this llama.cpp into a new environment, and check that it loads.
-
-    A llama.cpp for GPUs is not checked, as it loads only with a driver.
-    """
+    """Install gptoss with this llama.cpp into an environment; check it, if it is for the CPU."""
     log.say(f"installing gptoss into {environment}")
     python = environments.make_environment(log, environment)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,4 @@
-"""Get llama.cpp with its Python binding as a wheel: cached, from the maintainer, or built.
-
-An interrupted build resumes, as its folder stays until the wheel is there.
-"""
+"""Get llama.cpp with its Python binding as a wheel: cached, from the maintainer, or built."""
 
 import hashlib
 import os

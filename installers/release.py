@@ -68,10 +68,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def make_package(log: Log, source: Path, out: Path) -> str:
-    """Build gptoss's source archive and wheel; check both and return the version.
-
-    Raises SetupError if an index would refuse them, or the changelog is of another version.
-    """
+    """Build and check gptoss's source archive and wheel; return the version of both."""
     log.say("building gptoss")
     log.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source],

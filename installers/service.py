@@ -43,10 +43,7 @@ _TASK_XML = """\
 
 
 def install(log: Log, places: Places, receipt: Receipt) -> str:
-    """Start the server now and at every login; return a sentence for the user.
-
-    Without a working service manager nothing is changed: `gptoss run` starts a server, too.
-    """
+    """Start the server now and at every login, if there is a service manager; return a sentence."""
     if sys.platform == "win32":
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "task.xml"

@@ -164,10 +164,7 @@ class Palette(CommandPalette):
 
 
 class Printable(LineFilter):
-    """Drops characters that a terminal would obey from every row of every widget.
-
-    Names of models, titles, errors and output of tools come from elsewhere.
-    """
+    """Drops characters that a terminal would obey from every row of every widget."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [
@@ -194,10 +191,7 @@ class ChatApp(App[None], inherit_bindings=False):
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, without repeated frames.
-
-        Textual paints a widget that has grown for its layout, and once more for its scroll.
-        """
+        """Return Textual's driver without repeated frames, which growing widgets cause."""
         base: Any = super().get_driver_class()
 
         def write(driver: Any, data: str) -> None:

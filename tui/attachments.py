@@ -1,7 +1,4 @@
-"""Reads the attachments of a message: a file, a folder, or files that match a pattern.
-
-A folder is read as git sees it: ignored, hidden and binary files are left out, with a note.
-"""
+"""Reads attachments: a file, a folder without ignored and binary files, or matching files."""
 
 import os
 import re

@@ -81,10 +81,7 @@ class ChatParts:
 
 
 class Rooms:
-    """The chat that is shown, and the chats left while their answers stream.
-
-    `shown` is reused for another chat if no answer is under way.
-    """
+    """The chat that is shown, and the chats left while their answers stream."""
 
     def __init__(
         self, conversation: Conversation, make: Callable[["Rooms", Conversation], ChatParts]

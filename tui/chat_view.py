@@ -25,8 +25,7 @@ class ChatView(Protocol):
     model_names: list[str]
 
     @property
-    def conversation(self) -> Conversation:
-        pass
+    def conversation(self) -> Conversation: ...
 
     @property
     def app(self) -> App[Any]: ...
@@ -41,14 +40,12 @@ class ChatView(Protocol):
 
     def attach(self, path: str) -> None: ...
 
-    async def show_branch(self, at: Turn | None = None) -> None:
-        pass
+    async def show_branch(self, at: Turn | None = None) -> None: ...
 
     async def add_turn(self, turn: Turn) -> None:
         """Show a turn at the end, if it is of the chat that is shown."""
 
-    async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
-        pass
+    async def show_answer(self, turn: Turn, *, is_new: bool) -> None: ...
 
     def answer_view(self, turn: Turn) -> AssistantTurnView | None:
         """Return the view of an answer; None while another chat is shown."""
@@ -59,8 +56,7 @@ class ChatView(Protocol):
 
     def answer_ended(self) -> None: ...
 
-    def model_changed(self) -> object:
-        pass
+    def model_changed(self) -> object: ...
 
     def run_worker(
         self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False

@@ -238,10 +238,7 @@ class Conversation:
         return 0
 
     def request(self, begun: Turn | None = None) -> dict[str, Any]:
-        """Return the body of `/api/chat` for the branch, without the answer that begins now.
-
-        `begun` is that answer, with its model; a part of it may exist.
-        """
+        """Return the body of `/api/chat` for the branch, without `begun`, the present answer."""
         model, effort = (begun.model, begun.effort) if begun else (self.model, self.effort)
         options = self.options
         body = request_of(self.turns, model=model, effort=effort, options=options, begun=begun)

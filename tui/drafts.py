@@ -19,10 +19,7 @@ class _Draft(msgspec.Struct):
 
 
 class Drafts:
-    """Keeps the text of the input and earlier ones in a file that several terminals share.
-
-    While the chats have a passphrase (`is_private`), nothing is written.
-    """
+    """Keeps unsent texts in a file that terminals share, unless the chats have a passphrase."""
 
     def __init__(self, path: Path, is_private: Callable[[], bool]) -> None:
         self._path: Path | None = path

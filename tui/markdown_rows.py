@@ -133,10 +133,7 @@ class _Nesting(NamedTuple):
 
 
 def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = None) -> list[Row]:
-    """Return the rows of a Markdown text, one or several blocks; none is wider than `width` cells.
-
-    `number` is for the first item, if the text begins with an ordered list.
-    """
+    """Return the rows of Markdown; `number` is for the first item of an ordered list."""
     tree = parse(text)
     if any(node.level >= MAX_NESTING - 2 for node in tree.walk(include_self=False)):
         return wrapped(Content(text.rstrip("\n")), width)  # the parser has left something out

@@ -45,8 +45,7 @@ def table_rows(cells: list[list[Cell]], width: int) -> list[Row]:
 def column_widths(wanted: Sequence[int], least: Sequence[int], width: int) -> list[int] | None:
     """Share the width among columns: the widest ones shrink first, none below its least.
 
-    `wanted` are widths without wrapping, `least` those without broken words. None if these do not
-    fit.
+    `wanted` are widths without wrapping, `least` without broken words. None if these do not fit.
     """
     if sum(wanted) <= width:
         return list(wanted)

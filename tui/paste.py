@@ -108,10 +108,7 @@ def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
 
 
 def shown_parts(message: Composed) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a message, each with its label; shown text has an empty one.
-
-    A long text without a fold, as from `$EDITOR`, shows its first lines.
-    """
+    """Yield the parts of a message with their labels, empty for text that is shown as it is."""
     end = 0
     for fold in message.folds:
         yield from _cut(message.text[end : fold.start].strip("\n"))
@@ -151,10 +148,7 @@ def current_folder() -> Path:
 
 
 def dropped_paths(text: str) -> list[str]:
-    """Return the paths of files dropped on the terminal, if a paste has nothing else.
-
-    They may be in quotes, have backslashes before spaces, or begin with `file://`.
-    """
+    """Return the paths of files dropped on the terminal, if a paste has nothing else."""
     text = text.strip()
     if not text or len(text) > _MAX_DROPPED or "\0" in text:
         return []

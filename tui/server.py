@@ -18,7 +18,7 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError, Unauthorize
 
 
 class ChatServer:
-    """The server for the chat; `start` starts it unless it runs, None: that is impossible."""
+    """The server for the chat; `start` starts it unless it runs, and is None if it cannot."""
 
     def __init__(self, source: AsyncClient, start: Callable[[], object] | None = None) -> None:
         self._source = source

@@ -70,13 +70,15 @@ class TensorType(ABC):
 
     @classmethod
     @abstractmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        pass
+    def dequantize_blocks(cls, blocks: Blocks) -> Values: ...
 
     @classmethod
     @abstractmethod
     def bound(cls, values: Values) -> Values:
-        """Return how far sound rounding may move (n_blocks, n_values), maybe one value a block."""
+        """Return how far any sound rounding may move values, (n_blocks, n_values).
+
+        The result has that shape, or (n_blocks, 1).
+        """
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:

@@ -1,7 +1,4 @@
-"""Proves that a GGUF of gpt-oss is right, by itself or against a checkpoint.
-
-Reads every byte once, writes nothing, and trusts no number of the file before it is checked.
-"""
+"""Proves that a GGUF of gpt-oss is right; trusts no number of it before it is checked."""
 
 from convert.verify.pipeline import verify_model
 from convert.verify.report import ClassReport, Finding, Report, TensorReport

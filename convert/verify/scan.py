@@ -1,7 +1,4 @@
-"""Reads tensor data with a pool of threads, every byte once, and keeps count of findings.
-
-Sums it, looks for infinities and NaN, and compares it with our conversion of a given source.
-"""
+"""Reads tensor data once with a pool of threads: sums it, checks it, compares it."""
 
 import math
 import threading

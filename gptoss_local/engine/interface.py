@@ -17,16 +17,13 @@ class AnyEngine(Protocol):
     """An engine process of ours, or a remote engine. Thread: one event loop."""
 
     @property
-    def loaded(self) -> Loaded:
-        pass
+    def loaded(self) -> Loaded: ...
 
     @property
-    def is_alive(self) -> bool:
-        pass
+    def is_alive(self) -> bool: ...
 
     @property
-    def n_active(self) -> int:
-        pass
+    def n_active(self) -> int: ...
 
     def generate(
         self,
@@ -54,8 +51,7 @@ class AnyEngine(Protocol):
     def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         """Announce the start of a conversation's next prompt; nothing waits for it."""
 
-    async def stats(self) -> Stats:
-        pass
+    async def stats(self) -> Stats: ...
 
     async def close(self) -> None:
         """Free its memory; running sequences end with an error."""

@@ -131,10 +131,7 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):
-    """Last command: save unsaved prefixes, and exit. Never answered.
-
-    If stdin ends without it, the server has died, and the process exits immediately.
-    """
+    """Last command: save unsaved prefixes, and exit. Never answered."""
 
 
 class ReportBlocks(msgspec.Struct, frozen=True, tag="report_blocks"):
@@ -186,10 +183,7 @@ class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
 
 
 class Logprob(msgspec.Struct, frozen=True, array_like=True):
-    """The natural logarithm of a token's probability, before any sampling setting.
-
-    `top` holds the likeliest tokens in its place with theirs, likeliest first.
-    """
+    """The natural logarithm of a token's probability before sampling, and the likeliest tokens'."""
 
     logprob: float
     top: list[tuple[int, float]]
@@ -218,7 +212,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive blocks; the first one follows `parent`, or starts a prompt if None.
+    """Consecutive blocks after `parent`, or from the start of a prompt.
 
     A hash, a signed number of 64 bits, is of a block and all tokens before it.
     """

@@ -172,10 +172,7 @@ def canonical_name(name: str) -> str:
 
 
 def hub_place(name: str) -> tuple[str, str] | None:
-    """Return the repository and the file, if any, of `OWNER/NAME[:FILE]` or `OWNER/NAME@REVISION`.
-
-    The revision stays in the repository. None for names of other kinds.
-    """
+    """Return the repository (with `@REVISION`) and the file of `OWNER/NAME[:FILE]`; else None."""
     found = _PLACE.fullmatch(_HUB.sub("", name.strip().removesuffix(":latest")))
     return (found[1], found[2] or "") if found else None
 

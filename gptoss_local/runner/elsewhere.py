@@ -76,10 +76,7 @@ async def _close_idle(model: RemoteModel) -> None:
 
 
 async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Settings) -> RemoteModel:
-    """Connect to an upstream, and check that it is a gpt-oss.
-
-    Raises UpstreamError, ServerBusyError, or UsageError if the variable with its key is not set.
-    """
+    """Connect to an upstream, and check that it is a gpt-oss; UsageError without its key."""
     from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
 
     vocabulary = await asyncio.to_thread(load_vocabulary)

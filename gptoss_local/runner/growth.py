@@ -1,7 +1,4 @@
-"""Larger contexts for prompts that need them, unless a setting fixes the size.
-
-A plan begins with the context that leaves answers fast; a longer prompt costs one more load.
-"""
+"""Larger contexts for prompts that need them, by one more load, unless a setting fixes the size."""
 
 import asyncio
 import logging

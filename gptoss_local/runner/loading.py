@@ -74,10 +74,7 @@ class LoadedModel:
         return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
 
     async def wait_idle(self) -> None:
-        """Wait until no client needs the engine any more, or the engine is dead.
-
-        A client that has stopped reading does not need it once its sequence is complete.
-        """
+        """Wait until no sequence needs the engine, even if clients still read, or it is dead."""
         while self.n_users > len(self.engine.unread) and self.engine.is_alive:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.idle.wait(), _LOOK_S)
@@ -156,10 +153,7 @@ async def load_model(
     settings: Settings,
     on_progress: Callable[[float], None] | None = None,
 ) -> LoadedModel:
-    """Start an engine process with a model, placed as planned.
-
-    `on_progress` gets 0.0 .. 1.0. Raises ModelLoadError or EngineCrashedError.
-    """
+    """Start an engine process with a model, placed as planned; `on_progress` gets 0.0 .. 1.0."""
     start_s = time.monotonic()
     path = Path(load.model_path)
     loading = asyncio.create_task(EngineClient.start(load, on_progress=on_progress))

@@ -220,10 +220,7 @@ class ModelManager:
         return (await asyncio.to_thread(read_info, path)).n_ctx_train
 
     async def unload(self, entry: ModelEntry) -> None:
-        """Unload a model, if loaded, once its running requests are done.
-
-        A load under way is stopped, and requests that wait for it get an error.
-        """
+        """Unload a model once its requests are done; a load is stopped, and its requests fail."""
         if entry.upstream is not None:
             self._remote.drop(entry)
             return

@@ -79,10 +79,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Results, with the plan and its estimates for a prompt of 4,096 tokens and an answer.
-
-    `model_type` .. `backends` are named as in llama-bench's JSON.
-    """
+    """Results, with the plan and its estimates; `model_type` .. `backends` as in llama-bench."""
 
     model: str
     model_type: str = ""
@@ -100,10 +97,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 async def measure(
     entry: ModelEntry, settings: Settings, report: Callable[[str], None], *, n_agent: int
 ) -> Benchmark:
-    """Load a model and measure it in a minute or a few; slow machines skip long prompts.
-
-    An agent begins with `n_agent` tokens; 0: no agent is measured.
-    """
+    """Load a model and measure it in minutes; an `n_agent` of 0 skips agents' prompts."""
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     known = read_measured(known_path)
@@ -262,10 +256,7 @@ class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
 async def tune(
     entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
 ) -> TuneResult:
-    """Load a model, measure it, and keep the figures; user-set threads are not tuned.
-
-    `on_progress` gets 0.0 .. 1.0. A server's copy of the model takes memory from this one.
-    """
+    """Load a model, measure it, and keep the figures; user-set threads are not tuned."""
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     before = await asyncio.to_thread(plan_load, entry, settings, None)
     load = load_command(entry, path, before, settings, Measured())

@@ -127,10 +127,7 @@ def free_vram(settings: Settings) -> list[int]:
 def load_command(
     entry: ModelEntry, path: Path, plan: Plan, settings: Settings, known: Measured
 ) -> Load:
-    """Return the message that has the engine process load a model as planned.
-
-    With experts on the host, memory is rehearsed first, unless the same plan succeeded before.
-    """
+    """Return the command to load as planned; with experts on the host, new plans are rehearsed."""
     steps = known.steps if known.steps and known.steps.are_of(plan) else None
     is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
     # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick

@@ -12,10 +12,7 @@ Closer = Callable[[list[int]], int]
 
 
 class UpstreamAnswer:
-    """An answer on its way; `end` is None before its end.
-
-    `runs_on`: the upstream wrote more after a stop token.
-    """
+    """An answer on its way; `runs_on`: the upstream wrote more after a stop token."""
 
     def __init__(self, asked: UpstreamRequest, closer: Closer) -> None:
         self.end: FinishReason | None = None

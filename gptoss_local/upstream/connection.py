@@ -86,10 +86,7 @@ class UpstreamConnection:
     async def stream(
         self, replica: Replica, body: dict[str, Any], n_logprobs: int | None, call: UpstreamCall
     ) -> AsyncGenerator[AnswerChunk, None]:
-        """Send a request and yield the chunks of its answer; closing the iterator disconnects.
-
-        Sends the headers of `call` and writes its status. Raises UpstreamFault.
-        """
+        """Yield an answer's chunks, or raise UpstreamFault; closing the iterator disconnects."""
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
         try:

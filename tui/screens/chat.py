@@ -210,10 +210,7 @@ class ChatScreen(Screen[None]):
             return None
 
     def take_key(self, event: Key | Paste) -> None:
-        """Give the input every paste, and each character that is not a key of a mode.
-
-        An open question gets keys of a list while the input is empty.
-        """
+        """Give the input every paste, and each character that no mode or question wants."""
         pause_s, focused = self.typing.note(), self.focused
         if self.app.screen is not self or isinstance(focused, Input):
             return

@@ -20,11 +20,7 @@ from tui.screens.dialog import Dialog
 
 
 class ModelsDialog(Dialog[str | None]):
-    """Chooses a model; None leaves it as it is.
-
-    `tags` are models on this machine, `loaded` in memory. `fits` asks where each would go, after
-    the list is shown.
-    """
+    """Chooses a model; None leaves it as it is. `fits` is asked once the list is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     TITLE = "Models"

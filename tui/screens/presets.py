@@ -31,10 +31,7 @@ _MAX_SYSTEM = 200
 
 
 class PresetsDialog(Dialog[str | None]):
-    """Chooses a preset to begin a chat with; None changes nothing.
-
-    `current` is the preset of the open chat, `new` the settings of it, which fill the form.
-    """
+    """Chooses a preset to begin a chat with; `new` are the open chat's settings, for the form."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f12", "dismiss(None)", "Leave"),

@@ -16,10 +16,7 @@ _N_NAMES = 12
 
 
 class ToolsDialog(Dialog[None]):
-    """Turns tools on and off until it is left.
-
-    `switched` is called after each change; `is_in_use`: an answer streams with the tools so far.
-    """
+    """Turns tools on and off until it is left; `is_in_use`: an answer streams with the old ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),

@@ -115,8 +115,7 @@ class _ShownBlock(ABC):
     n_same = 0
 
     @abstractmethod
-    def show(self, block: Block, *, is_complete: bool) -> bool:
-        pass
+    def show(self, block: Block, *, is_complete: bool) -> bool: ...
 
     @abstractmethod
     def fit(self, width: int, look: CodeStyle) -> None: ...

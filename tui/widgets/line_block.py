@@ -1,7 +1,4 @@
-"""Show rows of text; a `LineBlock` has rows of growing text without Markdown.
-
-PERF: a row is rendered when it is seen, and only changed rows are rendered again.
-"""
+"""Show rows of text. PERF: only rows that are seen, and changed, are rendered."""
 
 from abc import abstractmethod
 
@@ -32,8 +29,7 @@ class RowsView(Widget):
     def row(self, y: int) -> Row: ...
 
     @abstractmethod
-    def wrap(self, width: int) -> None:
-        pass
+    def wrap(self, width: int) -> None: ...
 
     def drop_from(self, y: int) -> None:
         for old in [old for old in self._strips if old >= y]:

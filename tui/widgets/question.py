@@ -108,10 +108,7 @@ class Question(Vertical):
 
 
 class CallView(Vertical):
-    """All of a call that would run, at the end of the transcript.
-
-    `tell` gets `n_unseen`, the number of lines that were never on the screen, when it changes.
-    """
+    """All of a call that would run; `tell` gets the number of lines that were never shown."""
 
     DEFAULT_CSS = """
     CallView { height: auto; padding: 0 2; margin: 0 0 1 0; Static { height: auto; } }

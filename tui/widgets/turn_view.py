@@ -1,7 +1,4 @@
-"""Turns of the transcript: messages of the user, answers of the model, results of tools.
-
-Shift-Tab focuses them, a click does not; their keys send `Wanted` messages to the screen.
-"""
+"""Turns of the transcript, which Shift-Tab focuses; keys send `Wanted` messages to the screen."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal

@@ -29,9 +29,6 @@ def own_address(host: str) -> str:
 
 
 def variables(address: str) -> dict[str, str]:
-    """Return Dynamo's variables for a worker at an address.
-
-    Frontends of other machines read the vocabulary from it, at a free port.
-    """
+    """Return Dynamo's variables for a worker, whose vocabulary frontends read at a free port."""
     hosts = dict.fromkeys(("DYN_TCP_RPC_HOST", "DYN_EVENT_PLANE_HOST", "DYN_SYSTEM_HOST"), address)
     return hosts if address == LOOPBACK else hosts | {"DYN_SYSTEM_PORT": "0"}

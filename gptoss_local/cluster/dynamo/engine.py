@@ -1,7 +1,4 @@
-"""Our engine as a worker of Dynamo, with token ids in and out.
-
-Dynamo need not be installed: only `gptoss_local.cli.worker` imports this, on demand.
-"""
+"""Our engine as a worker of Dynamo, which is imported on demand by `gptoss_local.cli.worker`."""
 
 import asyncio
 import logging

@@ -44,10 +44,7 @@ _VERSION = 1  # of the folder's contents; another version has another folder
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's address (IPv4, of this machine) and names in Dynamo.
-
-    `served_name` is for clients of the frontend, `component` for all workers that serve the same.
-    """
+    """A worker's IPv4 address and names in Dynamo; `served_name` is for clients of the frontend."""
 
     address: str
     served_name: str
@@ -58,10 +55,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
 def run_worker(
     entry: ModelEntry, place: WorkerPlace, settings: Settings, progress: Progressing
 ) -> None:
-    """Serve until SIGTERM or SIGINT and the end of running answers; blocks.
-
-    `progress` is entered for the load, and reports the bytes of weights that are read.
-    """
+    """Serve until SIGTERM or SIGINT and the end of running answers; `progress` is for the load."""
     grace_s = math.ceil(settings.grace_s) + _MARGIN_S
     defaults = _DEFAULTS | variables(place.address)
     defaults |= {

@@ -1,7 +1,4 @@
-"""The only importer of llama_cpp: a small, typed, safe wrapper over llama.cpp's C API.
-
-It knows neither text nor requests, and turns the library's failures into errors of ours.
-"""
+"""The only importer of llama_cpp: a small, typed, safe wrapper over llama.cpp's C API."""
 
 from gptoss_local.engine.llama.cuda_packages import preload_cuda
 from gptoss_local.errors import ModelLoadError

@@ -1,7 +1,4 @@
-"""Repeat a known computation, to see whether the device still computes it as at first.
-
-Finds faults without an error code: overwritten results, damaged weights, a failing GPU.
-"""
+"""Repeat a known computation, to find faults that raise no error: bad plans, weights, GPUs."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -95,10 +95,7 @@ class Chains:
 
 
 def chain_end() -> Any:
-    """Return a sampler for the end of a chain, which keeps only the token.
-
-    Without it llama.cpp copies 1.6 MB a row to the host. On the CPU a chain skips this sampler.
-    """
+    """Return a sampler that ends a chain; without it llama.cpp copies 1.6 MB a row to the host."""
     return llama_cpp.llama_sampler_init(ctypes.byref(_END), None)
 
 

@@ -23,10 +23,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def list_devices() -> list[Device]:
-    """Return all devices, including the CPU, in ggml's order.
-
-    Source: `ggml_backend_dev_*` of ggml-backend.h, which llama-cpp-python does not bind.
-    """
+    """Return all devices, including the CPU, in ggml's order (`ggml_backend_dev_*`)."""
     return [_describe(handle) for handle in _handles()]
 
 
@@ -41,10 +38,7 @@ def device_handle(name: str) -> int:
 
 
 def buffer_type(device: str) -> int:
-    """Return the `ggml_backend_buffer_type_t` for tensors in the memory of `device`.
-
-    For the CPU this is the plain one, which the loader replaces by its best host buffer.
-    """
+    """Return the `ggml_backend_buffer_type_t` of `device`, which for the CPU is the plain one."""
     if device == CPU:
         return int(ggml("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
     handle = ctypes.c_void_p(device_handle(device))

@@ -1,7 +1,4 @@
-"""Start the shared library and keep the end of its log.
-
-llama.cpp reports the reason of a failure, and the sizes of its buffers, only there.
-"""
+"""Start the shared library and keep the end of its log, which alone has reasons and sizes."""
 
 import contextlib
 import functools
@@ -124,10 +121,7 @@ class MemoryBuffer(msgspec.Struct, frozen=True):
 
 
 def logged_buffers() -> list[MemoryBuffer]:
-    """Return the buffers reported since the log was last forgotten.
-
-    A growing compute buffer is reported again; the last one counts.
-    """
+    """Return the buffers reported since the log was forgotten; of equal ones the last counts."""
     found: list[MemoryBuffer] = []
     for place, purpose, mebibytes in _BUFFER.findall(whole_log()):
         if purpose == "compute":

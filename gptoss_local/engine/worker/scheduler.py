@@ -230,9 +230,8 @@ def _caller(sequence: Sequence) -> tuple[str, ...]:
 
 
 def in_order(prompts: list[Sequence]) -> list[Sequence]:
-    """Let short prompts overtake long ones of the same priority, in the given order.
-
-    All of them together may delay a long one by a tenth of its own tokens.
+    """Let short prompts overtake long ones of equal priority, which wait for a tenth of their
+    length.
     """
     order: list[Sequence] = []
     for sequence in prompts:

@@ -170,10 +170,7 @@ class Sequence:
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
     def can_wait_for(self, other: "Sequence") -> bool:
-        """Return whether a later prompt may be read before the rest of its own.
-
-        All such prompts together may have a tenth of its own tokens to read.
-        """
+        """Return whether a later prompt may come before its rest: a tenth of it for all of them."""
         n_most = (self.n_prompt - self.n_cached) // 10
         is_equal = self.request.priority == other.request.priority
         return is_equal and self.n_overtaken + other.n_pending <= n_most

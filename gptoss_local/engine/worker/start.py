@@ -1,7 +1,4 @@
-"""Entry of the engine process: `python -m gptoss_local.engine.worker.start`.
-
-An error that ends it is its last event; an abort inside llama.cpp is only on stderr.
-"""
+"""Entry of the engine process: `python -m gptoss_local.engine.worker.start`."""
 
 import contextlib
 import faulthandler

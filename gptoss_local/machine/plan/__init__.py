@@ -1,4 +1,1 @@
-"""Plans the place of a model on a machine: predicts memory, estimates speed, chooses parameters.
-
-Pure: it loads nothing and asks no driver.
-"""
+"""Plans the place of a model on a machine: memory, speed, parameters. Pure: it loads nothing."""

@@ -86,10 +86,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
-    """Read the headers of a GGUF (its first file), and of a LoRA of it.
-
-    Raises ModelLoadError if a file is missing or broken, or the model is not a gpt-oss.
-    """
+    """Read the headers of a GGUF (its first file) and of its LoRA, or raise ModelLoadError."""
     infos = [read_info(path)]
     if split := _SPLIT.search(path.name):
         stem = path.name.removesuffix(split[0])

@@ -1,7 +1,6 @@
-"""Keep measurements of loads on this machine.
+"""Keep measurements of loads, a JSON file per model, machine and version of llama.cpp.
 
-The cache folder has a small JSON file for each model, machine and version of llama.cpp, which may
-be removed at any time. Unreadable files are ignored.
+Files may be removed at any time; unreadable ones are ignored.
 """
 
 import hashlib

@@ -53,10 +53,7 @@ def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:
 
 
 def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
-    """Return the bytes of keys and values of one layer; even layers slide.
-
-    Source: `llama_hparams::set_swa_pattern`.
-    """
+    """Return the bytes of keys and values of one layer; even ones slide (`set_swa_pattern`)."""
     full, sliding = n_cells(facts, shape)
     return round((full if layer % 2 else sliding) * cell_bytes(facts, shape.cache_type))
 

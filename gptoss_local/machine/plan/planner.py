@@ -97,10 +97,7 @@ def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
 
 
 def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
-    """Return the free bytes of a GPU less a margin for other programs.
-
-    That is 3 % of the card, within 256 and 512 MiB, and twice that with Windows' display driver.
-    """
+    """Return a GPU's free bytes less 3 % of the card: 256 to 512 MiB, or twice that with WDDM."""
     margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
     margin *= 2 if gpu.is_wddm else 1
     free_bytes = gpu.free_bytes

@@ -61,9 +61,7 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 class HubClient:
     """One conversation with one hub. Thread: everything may be called from many threads.
 
-    Args:
-        endpoint: Address of the hub; None takes HF_ENDPOINT or huggingface.co.
-        token: None takes HF_TOKEN's or `hf auth login`'s; False sends none.
+    None takes the usual `endpoint` or `token` of huggingface_hub; a `token` of False sends none.
     """
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:

@@ -158,10 +158,7 @@ def open_checkpoint(
 def download_files(
     source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
 ) -> Iterator[list[tuple[Path, HubFile]]]:
-    """Fetch files of a repository, or the rest of them, and keep `folder` locked.
-
-    Yields the path and the entry of each file, in the order of `names`.
-    """
+    """Fetch files of a repository with `folder` locked; yield their paths and entries in order."""
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
         files = listing.named(names)

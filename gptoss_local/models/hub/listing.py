@@ -54,10 +54,7 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in self._weights(_prefix(original)))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
-        """Return the files that are needed before the shards: config, tokenizer, index.
-
-        The `original/` layout takes the root's tokenizer, as it has none.
-        """
+        """Return config, tokenizer and index; the `original/` layout takes the root's tokenizer."""
         prefix = _prefix(original)
         names = _ORIGINAL_NAMES if original else _ROOT_NAMES
         index = () if prefix + SINGLE_NAME in self.files else (prefix + INDEX_NAME,)
@@ -69,10 +66,7 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in (*names, *index) if name in self.files)
 
     def shards(self, index: bytes | None, *, original: bool) -> tuple[HubFile, ...]:
-        """Return the files that hold the weights, in the order of their names.
-
-        `index` is None for one file, or for numbered ones that were uploaded without an index.
-        """
+        """Return the files that hold the weights, by name; `index` is None if there is none."""
         prefix = _prefix(original)
         if index is None:
             if prefix + SINGLE_NAME in self.files:

@@ -23,10 +23,7 @@ _WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two 
 
 
 def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
-    """Return the nano GGUF, making it first if needed (about 7 s on two cores).
-
-    Removes older nano files. Safe to call from several threads and processes.
-    """
+    """Return the nano GGUF, making it first if needed (7 s); safe in threads and processes."""
     target = _target(cache_dir)
     if target.is_file():
         return target

@@ -1,7 +1,4 @@
-"""The Hugging Face tokenizer files of gpt-oss, made from the o200k_base tokens alone.
-
-`tokenizer.json` needs BPE merges, which OpenAI's rank file leaves implicit.
-"""
+"""The Hugging Face tokenizer files of gpt-oss, with merges derived from the o200k_base tokens."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Runs the downloads and conversions that clients ask for: one per model, for all its clients.
 
 A pull continues as long as any client watches it; its bytes stay for the next one. Thread: one
-event loop; the work runs in processes (`pull_process`).
+event loop; the work runs in a `process`.
 """
 
 import asyncio

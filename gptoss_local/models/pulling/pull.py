@@ -109,10 +109,10 @@ def pull_checkpoint(
         target: The GGUF to write.
         folder: Where the files go; by default next to `target`, and deleted as they are used.
         original: Take the `original/` layout.
-        n_workers: As for `convert_checkpoint`, like `on_note` and `options`.
+        n_workers: As for `convert_checkpoint`.
         delete_source: Delete shards as they are used also in `folder`.
         progress: Called with bytes downloaded and converted, as two steps, from several threads.
-        on_note: Gets notes for the user.
+        on_note: As for `convert_checkpoint`.
         **options: See `ConvertOptions`.
     """
     is_ours = folder is None
@@ -139,10 +139,7 @@ def pull_checkpoint(
 
 
 def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> int:
-    """Return the bytes needed besides the GGUF, which is as large as all shards.
-
-    Deleted shards make room for it, but not those on their way or in use.
-    """
+    """Return the bytes needed besides the GGUF, for shards on their way or in use."""
     in_use_bytes = (n_parallel + 1) * max(sizes, default=0)
     return min(sum(sizes), in_use_bytes) if delete_source else sum(sizes)
 

@@ -1,7 +1,4 @@
-"""Uploaded and downloaded files, kept under their sha256 while a model is made of them.
-
-Hard links make models of blobs, so the file system counts who needs the bytes.
-"""
+"""Uploaded and downloaded files, kept under their sha256 while a model is a hard link to them."""
 
 import contextlib
 import hashlib
@@ -107,10 +104,7 @@ def known_sha256(path: Path, settings: Settings) -> str | None:
 def unused_blobs(
     settings: Settings, older_than_s: float, *, garbage: Iterable[Path] = ()
 ) -> list[Path]:
-    """Return blobs and parts that only `garbage` shares, and that were not touched recently.
-
-    All are kept while a manifest cannot be read, as it may need any of them.
-    """
+    """Return untouched blobs that only `garbage` shares; none while a manifest is unreadable."""
     if unreadable_manifests(settings):
         return []
     now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()

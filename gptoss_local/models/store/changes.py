@@ -142,10 +142,7 @@ def delete_model(name: str, settings: Settings) -> None:
 
 
 def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
-    """Make a model of a file (any part) where it lies; by default its name makes the model's.
-
-    Raises UsageError if the name belongs to another file, or llama.cpp cannot load this one.
-    """
+    """Make a model of a file (any part) where it lies; UsageError if another has the name."""
     file = split_files(file)[0]
     check_new(file)
     if not name:

@@ -38,10 +38,7 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
-    """Find the files that could be deleted, interrupted pulls last.
-
-    Files, except those of pulls, must not have been touched for `quiet_s` seconds.
-    """
+    """Find deletable files, untouched for `quiet_s` seconds; interrupted pulls come last."""
     folder = settings.models_dir
     weights = unnamed_weights(settings, quiet_s)
     unfinished = [

@@ -176,7 +176,7 @@ class PrefixCache:
         return min((wait_s for wait_s in waits_s if 0 < wait_s < math.inf), default=None)
 
     def note(self, slot: Slot, n_before: int) -> None:
-        """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
+        """Remember the tokens from `n_before` on for `save_noted`.
 
         PERF: a save takes 6 ms on an H200, so the first token of a turn goes out before it.
         """

@@ -1,7 +1,6 @@
-"""Find drafts: guesses of the next tokens, from earlier occurrences of the last ones.
+"""Find drafts by earlier occurrences of the last tokens, like llama.cpp's `ngram-map-k`.
 
-A draft decides how many tokens a step can yield, never which: all are sampled as usual. Like
-llama.cpp's `ngram-map-k` (docs/speculative.md there).
+A draft decides how many tokens a step can yield, never which: all are sampled as usual.
 """
 
 from array import array

@@ -35,9 +35,8 @@ class Speculation:
     def drafts(
         self, streams: list[Sequence], find_room: Callable[[int], int]
     ) -> dict[Sequence, list[int]]:
-        """Return the tokens to decode after the last token of each stream; most have none.
-
-        `find_room` makes room for a number of rows, and returns the number it found.
+        """Return the tokens to decode after the last one of each stream, as far as `find_room` has
+        room.
         """
         drafts: dict[Sequence, list[int]] = {}
         n_rows, n_left = len(streams), self.n_draft_max
