@@ -229,7 +229,9 @@ class _OwnerAuth(httpx2.Auth):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
         if key := owner_key(self._settings):
             request.headers["Authorization"] = f"Bearer {key}"
         yield request
