@@ -23,10 +23,10 @@ from typing import Any
 
 from peers import SAMPLING, Answer, Ours, Peer, Theirs, gptoss, llama_server
 
+from gptoss_local.base.settings import load_settings
 from gptoss_local.harmony import ChatRequest, Message, Vocabulary, load_vocabulary
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.settings import load_settings
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
 GREEDY = {"temperature": 0.0}

@@ -14,11 +14,11 @@ import statistics
 import time
 from pathlib import Path
 
+from gptoss_local.base.settings import load_settings
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.settings import load_settings
-from gptoss_local.types import ContextParams, SamplingParams
 
 N_NEXT = 48  # tokens of the prompt that comes after a cancel
 

@@ -51,11 +51,11 @@ from peers import (
 from report import Report
 from synth_gguf import random_model
 
+from gptoss_local.base.settings import load_settings
+from gptoss_local.base.types import ContextParams, ModelParams
 from gptoss_local.engine.llama import Batch, Context, Model, list_devices
 from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.models.store import read_info
-from gptoss_local.settings import load_settings
-from gptoss_local.types import ContextParams, ModelParams
 
 PARTS = ("nano", "size", "speed")
 STREAMS = (1, 4, 8, 12, 16)  # for 12 places

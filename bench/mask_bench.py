@@ -15,7 +15,7 @@ from typing import Any
 
 import llguidance
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import JsonFormat
 from gptoss_local.harmony.grammar import compile_grammar
 

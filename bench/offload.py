@@ -41,11 +41,11 @@ from peers import (
 )
 from vram_ballast import GIB, free_bytes
 
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.machine.plan.measured import Measured, read_measured
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import adopt_file
 from gptoss_local.runner.planning import plan_load
-from gptoss_local.settings import Settings, load_settings
 
 N_PROMPT, N_NEW, N_ANSWER = 4096, 64, 64
 PAUSE_S = 2.5  # before each prompt: more than our engine needs to rest

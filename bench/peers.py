@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.protocol import Event, Failed
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.store import adopt_file, read_tokens
-from gptoss_local.settings import Settings
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """The sampling that OpenAI recommends for gpt-oss."""

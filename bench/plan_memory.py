@@ -20,6 +20,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from gptoss_local.base.types import KvType, ModelParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.llama.library import logged_buffers
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
@@ -28,7 +29,6 @@ from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.memory import Shape, device_sampling_bytes, host_map_bytes
 from gptoss_local.machine.plan.placement import Placement, iter_placements
-from gptoss_local.types import KvType, ModelParams, SamplingParams
 
 MIB = 2**20
 CONTEXTS, BATCHES, PARALLEL = (8192, 32_768, 131_072), (256, 512, 2048, 4096), (1, 4, 16)

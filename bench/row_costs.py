@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.types import ContextParams, ModelParams, SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, Sampler
-from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32)
 _N_PROMPT = 256

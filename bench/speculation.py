@@ -28,13 +28,13 @@ from pathlib import Path
 import httpx
 from peers import ONE_GPU, check, checked, frames, gptoss, text, whole_words
 
+from gptoss_local.base.settings import load_settings
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model, Sampler, has_gpu
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.settings import load_settings
-from gptoss_local.types import ContextParams, SamplingParams
 
 ROOT = Path(__file__).resolve().parents[1]
 N_FREE = 400  # tokens of free text in each round

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from peers import checked
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.types import ContextParams, SamplingParams
 
 _N_PROMPT, _N_ANSWER, _N_ROUNDS = 96, 96, 3
 

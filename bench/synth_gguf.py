@@ -22,7 +22,7 @@ from gguf import GGMLQuantizationType
 from convert.pipeline import plan_conversion
 from convert.tensor_map import DenseType
 from convert.tensor_types import BY_QTYPE, DENSE_TYPES, MXFP4
-from gptoss_local.formats.gguf_file import TensorInfo, read_info
+from gptoss_local.base.formats.gguf_file import TensorInfo, read_info
 from gptoss_local.models.nano.materialize import materialize
 
 LAYERS_EXPERTS = {"20b": (24, 32), "120b": (36, 128)}

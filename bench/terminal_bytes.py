@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import ToolSources
 from tests.tui.scripted import ScriptedServer

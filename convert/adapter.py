@@ -27,7 +27,7 @@ from convert.json_file import DOWNLOAD_HINT, read_json
 from convert.layout import check_link
 from convert.tensor_map import PlannedTensor
 from convert.tensor_types import widen_bf16
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 Values = NDArray[np.float32]
 

@@ -18,7 +18,7 @@ from convert.layout import (
     find_weights,
     unindexed_files,
 )
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 DTYPES_NAME = "dtypes.json"
 

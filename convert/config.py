@@ -14,8 +14,8 @@ from convert.foreign import check_quantization
 from convert.json_file import read_json
 from convert.layout import CONFIG_NAME, check_link, find_weights
 from convert.rope import TOP_LEVEL_KEYS, Count, RopeConfig, read_rope
-from gptoss_local.errors import ConvertError
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.validation import in_words
 
 ARCHITECTURE = "GptOssForCausalLM"
 BLOCK_SIZE = 32  # values that share a scale, in MXFP4 and Q8_0 alike

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 ADAPTER_NAME = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convert.json_file import DOWNLOAD_HINT, MAX_JSON_BYTES, decode_json
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 STORAGE: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from gptoss_local.errors import ConvertError, in_use
+from gptoss_local.base.errors import ConvertError, in_use
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from convert.header import SourceTensor
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 
 class Shard(msgspec.Struct, frozen=True):

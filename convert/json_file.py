@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 MAX_JSON_BYTES = 10_000_000  # gpt-oss-120b's largest, the index, has 0.1 MB
 DOWNLOAD_HINT = "Download the checkpoint again; this file is incomplete or damaged."

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from convert.foreign import ADAPTER_NAME, what_it_is
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 CONFIG_NAME = "config.json"
 INDEX_NAME = "model.safetensors.index.json"

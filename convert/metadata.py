@@ -22,7 +22,7 @@ from convert.json_file import MAX_JSON_BYTES, read_json
 from convert.layout import ORIGINAL_NAME, check_link
 from convert.rope import yarn_scale
 from convert.tensor_map import ExpertType
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 CARD_NAME = "README.md"
 

@@ -22,7 +22,7 @@ from convert.json_file import DOWNLOAD_HINT
 from convert.tensor_map import PlannedTensor
 from convert.tensor_types import BY_QTYPE, MXFP4, widen_bf16
 from convert.tensor_types.mxfp4 import dequantize, repack_blocks
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 CHUNK_BYTES = 32 << 20
 # PERF: two workers convert from and to memory at 1.1 to 1.5 GB/s with pieces of 0.5 or 1 MB; with

@@ -29,9 +29,9 @@ from convert.tensor_map import (
     rounding_notes,
 )
 from convert.tokenizer import read_tokenizer
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.gguf_file import SPLIT_NAME
-from gptoss_local.types import Progress
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.gguf_file import SPLIT_NAME
+from gptoss_local.base.types import Progress
 
 _DENSE: DenseType = "q8_0"
 

@@ -25,7 +25,7 @@ from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
 from convert.tokenizer import add_tokenizer
 from convert.tokenizer_files import Tokenizer
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 SUMS_KEY = "gptoss.tensor_sums"
 """One u64 per tensor of the file, in its order: `convert.pieces.word_sum` of the tensor's data."""

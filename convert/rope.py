@@ -11,8 +11,8 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 
-from gptoss_local.errors import ConvertError
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.validation import in_words
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 """Far above any published size, and low enough not to exhaust the memory by a list."""

@@ -21,9 +21,9 @@ from convert.pieces import Chunk, Rounding, make_pieces, plan_chunks, word_sum
 from convert.plan import ConversionPlan
 from convert.schedule import Schedule, n_peak_bytes
 from convert.tensor_map import PlannedTensor, check_sources
-from gptoss_local.errors import ConvertError
-from gptoss_local.types import Progress
-from gptoss_local.whole_file import replace
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.types import Progress
+from gptoss_local.base.whole_file import replace
 
 SYNC_S = 0.25  # how often complete tensors are synced and journaled, alongside the writing
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits

@@ -9,7 +9,7 @@ from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
 from convert.layout import INDEX_NAME, SINGLE_NAME, complete_parts, find_weights
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 
 def local_shards(source: Path, earlier: JournalState) -> list[Shard]:

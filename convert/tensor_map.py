@@ -17,7 +17,7 @@ from convert.config import BLOCK_SIZE, ModelConfig
 from convert.foreign import check_dtype, check_tensor_names
 from convert.header import FLOAT_DTYPES, SourceTensor
 from convert.tensor_types import DENSE_TYPES, TensorType
-from gptoss_local.errors import ConvertError, UsageError
+from gptoss_local.base.errors import ConvertError, UsageError
 
 DenseType = str
 """The type of embedding, attention and head: the name of a `TensorType`, such as "q8_0"."""

@@ -14,8 +14,8 @@ from convert.tokenizer_files import (
     read_model,
     read_rank_file,
 )
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.o200k import FIRST_SPECIAL, is_harmony_sized, vocabulary_faults
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, is_harmony_sized, vocabulary_faults
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
 _OWN_IDS = {"bos": 199998, "eos": 200002}  # or llama.cpp takes GPT-2's

@@ -9,9 +9,9 @@ from gguf import TokenType
 
 from convert.json_file import read_json
 from convert.layout import check_link
-from gptoss_local.errors import ConvertError, ModelLoadError
-from gptoss_local.formats.gguf_file import read_array, read_info
-from gptoss_local.formats.o200k import (
+from gptoss_local.base.errors import ConvertError, ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_array, read_info
+from gptoss_local.base.formats.o200k import (
     END_OF_PROMPT,
     FIRST_SPECIAL,
     MERGES_KEY,

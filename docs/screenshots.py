@@ -19,9 +19,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from gptoss_local.api.client import AsyncClient
+from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.settings import Settings, ToolCommand
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.tools import ToolSources
 from tests.conftest import RunningServer

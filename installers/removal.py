@@ -14,7 +14,7 @@ from steps import Log, SetupError, answer_of
 
 _ASK = """
 import json, platformdirs
-from gptoss_local.settings import load_settings
+from gptoss_local.base.settings import load_settings
 s = load_settings()
 config = platformdirs.user_config_path("gptoss")
 print(json.dumps([str(p) for p in (s.models_dir, s.history_path, config, s.cache_dir, s.log_dir)]))

@@ -7,7 +7,7 @@ import numpy as np
 from gguf import GGUFWriter
 from numpy.typing import NDArray
 
-from gptoss_local.formats.gguf_file import read_info
+from gptoss_local.base.formats.gguf_file import read_info
 from tests.convert.tiny import Tensors, write_json, write_safetensors
 
 Values = NDArray[np.float32]

@@ -10,8 +10,8 @@ from typing import Any
 
 import uvicorn.server
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.server.app import Server, make_server
-from gptoss_local.settings import Settings
 
 
 class _Asyncio:

@@ -12,14 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from gptoss_local.api.client import Client
-from gptoss_local.errors import GptOssError, ToolError
+from gptoss_local.base.errors import GptOssError, ToolError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.hub.client import HubClient
-from gptoss_local.settings import Settings
+from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
+from gptoss_local.runner.upstream.connection import UpstreamConnection, silent_urls
+from gptoss_local.runner.upstream.replicas import Replica
 from gptoss_local.talk.tools.browser.searching import SearchEngine
-from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault
-from gptoss_local.upstream.connection import UpstreamConnection, silent_urls
-from gptoss_local.upstream.replicas import Replica
 
 pytestmark = pytest.mark.quick
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.models.catalog import canonical_name, catalog, closest, known_model, known_names
 from gptoss_local.models.store import file_for, find_model, list_models
-from gptoss_local.settings import Settings
 
 pytestmark = pytest.mark.quick
 

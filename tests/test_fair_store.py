@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.fair_store import FairStore
+from gptoss_local.base.fair_store import FairStore
 
 pytestmark = pytest.mark.quick
 

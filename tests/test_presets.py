@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptoss_local import whole_file
-from gptoss_local.errors import UsageError
+from gptoss_local.base import whole_file
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.presets import (
     Preset,
     find_preset,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import explain_settings, load_settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import explain_settings, load_settings
 
 pytestmark = pytest.mark.quick
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from gptoss_local import errors
+from gptoss_local.base import errors
 
 pytestmark = pytest.mark.quick
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from gptoss_local.validation import in_words
+from gptoss_local.base.validation import in_words
 
 pytestmark = pytest.mark.quick
 

@@ -26,8 +26,8 @@ from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.screen import Screen
 
-from gptoss_local.errors import UsageError
-from gptoss_local.printable import printable
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.printable import printable
 from gptoss_local.talk.history import History
 from gptoss_local.talk.history.plain import plain_text
 from gptoss_local.talk.tools import Toolbox

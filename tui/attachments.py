@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import counted
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import MAX_TEXT_BYTES, UnreadableFile, fenced, is_document
 from tui.documents import read_file
 from tui.paste import BYTES_PER_TOKEN

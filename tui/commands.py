@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 _Action = TypeVar("_Action", bound=Callable[..., Any])
 _SLASH = re.compile(r"/([a-z?]*)(?:[ \t]+(.*))?", re.DOTALL | re.IGNORECASE)

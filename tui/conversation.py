@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
+from gptoss_local.base.errors import AnsweringError, ChatNotFoundError, HistoryError
+from gptoss_local.base.types import Effort
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import (
     messages_of,
@@ -16,7 +17,6 @@ from gptoss_local.talk.conversation import (
 from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
-from gptoss_local.types import Effort
 from tui.paste import Composed, FoldedPart, folds_of
 
 _SUMMARY = "Summary of the conversation before this point:"

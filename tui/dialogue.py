@@ -1,6 +1,6 @@
 """Sends, edits and queues the next messages of the open chat."""
 
-from gptoss_local.errors import AnsweringError, GptOssError, HistoryError, UsageError
+from gptoss_local.base.errors import AnsweringError, GptOssError, HistoryError, UsageError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Toolbox

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from rich.filesize import decimal
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from tui.server import ChatServer
 
 _WINDOW_S = 20.0  # of the speed

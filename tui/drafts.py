@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.whole_file import write_whole
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.whole_file import write_whole
 from tui.paste import Composed
 
 _MAX = 20

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from gptoss_local.api.gptoss import ModelFit
-from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
-from gptoss_local.events import ChatEvent, Growing
-from gptoss_local.quantities import counted
+from gptoss_local.base.errors import ContextOverflowError, GptOssError, HistoryError
+from gptoss_local.base.events import ChatEvent, Growing
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import Decision, what_runs
 from gptoss_local.talk.conversation.calls import denied

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from gptoss_local.quantities import counted
+from gptoss_local.base.quantities import counted
 
 _MAX_LINES = 8
 _MAX_CHARACTERS = 1000

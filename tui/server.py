@@ -14,7 +14,7 @@ from gptoss_local.api.models import (
     RunningModel,
     RunningModels,
 )
-from gptoss_local.errors import GptOssError, ServerUnavailableError, UnauthorizedError
+from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UnauthorizedError
 
 
 class ChatServer:

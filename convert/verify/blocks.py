@@ -6,7 +6,7 @@ from gguf import GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
 from convert.tensor_types import TENSOR_TYPES, TensorType
-from gptoss_local.formats.ggml_types import GgmlType
+from gptoss_local.base.formats.ggml_types import GgmlType
 
 _SLACK = np.float32(1 + 2.0**-20)  # for the float32 arithmetic of the comparison itself
 

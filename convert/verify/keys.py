@@ -18,10 +18,10 @@ from convert.rope import RopeConfig, yarn_scale
 from convert.tensor_map import gguf_shapes
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.ggml_types import GGML_TYPES
-from gptoss_local.formats.gguf_file import GGUFInfo, read_array
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.ggml_types import GGML_TYPES
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array
+from gptoss_local.base.validation import in_words
 
 _KEYS = {
     "num_hidden_layers": "block_count",

@@ -25,10 +25,10 @@ from convert.verify.report import Match, Report, TensorReport
 from convert.verify.scan import Scan, TensorFindings, TensorPlace, as_made
 from convert.verify.structure import FileTensor, ModelFile, find_tensors, read_parts
 from convert.verify.vocabulary import check_vocabulary, read_tokens
-from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError
-from gptoss_local.formats.gguf_file import read_array
-from gptoss_local.formats.o200k import TOKENS_KEY
-from gptoss_local.types import Progress
+from gptoss_local.base.errors import ConvertError, ModelLoadError, ModelNotFoundError
+from gptoss_local.base.formats.gguf_file import read_array
+from gptoss_local.base.formats.o200k import TOKENS_KEY
+from gptoss_local.base.types import Progress
 
 
 class Comparison:

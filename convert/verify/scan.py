@@ -29,8 +29,8 @@ from convert.verify.blocks import (
     first_infinite,
 )
 from convert.verify.structure import FileTensor
-from gptoss_local.errors import ConvertError, VerifyError
-from gptoss_local.types import Progress
+from gptoss_local.base.errors import ConvertError, VerifyError
+from gptoss_local.base.types import Progress
 
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 

@@ -9,9 +9,9 @@ import msgspec
 from gguf import GGUF_DEFAULT_ALIGNMENT, GGUFWriter, Keys
 
 from convert.verify.report import Report
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.ggml_types import GGML_TYPES, GgmlType
-from gptoss_local.formats.gguf_file import GGUFInfo, TensorInfo, read_info, split_files
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.ggml_types import GGML_TYPES, GgmlType
+from gptoss_local.base.formats.gguf_file import GGUFInfo, TensorInfo, read_info, split_files
 
 _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSION = 1 << 32

@@ -6,9 +6,9 @@ from convert.tokenizer import PRE_TOKENIZER, find_faults
 from convert.tokenizer_files import ID_KEYS, Tokenizer
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.gguf_file import read_array
-from gptoss_local.formats.o200k import (
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_array
+from gptoss_local.base.formats.o200k import (
     MERGES_KEY,
     TOKENS_KEY,
     TYPES_KEY,

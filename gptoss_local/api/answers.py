@@ -92,7 +92,7 @@ class GenerateFrame(AnswerMetrics, kw_only=True):
 
 
 class ErrorFrame(msgspec.Struct, omit_defaults=True):
-    """Ollama's error body, with our hint and the class name in `gptoss_local.errors`.
+    """Ollama's error body, with our hint and the class name in `gptoss_local.base.errors`.
 
     The counts are of a prompt that does not fit: its tokens, and what loaded and any context holds.
     """

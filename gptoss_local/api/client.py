@@ -21,7 +21,7 @@ import msgspec
 from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.api.gptoss import Lan, PageLink, ServerStatus
 from gptoss_local.api.models import RunningModel, RunningModels
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     ContextOverflowError,
     GptOssError,
     ModelNotFoundError,
@@ -29,8 +29,8 @@ from gptoss_local.errors import (
     UnauthorizedError,
     error_by_name,
 )
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import open_private
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import open_private
 
 T = TypeVar("T")
 

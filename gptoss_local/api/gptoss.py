@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from gptoss_local.api.models import LoadStatus
-from gptoss_local.quantities import OptionValue
-from gptoss_local.types import Effort
+from gptoss_local.base.quantities import OptionValue
+from gptoss_local.base.types import Effort
 
 
 class GpuMemory(msgspec.Struct):

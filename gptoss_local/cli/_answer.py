@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.cli._printer import Printer
-from gptoss_local.errors import GptOssError
-from gptoss_local.events import ChatEvent, Growing, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.frames import events_of
 

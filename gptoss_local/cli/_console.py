@@ -7,7 +7,7 @@ from typing import IO, Any, cast
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from gptoss_local.printable import CleanStream, shown
+from gptoss_local.base.printable import CleanStream, shown
 
 
 class CleanConsole(Console):

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
+from gptoss_local.base.errors import DownloadError, GptOssError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli._output import RESUMABLE, print_error, print_table, progress_bar, say
 from gptoss_local.cli._question import choose, confirm, has_terminal
-from gptoss_local.errors import DownloadError, GptOssError, UsageError
 from gptoss_local.models.catalog import CatalogModel, catalog, known_model
-from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
     from gptoss_local.api.gptoss import ModelFit
+    from gptoss_local.base.types import Progress
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.models.store.external import FoundModel
-    from gptoss_local.types import Progress
 
 
 def chosen_model(settings: Settings) -> str:

@@ -14,7 +14,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
-from gptoss_local.whole_file import open_private
+from gptoss_local.base.whole_file import open_private
 
 _MAX_HISTORY_BYTES = 1 << 20
 _N_KEPT = 1000  # messages, of a history that has grown larger

@@ -5,10 +5,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gptoss_local.api.models import LoadStatus, RunningModel
+from gptoss_local.base.errors import UnauthorizedError
+from gptoss_local.base.types import Progress
 from gptoss_local.cli._output import progress_bar
-from gptoss_local.errors import UnauthorizedError
 from gptoss_local.models.catalog import canonical_name
-from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 _TEXTS = {"FROM": "from", "SYSTEM": "system", "LICENSE": "license", "TEMPLATE": "template"}
 _MAX_CTX = 1 << 20  # gpt-oss has 131,072

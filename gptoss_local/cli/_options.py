@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from gptoss_local.base.errors import ModelNotFoundError, UsageError
+from gptoss_local.base.quantities import parse_keep_alive, parse_number, parse_option
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import read_text
 from gptoss_local.cli._output import print_error, progress_bar
-from gptoss_local.errors import ModelNotFoundError, UsageError
-from gptoss_local.quantities import parse_keep_alive, parse_number, parse_option
-from gptoss_local.settings import Settings
-from gptoss_local.validation import in_words
-from gptoss_local.whole_file import read_text
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client

@@ -11,10 +11,10 @@ from typing import Any, TextIO
 
 import msgspec
 
-from gptoss_local.errors import GptOssError
-from gptoss_local.printable import on_one_line, write_style
-from gptoss_local.progress import each_step, each_tenth
-from gptoss_local.types import Progress
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.printable import on_one_line, write_style
+from gptoss_local.base.progress import each_step, each_tenth
+from gptoss_local.base.types import Progress
 
 JSON_VERSION = 1
 INTERRUPTED = 130  # the exit code after Ctrl-C

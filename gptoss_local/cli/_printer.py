@@ -4,13 +4,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from gptoss_local.base.events import ContentDelta, Done, Growing, ReasoningDelta, ToolCall
+from gptoss_local.base.printable import shown, write_style
+from gptoss_local.base.quantities import per_token
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
-from gptoss_local.events import ContentDelta, Done, Growing, ReasoningDelta, ToolCall
-from gptoss_local.printable import shown, write_style
-from gptoss_local.quantities import per_token
+from gptoss_local.cli._wrap import WordWrap
 from gptoss_local.talk.answer import figures_of, wire_call
-from gptoss_local.word_wrap import WordWrap
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client

@@ -4,8 +4,8 @@ import os
 import sys
 from typing import Any
 
+from gptoss_local.base.printable import on_one_line
 from gptoss_local.cli._output import is_plain, say
-from gptoss_local.printable import on_one_line
 
 _ESCAPE = "\x1b"
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}

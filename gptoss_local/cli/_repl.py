@@ -6,18 +6,19 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.private import is_private
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
 from gptoss_local.cli._repl_set import Session, set_system
-from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.private import is_private
-from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
     from gptoss_local.cli._line_editor import LineEditor
 from collections.abc import Callable
 from typing import Any
 
+from gptoss_local.base.errors import ModelNotFoundError
 from gptoss_local.cli._output import say_rows
 from gptoss_local.cli._repl_set import (
     EFFORTS,
@@ -32,7 +33,6 @@ from gptoss_local.cli._repl_set import (
     set_variable,
     show_system,
 )
-from gptoss_local.errors import ModelNotFoundError
 from tui.commands import Registry
 
 _SHORTCUTS = (

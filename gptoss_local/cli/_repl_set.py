@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import Effort
+from gptoss_local.base.validation import in_words
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._modelfile import parse_parameter
 from gptoss_local.cli._options import read_format
 from gptoss_local.cli._output import say, say_rows
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings
-from gptoss_local.types import Effort
-from gptoss_local.validation import in_words
 
 if TYPE_CHECKING:
     from gptoss_local.cli._line_editor import LineEditor

@@ -5,8 +5,8 @@ import io
 import os
 import sys
 
-from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.printable import clean_streams
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.printable import clean_streams
 
 
 def ready_streams() -> None:

@@ -7,11 +7,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import ToolCall
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.cli._printer import Printer
-from gptoss_local.errors import UsageError
-from gptoss_local.events import ToolCall
-from gptoss_local.settings import Settings
 from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.conversation.tool_choice import names_in
 from gptoss_local.talk.conversation.what_runs import (

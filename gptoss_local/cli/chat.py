@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import Effort
 from gptoss_local.cli._first_model import ask_for_model, chosen_model
 from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
 from gptoss_local.cli.passphrase import open_history
 from gptoss_local.cli.web import show_page
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings, load_settings
 from gptoss_local.talk.presets import find_preset
-from gptoss_local.types import Effort
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, History

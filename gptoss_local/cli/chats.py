@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
 from gptoss_local.cli.passphrase import open_history
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
 from gptoss_local.talk.presets import known_presets, options_text, presets_path
 
 if TYPE_CHECKING:

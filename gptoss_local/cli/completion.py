@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
-from gptoss_local.errors import GptOssError
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.settings import Settings, load_settings
 
 _TIMEOUT_S = 0.5
 # Any file of the models folder is a name, and a shell might obey one.

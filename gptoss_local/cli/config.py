@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import as_written
+from gptoss_local.base.settings import Settings, config_path, explain_settings, unknown_variables
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, say
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import as_written
-from gptoss_local.settings import Settings, config_path, explain_settings, unknown_variables
 
 _MEANINGS: dict[str, tuple[Any, str]] = {
     "context_length": (0, "what fits"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.base.quantities import parse_size
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import (
     AdapterDir,
     DenseType,
@@ -19,8 +21,6 @@ from gptoss_local.cli._options import (
     repository,
 )
 from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar, say
-from gptoss_local.quantities import parse_size
-from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from convert import ConversionPlan, ConvertOptions

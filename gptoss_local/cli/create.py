@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
 from gptoss_local.cli._options import named, running_server
 from gptoss_local.cli._output import say
 from gptoss_local.cli._streams import read_stdin
-from gptoss_local.errors import UsageError
 from gptoss_local.models.store import check_adapter, find_model
-from gptoss_local.settings import Settings, load_settings
 
 
 def create(

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from gptoss_local.api_keys import add_key, read_keys, remove_key
+from gptoss_local.base.errors import ServerUnavailableError, UsageError
+from gptoss_local.base.settings import Settings, config_path, load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
-from gptoss_local.errors import ServerUnavailableError, UsageError
-from gptoss_local.settings import Settings, config_path, load_settings
+from gptoss_local.server.keys import add_key, read_keys, remove_key
 
 
 def keys(

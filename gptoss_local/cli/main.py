@@ -13,9 +13,9 @@ import typer.core
 import typer.main
 
 from gptoss_local import __version__
+from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli._streams import discard_stdout, is_reader_gone, ready_streams, system_error
-from gptoss_local.errors import GptOssError, UsageError
 
 GROUPS = {
     "Chat": {

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
-from gptoss_local.errors import UsageError
 from gptoss_local.models.store import ModelEntry, find_model
-from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
@@ -95,7 +95,7 @@ def _ready(model: str, settings: Settings) -> ModelEntry:
     import psutil
 
     from gptoss_local.api.client import Client
-    from gptoss_local.errors import ServerUnavailableError
+    from gptoss_local.base.errors import ServerUnavailableError
 
     entry = find_model(named(model, settings), settings)
     client = Client(settings)

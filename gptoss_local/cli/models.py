@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import (
     Json,
     ModelName,
@@ -18,7 +20,6 @@ from gptoss_local.cli._options import (
 )
 from gptoss_local.cli._output import human_age, print_json, print_names, print_table, report, say
 from gptoss_local.cli._question import confirm
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import canonical_name, closest
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store import (
@@ -30,7 +31,6 @@ from gptoss_local.models.store import (
     list_models,
 )
 from gptoss_local.models.store.external import FoundModel, find_elsewhere
-from gptoss_local.settings import load_settings
 
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:

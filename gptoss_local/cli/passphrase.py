@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gptoss_local.base.errors import HistoryLockedError, UsageError
+from gptoss_local.base.private import keep_memory_private
+from gptoss_local.base.settings import PASSPHRASE, Settings, load_settings, take_passphrase
 from gptoss_local.cli._output import say
-from gptoss_local.errors import HistoryLockedError, UsageError
-from gptoss_local.private import keep_memory_private
-from gptoss_local.settings import PASSPHRASE, Settings, load_settings, take_passphrase
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import History

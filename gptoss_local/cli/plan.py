@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gptoss_local.base.errors import DoesNotFitError, UsageError
+from gptoss_local.base.quantities import parse_memory
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_to_read, number
 from gptoss_local.cli._output import print_json
-from gptoss_local.errors import DoesNotFitError, UsageError
-from gptoss_local.quantities import parse_memory
-from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
@@ -154,7 +154,7 @@ def _card_sizes(text: str) -> list[int]:
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
-    from gptoss_local.errors import ModelNotFoundError
+    from gptoss_local.base.errors import ModelNotFoundError
     from gptoss_local.machine.plan.facts import published_facts, read_facts
     from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
     from gptoss_local.models.catalog import canonical_name, known_model
@@ -176,7 +176,7 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
 
 def _beside(settings: Settings) -> list[str]:
     from gptoss_local.api.client import Client
-    from gptoss_local.errors import GptOssError
+    from gptoss_local.base.errors import GptOssError
 
     client = Client(settings)
     try:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.base.errors import ModelNotFoundError, UsageError
+from gptoss_local.base.formats.ggml_types import GGML_TYPES
+from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._first_model import fetch, take_from_disk
 from gptoss_local.cli._options import DenseType, Json, Quiet, repository, say_unreadable
 from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
-from gptoss_local.errors import ModelNotFoundError, UsageError
-from gptoss_local.formats.ggml_types import GGML_TYPES
-from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.models.catalog import (
     CatalogModel,
     canonical_name,
     catalog,
     known_model,
 )
-from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.models.pulling.preview import PullPreview

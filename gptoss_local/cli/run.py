@@ -9,6 +9,10 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import typer
 
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import Effort
+from gptoss_local.base.whole_file import read_text
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, loaded_model, show_load, warn_if_smaller
@@ -26,11 +30,7 @@ from gptoss_local.cli._options import (
 from gptoss_local.cli._output import INTERRUPTED, say
 from gptoss_local.cli._printer import JsonPrinter, Printer
 from gptoss_local.cli._streams import read_stdin
-from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.settings import Settings, load_settings
 from gptoss_local.talk.presets import POLICY, Preset, find_preset
-from gptoss_local.types import Effort
-from gptoss_local.whole_file import read_text
 
 Think = Literal[Effort, "true", "false"]
 _NAMES = re.compile(r"\w[\w.-]*(,\w[\w.-]*)*")

@@ -15,6 +15,10 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.api.models import LoadStatus, ModelEnergy, RunningModel
+from gptoss_local.base.errors import ServerUnavailableError, UnauthorizedError, UsageError
+from gptoss_local.base.private import keep_memory_private
+from gptoss_local.base.quantities import per_token
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._loading import (
     continues,
     follow_load,
@@ -41,11 +45,7 @@ from gptoss_local.cli._output import (
     say,
     seconds_until,
 )
-from gptoss_local.errors import ServerUnavailableError, UnauthorizedError, UsageError
 from gptoss_local.models.catalog import canonical_name
-from gptoss_local.private import keep_memory_private
-from gptoss_local.quantities import per_token
-from gptoss_local.settings import load_settings
 
 
 def serve(

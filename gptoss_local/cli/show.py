@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.base.formats.gguf_file import GGUFInfo
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
-from gptoss_local.formats.gguf_file import GGUFInfo
 from gptoss_local.models.store import ModelDefaults, ModelEntry, read_info, render_modelfile
-from gptoss_local.settings import Settings, load_settings
 
 
 def show(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say, shortened
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.talk.tools import Group, RunnableTool, Toolbox

@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gptoss_local.base.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
+from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
-from gptoss_local.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import ModelEntry, find_model, list_models
-from gptoss_local.settings import Settings, load_settings
 
 
 def upstream(
@@ -64,8 +64,8 @@ def _list(settings: Settings, *, json: bool) -> None:
 def _add(name: str, fields: dict[str, Any], settings: Settings, *, json: bool) -> None:
     import msgspec
 
-    from gptoss_local.upstream.entries import add_upstream
-    from gptoss_local.validation import in_words
+    from gptoss_local.base.validation import in_words
+    from gptoss_local.runner.upstream.entries import add_upstream
 
     if not fields["kind"] or not fields["urls"]:
         raise UsageError("an upstream needs --kind and --url")
@@ -84,7 +84,7 @@ def _add(name: str, fields: dict[str, Any], settings: Settings, *, json: bool) -
 
 
 def _remove(name: str, *, json: bool) -> None:
-    from gptoss_local.upstream.entries import remove_upstream
+    from gptoss_local.runner.upstream.entries import remove_upstream
 
     file = remove_upstream(name)
     report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
@@ -123,7 +123,7 @@ async def _look(entry: ModelEntry, settings: Settings) -> list[dict[str, Any]]:
     from gptoss_local.harmony import load_vocabulary
     from gptoss_local.models import nano
     from gptoss_local.runner.elsewhere import connect
-    from gptoss_local.upstream.connection import silent_urls
+    from gptoss_local.runner.upstream.connection import silent_urls
 
     assert entry.upstream is not None
     nano.ensure_gguf(settings.cache_dir)  # neither of these is to count

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import AdapterDir, Json, Quiet, Tokenizer, Workers, repository
-from gptoss_local.cli._output import print_json, print_table, progress_bar, say
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     ConvertError,
     ModelLoadError,
     ModelNotFoundError,
     UsageError,
     VerifyError,
 )
+from gptoss_local.base.printable import on_one_line
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import Progress
+from gptoss_local.cli._options import AdapterDir, Json, Quiet, Tokenizer, Workers, repository
+from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.models.names import name_of
 from gptoss_local.models.store import (
     ModelEntry,
@@ -26,9 +29,6 @@ from gptoss_local.models.store import (
     list_models,
     unreadable_manifests,
 )
-from gptoss_local.printable import on_one_line
-from gptoss_local.settings import Settings, load_settings
-from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from convert.verify import Report

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.printable import write_style
+from gptoss_local.base.settings import Settings, config_path, load_settings
 from gptoss_local.cli._options import Json, running_server
 from gptoss_local.cli._output import RESET, is_linear, is_plain, print_json, report, say
-from gptoss_local.errors import UsageError
-from gptoss_local.printable import write_style
-from gptoss_local.settings import Settings, config_path, load_settings
 
 _BLACK_ON_WHITE = "\x1b[38;5;16;48;5;231m"  # whatever the terminal's colours are
 
@@ -74,7 +74,7 @@ def _open_lan(settings: Settings, scheme: str, *, json: bool) -> None:
 
 def _close_lan(settings: Settings, *, json: bool) -> None:
     from gptoss_local.api.client import Client
-    from gptoss_local.api_keys import read_keys, remove_key
+    from gptoss_local.server.keys import read_keys, remove_key
 
     client, path = Client(settings), settings.keys_path
     if client.is_running():

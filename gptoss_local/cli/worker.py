@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import ModelName, named
 from gptoss_local.cli._output import progress_bar
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
 
 _INSTALL = (
     "pip install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1 && pip install uvloop "

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import msgspec
 
-from gptoss_local.errors import ContextOverflowError, DoesNotFitError, UsageError
+from gptoss_local.base.errors import ContextOverflowError, DoesNotFitError, UsageError
+from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import read_text
 from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
-from gptoss_local.validation import in_words
-from gptoss_local.whole_file import read_text
 
 ACTIVE = 0.1
 """Share of the users that have an answer under way at the same time, on average."""

@@ -13,6 +13,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from gptoss_local.base.errors import EngineCrashedError, GptOssError, error_by_name
+from gptoss_local.base.settings import environment_without_secrets
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine import protocol
 from gptoss_local.engine.interface import cache_salt, caller
 from gptoss_local.engine.protocol import (
@@ -35,9 +38,6 @@ from gptoss_local.engine.protocol import (
     Tokens,
     Tuned,
 )
-from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
-from gptoss_local.settings import environment_without_secrets
-from gptoss_local.types import SamplingParams
 
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
 # needs one of the cores, a spinning thread takes the time of a thread that all others wait for.

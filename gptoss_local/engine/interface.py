@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextvars import ContextVar
 from typing import Protocol
 
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
-from gptoss_local.types import SamplingParams
 
 caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
 """The key and connection of a request, which take turns where the engine supports it."""

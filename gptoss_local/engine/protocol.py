@@ -10,8 +10,8 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from gptoss_local.errors import GptOssError
-from gptoss_local.types import (
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.types import (
     ContextParams,
     FinishReason,
     ModelParams,
@@ -230,7 +230,7 @@ class BlocksChanged(msgspec.Struct, frozen=True, tag="blocks"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
-    """An error by its class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
+    """An error by its class name in `gptoss_local.base.errors`; `seq_id` None: the process ends."""
 
     seq_id: int | None
     error: str

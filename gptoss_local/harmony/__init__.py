@@ -3,7 +3,7 @@
 The only layer that knows the harmony format: token ids below it, text above it.
 """
 
-from gptoss_local.events import (
+from gptoss_local.base.events import (
     GAP,
     CallDelta,
     ChatEvent,

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from gptoss_local.formats.o200k import LONGEST_TOKEN_BYTES
+from gptoss_local.base.formats.o200k import LONGEST_TOKEN_BYTES
+from gptoss_local.base.off_loop import Check
 from gptoss_local.harmony.message import ChatRequest, RawRequest
-from gptoss_local.off_loop import Check
 
 
 class PromptTooLongError(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.formats.trained_tools import ABOUT_BROWSER, ABOUT_PYTHON, BROWSER_FUNCTIONS
+from gptoss_local.base.formats.trained_tools import ABOUT_BROWSER, ABOUT_PYTHON, BROWSER_FUNCTIONS
 from gptoss_local.harmony.message import Tool, ToolRequest
 from gptoss_local.harmony.typescript import render_tools
 

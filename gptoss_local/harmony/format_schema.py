@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any, NoReturn
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import guidance
 from gptoss_local.harmony.pattern import LENGTH_MAX, literal, read_pattern
 from gptoss_local.harmony.schema_document import Document, Schema, Target, step, within

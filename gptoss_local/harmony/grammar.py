@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import guidance
 from gptoss_local.harmony.message import AnswerFormat, JsonFormat, RegexFormat, Tool
 from gptoss_local.harmony.pattern import read_pattern

@@ -7,8 +7,8 @@ back.
 from collections import deque
 from collections.abc import Iterable
 
+from gptoss_local.base.events import ContentDelta, Delta, TokenLogprob
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.events import ContentDelta, Delta, TokenLogprob
 from gptoss_local.harmony.vocabulary import Vocabulary
 
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.types import Effort, SamplingParams
+from gptoss_local.base.types import Effort, SamplingParams
 
 
 class ToolRequest(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from gptoss_local.events import GAP, CallDelta, ContentDelta, Delta, ReasoningDelta, ToolCall
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.events import GAP, CallDelta, ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.calls import called, find_calls, fits_so_far
 from gptoss_local.harmony.header import Header, HeaderReader
 from gptoss_local.harmony.message import Tool

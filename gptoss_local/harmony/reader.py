@@ -1,7 +1,7 @@
 """Turns tokens into events: parsed, cut at a stop string, and scored."""
 
+from gptoss_local.base.events import GAP, ContentDelta, Delta, ToolCall
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.events import GAP, ContentDelta, Delta, ToolCall
 from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
 

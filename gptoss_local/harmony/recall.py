@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from gptoss_local.api.gptoss import HarmonyPiece
-from gptoss_local.events import GAP, WholeAnswer
-from gptoss_local.fair_store import FairStore
+from gptoss_local.base.events import GAP, WholeAnswer
+from gptoss_local.base.fair_store import FairStore
 from gptoss_local.harmony.inspection import inspect_tokens
 from gptoss_local.harmony.message import ChatRequest, Message, ToolRequest
 from gptoss_local.harmony.vocabulary import START, Vocabulary

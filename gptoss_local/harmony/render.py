@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.built_in import body_of, declarations, is_built_in
 from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
@@ -26,7 +27,6 @@ from gptoss_local.harmony.vocabulary import (
     STOP_TOKENS,
     Vocabulary,
 )
-from gptoss_local.types import Effort
 
 
 def arrange(messages: Iterable[Message]) -> list[Message]:

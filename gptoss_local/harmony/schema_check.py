@@ -7,7 +7,7 @@ not take apart by a property are tested by asking it for a value that satisfies 
 import time
 from typing import Any
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import guidance
 from gptoss_local.harmony.format_schema import ROOT, Enforced
 from gptoss_local.harmony.schema_document import Schema, all_schemas, parts, within

@@ -14,10 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gptoss_local.engine.interface import AnyEngine
-from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
-from gptoss_local.errors import BrokenCallError, ContextOverflowError
-from gptoss_local.events import (
+from gptoss_local.base.errors import BrokenCallError, ContextOverflowError
+from gptoss_local.base.events import (
     ChatEvent,
     Delta,
     Done,
@@ -26,6 +24,10 @@ from gptoss_local.events import (
     Started,
     WholeAnswer,
 )
+from gptoss_local.base.off_loop import Check, run_off_loop
+from gptoss_local.base.types import Usage
+from gptoss_local.engine.interface import AnyEngine
+from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.harmony.budget import (
     PromptTooLongError,
     TokenBudget,
@@ -49,8 +51,6 @@ from gptoss_local.harmony.render import (
 from gptoss_local.harmony.thinking import Thinking
 from gptoss_local.harmony.truncation import shorten
 from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
-from gptoss_local.off_loop import Check, run_off_loop
-from gptoss_local.types import Usage
 
 _N_CONVERSATIONS = 1000
 

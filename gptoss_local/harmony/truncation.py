@@ -4,11 +4,11 @@ import bisect
 
 import msgspec
 
+from gptoss_local.base.off_loop import Check
 from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget
 from gptoss_local.harmony.message import ChatRequest
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.harmony.vocabulary import Vocabulary
-from gptoss_local.off_loop import Check
 
 
 def shorten(

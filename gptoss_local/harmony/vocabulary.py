@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import tiktoken
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, has_its_ranks
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, has_its_ranks
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.parts import Part, RenderedParts
 from gptoss_local.models.nano.ranks import load_ranks

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import parse_size
-from gptoss_local.settings import user_models_file
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import parse_size
+from gptoss_local.base.settings import user_models_file
+from gptoss_local.base.validation import in_words
 
 _AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
 _OURS = Path(__file__).parents[2] / "models.toml"
@@ -84,7 +84,7 @@ UpstreamKind = Literal["vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama
 
 
 class UpstreamAddress(_Entry, frozen=True, kw_only=True):
-    """Engines elsewhere that compute a model; see `gptoss_local.upstream`.
+    """Engines elsewhere that compute a model; see `gptoss_local.runner.upstream`.
 
     Attributes:
         kind: Their program, which decides the protocol.

@@ -10,7 +10,7 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import unquote
 
-from gptoss_local.formats.gguf_file import SPLIT_NAME
+from gptoss_local.base.formats.gguf_file import SPLIT_NAME
 from gptoss_local.models.catalog import catalog
 
 WEIGHTS_SUFFIX = ".gguf"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.types import Usage
 from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
@@ -17,7 +18,6 @@ from gptoss_local.harmony import (
     Started,
     ToolCall,
 )
-from gptoss_local.types import Usage
 
 
 @dataclass(slots=True)

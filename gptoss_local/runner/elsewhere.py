@@ -7,15 +7,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models import nano
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import ModelEntry
-from gptoss_local.settings import Settings
-from gptoss_local.upstream.harmony import probe
+from gptoss_local.runner.upstream.harmony import probe
 
 if TYPE_CHECKING:
-    from gptoss_local.upstream.client import Upstream
+    from gptoss_local.runner.upstream.client import Upstream
 
 _log = logging.getLogger("gptoss")
 
@@ -77,7 +77,9 @@ async def _close_idle(model: RemoteModel) -> None:
 
 async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Settings) -> RemoteModel:
     """Connect to an upstream, and check that it is a gpt-oss; UsageError without its key."""
-    from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
+    from gptoss_local.runner.upstream.client import (
+        Upstream,  # PERF: httpx, 60 ms of the server's start
+    )
 
     vocabulary = await asyncio.to_thread(load_vocabulary)
     file = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)

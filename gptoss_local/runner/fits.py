@@ -8,9 +8,10 @@ import msgspec
 from rich.filesize import decimal
 
 from gptoss_local.api.gptoss import ModelFit, ModelFits
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX
-from gptoss_local.errors import GptOssError
 from gptoss_local.machine.hardware import Machine, free_bytes, read_machine
 from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.measured import read_measured
@@ -21,7 +22,6 @@ from gptoss_local.machine.plan.words import gib
 from gptoss_local.models.catalog import CatalogModel, catalog
 from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.runner.planning import measured_file, plan_load, without
-from gptoss_local.settings import Settings
 
 _READING_TOK_S = 10.0
 _MBIT_S = 100

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 
-from gptoss_local.errors import ContextOverflowError, DoesNotFitError
+from gptoss_local.base.errors import ContextOverflowError, DoesNotFitError
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import ChatRequest, Growing, RawRequest
 from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.planning import Attempt, measured_file, plan_load
-from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
-from gptoss_local.errors import EngineError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.machine.plan.measured import (
     LoadOutcome,
@@ -37,7 +38,6 @@ from gptoss_local.runner.planning import (
     next_attempt,
     plan_load,
 )
-from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
 

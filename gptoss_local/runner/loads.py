@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.api.models import LoadStatus
-from gptoss_local.errors import ModelLoadError
+from gptoss_local.base.errors import ModelLoadError
 
 _REPORT_EVERY_S = 0.1
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import write_whole
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import write_whole
 
 _N_KEPT = 100
 

@@ -16,8 +16,10 @@ from typing import Any
 import msgspec
 
 from gptoss_local.api.models import LoadStatus
+from gptoss_local.base.errors import ComputeError, EngineCrashedError, GptOssError, ServerBusyError
+from gptoss_local.base.progress import each_step
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.interface import caller
-from gptoss_local.errors import ComputeError, EngineCrashedError, GptOssError, ServerBusyError
 from gptoss_local.harmony import (
     ChatEvent,
     ChatRequest,
@@ -31,7 +33,6 @@ from gptoss_local.harmony import (
 )
 from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.models.store import ModelEntry, find_model, read_info
-from gptoss_local.progress import each_step
 from gptoss_local.runner import losses
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels
@@ -40,7 +41,6 @@ from gptoss_local.runner.growth import GrowingContext, may_reload
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads
 from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
-from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
 

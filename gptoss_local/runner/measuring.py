@@ -17,10 +17,12 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.errors import EngineError, UsageError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Load, Tokens, Tuned
-from gptoss_local.errors import EngineError, UsageError
-from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import (
     Measured,
@@ -35,8 +37,6 @@ from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.planning import Attempt, load_command, measured_file, plan_load
-from gptoss_local.settings import Settings
-from gptoss_local.types import SamplingParams, Usage
 
 _log = logging.getLogger("gptoss")
 

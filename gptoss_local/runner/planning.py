@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.errors import DoesNotFitError, EngineCrashedError, EngineError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import ModelParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
-from gptoss_local.errors import DoesNotFitError, EngineCrashedError, EngineError
 from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
 from gptoss_local.machine.hardware import Machine, has_cuda_build, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
@@ -16,8 +18,6 @@ from gptoss_local.machine.plan.options import OBJECTIVES, PlanOptions, plan_opti
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry
-from gptoss_local.settings import Settings
-from gptoss_local.types import ModelParams
 
 _BESIDE = 1.2  # a plan alongside other models may be worse than one without them by a fifth
 MAX_TRIES = 6

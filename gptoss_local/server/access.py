@@ -16,23 +16,23 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from gptoss_local.api.gptoss import ClientUse, PageToken
-from gptoss_local.api_keys import add_phone
-from gptoss_local.engine.interface import cache_salt
-from gptoss_local.engine.interface import caller as served_in_turn
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     ForbiddenError,
     GptOssError,
     ServerBusyError,
     UnauthorizedError,
     UsageError,
 )
-from gptoss_local.printable import printable
+from gptoss_local.base.printable import printable
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import write_whole
+from gptoss_local.engine.interface import cache_salt
+from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.growth import may_reload
+from gptoss_local.server.keys import add_phone
 from gptoss_local.server.limits import KeyLimits, KeyUse
 from gptoss_local.server.origin import is_loopback, is_own_origin
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import write_whole
 
 _log = logging.getLogger("gptoss")
 

@@ -22,7 +22,8 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local import __version__
-from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
@@ -46,7 +47,6 @@ from gptoss_local.server.limits import KeyLimits
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
 from gptoss_local.server.tracing import Tracing, fail, start_tracing
-from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import ToolSources
 
 _UNTRACED = re.compile(r"/|/health|/metrics|/web/.*")  # asked for all the time, and no work

@@ -15,17 +15,17 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     RequestTimeoutError,
     RequestTooLargeError,
     ServerBusyError,
     UnsupportedEncodingError,
     UsageError,
 )
-from gptoss_local.off_loop import SMALL_BYTES, run_off_loop
+from gptoss_local.base.off_loop import SMALL_BYTES, run_off_loop
+from gptoss_local.base.validation import in_words, lenient
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.origin import is_loopback
-from gptoss_local.validation import in_words, lenient
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, ZstdError

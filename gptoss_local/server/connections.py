@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.server.origin import is_loopback
-from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss.connections")
 

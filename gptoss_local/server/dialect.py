@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.server.access import OWN_ORIGIN, Access, Level
 from gptoss_local.server.origin import preflight
 from gptoss_local.server.streaming import Framing

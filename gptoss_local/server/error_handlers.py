@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     GptOssError,
     MethodNotAllowedError,
     PathNotFoundError,

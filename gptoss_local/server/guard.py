@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gptoss_local.errors import UsageError
-from gptoss_local.printable import is_segment
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.printable import is_segment
+from gptoss_local.base.settings import Settings
 from gptoss_local.server.error_handlers import error_response
 from gptoss_local.server.origin import is_allowed_origin, is_loopback
-from gptoss_local.settings import Settings
 
 
 class Guard:

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.server.connections import N_PENDING, BoundedProtocol
 from gptoss_local.server.origin import is_loopback
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import write_whole
 
 _log = logging.getLogger("gptoss")
 

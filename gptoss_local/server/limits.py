@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from gptoss_local.api_keys import ApiKey, hash_key, read_keys
-from gptoss_local.errors import RateLimitError, UsageError
+from gptoss_local.base.errors import RateLimitError, UsageError
 from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.server.keys import ApiKey, hash_key, read_keys
 
 _log = logging.getLogger("gptoss")
 

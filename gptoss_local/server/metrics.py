@@ -8,9 +8,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Stats
-from gptoss_local.errors import GptOssError
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager

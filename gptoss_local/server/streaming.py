@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.harmony import Started
 
 _log = logging.getLogger("gptoss")

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gptoss_local import __version__
-from gptoss_local.events import ToolCall
+from gptoss_local.base.events import ToolCall
 from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, following
 from gptoss_local.talk.loop import Loop
 from gptoss_local.talk.tools import Call, ToolResult
-from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, following
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gptoss_local.events import (
+from gptoss_local.base.events import (
     ChatEvent,
     ContentDelta,
     Done,

@@ -5,7 +5,7 @@ import re
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
-from gptoss_local.quantities import counted
+from gptoss_local.base.quantities import counted
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 32 << 20

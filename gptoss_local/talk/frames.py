@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gptoss_local.events import (
+from gptoss_local.base.events import (
     ChatEvent,
     ContentDelta,
     Done,
@@ -13,7 +13,7 @@ from gptoss_local.events import (
     Started,
     ToolCall,
 )
-from gptoss_local.types import FinishReason, Usage
+from gptoss_local.base.types import FinishReason, Usage
 
 _ENDS: dict[str | None, FinishReason] = {"length": "length", "repetition": "repetition"}
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from gptoss_local.events import ChatEvent, ToolCall
+from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import OptionValue, parse_option
-from gptoss_local.settings import config_path
-from gptoss_local.types import Effort
-from gptoss_local.whole_file import change_toml, read_text
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import OptionValue, parse_option
+from gptoss_local.base.settings import config_path
+from gptoss_local.base.types import Effort
+from gptoss_local.base.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

@@ -10,8 +10,8 @@ import pytest
 
 from gptoss_local.api.client import AsyncClient, Client
 from gptoss_local.api.models import JobStatus, RunningModels
-from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import ContextOverflowError, ServerUnavailableError
+from gptoss_local.base.settings import Settings
 
 pytestmark = pytest.mark.quick
 

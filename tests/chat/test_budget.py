@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptoss_local.formats.o200k import LONGEST_TOKEN_BYTES
+from gptoss_local.base.formats.o200k import LONGEST_TOKEN_BYTES
 from gptoss_local.harmony import ChatRequest, Message, RawRequest, Tool, ToolRequest, Vocabulary
 from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget, least_tokens
 from gptoss_local.harmony.render import render_chat

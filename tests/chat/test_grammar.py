@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.errors import UsageError
 from gptoss_local.harmony import JsonFormat, RegexFormat, Tool, Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from tests.chat.masked import accepts

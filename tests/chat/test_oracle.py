@@ -20,11 +20,11 @@ from openai_harmony import (
 )
 from openai_harmony import Message as Harmony
 
-from gptoss_local.formats.o200k import SPECIAL_TOKENS
+from gptoss_local.base.formats.o200k import SPECIAL_TOKENS
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.harmony.built_in import built_in
 from gptoss_local.harmony.render import render_chat
-from gptoss_local.types import Effort
 
 SEED = 20261127
 N_TEXTS, N_CONVERSATIONS = 1_500, 150

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import BadCall, HarmonyParser, RawParser
 

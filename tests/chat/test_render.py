@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.harmony.render import render_chat, render_history
 

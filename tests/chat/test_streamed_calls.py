@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from gptoss_local.events import Delta
+from gptoss_local.base.events import Delta
 from gptoss_local.harmony import CallDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import HarmonyParser
 from tests.chat.test_parser import BASH, WEATHER, function, tagged

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.events import WholeAnswer
+from gptoss_local.base.types import Usage
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
-from gptoss_local.events import WholeAnswer
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
 from gptoss_local.harmony.thinking import Repetition
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.types import Usage
 
 
 class PlayedEngine:

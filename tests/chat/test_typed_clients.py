@@ -20,8 +20,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, Json, RootModel, SecretStr, create_model
 from typing_extensions import TypedDict
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.errors import UsageError
 from gptoss_local.harmony import JsonFormat, Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from tests.chat.masked import Drawer

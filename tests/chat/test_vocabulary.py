@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.store import read_tokens
 

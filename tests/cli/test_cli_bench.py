@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gptoss_local.base.settings import load_settings
 from gptoss_local.cli.measure import print_rows
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import read_machine
@@ -15,7 +16,6 @@ from gptoss_local.machine.plan.hypothetical import imagine
 from gptoss_local.machine.plan.options import plan_options
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.measuring import Benchmark, Row
-from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli
 
 

@@ -89,7 +89,7 @@ def test_sizes_that_are_none(environment: dict[str, str], tmp_path: Path, size: 
     ("text", "n_bytes"), [("4GB", 4 * 10**9), ("1.5m", 1_500_000), ("2GiB", 2 << 30), ("700", 700)]
 )
 def test_sizes(text: str, n_bytes: int) -> None:
-    from gptoss_local.quantities import parse_size
+    from gptoss_local.base.quantities import parse_size
 
     assert parse_size(text, "--max-shard-size") == n_bytes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gptoss_local import errors
+from gptoss_local.base import errors
 from gptoss_local.cli.main import COMMANDS as MAIN_COMMANDS
 from gptoss_local.cli.main import make_app, make_help_app
 from tests.cli.conftest import Cli

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli._first_model import _words, chosen_model
-from gptoss_local.errors import UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.models.catalog import catalog
 from gptoss_local.runner.fits import as_fit
-from gptoss_local.settings import Settings
 from tests.plan.machines import LARGE, SMALL, gpu, machine
 from tests.store.gguf_parts import as_ollama_wrote_it
 

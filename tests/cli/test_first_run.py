@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli import _first_model
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.runner.fits import machine_facts
-from gptoss_local.settings import Settings
 from tests.cli.conftest import run_cli
 from tests.conftest import free_port
 from tests.hub.conftest import no_account  # noqa: F401

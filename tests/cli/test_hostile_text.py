@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from gptoss_local.printable import on_one_line, printable, shown, visible
+from gptoss_local.base.printable import on_one_line, printable, shown, visible
 from gptoss_local.talk.history import History
 from tests.cli.conftest import in_terminal, run_cli
 from tests.cli.hostile import EVIL, driven_by, hostile_server, write_gguf

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.cli._modelfile import parse_modelfile
-from gptoss_local.errors import UsageError
 from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, run_server
 from tests.convert.tiny import write_tiny

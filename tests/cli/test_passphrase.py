@@ -216,8 +216,8 @@ def test_no_child_gets_it(fresh: dict[str, str], reader: str) -> None:
     code = (
         "import os\n"
         "from pathlib import Path\n"
-        "from gptoss_local.settings import environment_without_secrets as e\n"
-        "from gptoss_local.settings import load_settings, unknown_variables as u\n"
+        "from gptoss_local.base.settings import environment_without_secrets as e\n"
+        "from gptoss_local.base.settings import load_settings, unknown_variables as u\n"
         "print('GPTOSS_PASSPHRASE' in e(), 'GPTOSS_PASSPHRASE' in u())\n"
         f"{reader}\n"
         "read(load_settings() if read.__name__ == 'open_history' else Path('none'))\n"
@@ -254,7 +254,7 @@ def test_memory_is_in_no_dump_and_no_debugger(place: Path, monkeypatch: pytest.M
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep less private")
 def test_a_process_says_that_it_is_not_to_be_dumped() -> None:
     code = (
-        "import ctypes; from gptoss_local.private import keep_memory_private as k; k();"
+        "import ctypes; from gptoss_local.base.private import keep_memory_private as k; k();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
     )
     assert subprocess.check_output([sys.executable, "-c", code]) == b"0\n"

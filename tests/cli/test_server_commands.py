@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from tests.cli.conftest import Cli, PseudoTerminal, run_cli
 from tests.conftest import RunningServer, engines_of, wait_until
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.cli.main import make_app
-from gptoss_local.errors import GptOssError
 from tests.tools.mcp.conftest import GOOD, bad
 
 TOOLS = """

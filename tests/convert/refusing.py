@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 
 
 def refuse(folder: Path, match: str, **options: Any) -> None:

@@ -12,7 +12,7 @@ from convert import convert_checkpoint, plan_conversion
 from convert.tensor_types import MXFP4, widen_bf16
 from convert.tensor_types.mxfp4 import dequantize
 from convert.verify import verify_model
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import (
     Tensors,

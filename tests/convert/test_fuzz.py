@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import Layout, Tensors, tiny_config, tiny_tensors, write_tiny
 

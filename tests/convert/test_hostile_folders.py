@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.refusing import header_of, refuse
 from tests.convert.tiny import (
     Layout,

@@ -12,8 +12,8 @@ import pytest
 
 from convert import convert_checkpoint
 from convert.verify import Report, verify_model
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.gguf_file import read_info, read_tokens
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.gguf_file import read_info, read_tokens
 from tests.convert.tiny import tiny_config, write_json, write_tiny
 
 Edit = Callable[[dict[str, Any]], None]

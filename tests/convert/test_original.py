@@ -10,7 +10,7 @@ import pytest
 from convert import convert_checkpoint
 from convert.checkpoint import read_index, read_shard, read_tensors
 from convert.config import read_config
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.tiny import (
     tiny_tensors,
     to_original,

@@ -13,7 +13,7 @@ import pytest
 
 from convert import convert_checkpoint, finished_shards
 from convert.journal import Journal, read_journal
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.interrupted import Interrupt, interrupt, interrupt_renaming, names, sha256
 from tests.convert.tiny import write_tiny
 

@@ -8,7 +8,7 @@ import pytest
 from convert import convert_checkpoint
 from convert.pieces import word_sum
 from convert.plan import SUMS_KEY
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpu import load_model, logits, tokenize
 

@@ -18,7 +18,7 @@ from convert.journal import read_journal
 from convert.pieces import make_pieces, plan_chunks, word_sum
 from convert.schedule import n_peak_bytes
 from convert.shards import local_shards
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import read_gguf
 from tests.convert.interrupted import names, sha256
 from tests.convert.large import write_large

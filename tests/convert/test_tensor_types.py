@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from convert import convert_checkpoint
 from convert.tensor_types import BF16, DENSE_TYPES, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from tests.convert import ggml
 from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import write_tiny

@@ -8,8 +8,8 @@ import pytest
 
 from convert.tokenizer import read_tokenizer
 from convert.tokenizer_files import Tokenizer
-from gptoss_local.errors import ConvertError
-from gptoss_local.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
 from gptoss_local.models.nano.ranks import load_ranks
 from tests.convert.tiny import write_json, write_tiny
 from tests.nano.tiktoken_file import render_tiktoken

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from convert import convert_checkpoint
 from convert.verify import Report, verify_model
-from gptoss_local.errors import ModelNotFoundError
-from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.formats.o200k import MERGES_SHA256, derive_merges, parse_ranks
+from gptoss_local.base.errors import ModelNotFoundError
+from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.formats.o200k import MERGES_SHA256, derive_merges, parse_ranks
 from gptoss_local.models.nano.ranks import load_ranks
 from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
 from tests.convert.tiny import tiny_config, write_tiny

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from convert import DenseType, ExpertType, convert_checkpoint
 from convert.tensor_types import Q8_0 as Q8_0_TYPE
 from convert.verify import ClassReport, Report, verify_model
-from gptoss_local.errors import ConvertError
+from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
 from tests.convert.large import MEDIUM, write_large
 from tests.convert.tiny import (

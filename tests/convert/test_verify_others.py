@@ -9,7 +9,7 @@ import pytest
 
 from convert import convert_checkpoint
 from convert.verify import verify_model
-from gptoss_local.formats.gguf_file import GGUFInfo, read_info
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info
 from gptoss_local.machine.plan.facts import read_facts
 from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
 from tests.convert.tiny import tiny_config, tiny_tensors, write_tiny

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gptoss_local.base.settings import PASSPHRASE, Settings
 from gptoss_local.cli.main import make_app
-from gptoss_local.settings import PASSPHRASE, Settings
 from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links, prose
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]

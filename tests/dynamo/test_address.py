@@ -5,8 +5,8 @@ import socket
 import psutil
 import pytest
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.cluster.dynamo.address import LOOPBACK, own_address, variables
-from gptoss_local.errors import UsageError
 
 pytestmark = pytest.mark.quick
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.cluster.dynamo.engine import read_request
-from gptoss_local.errors import UsageError
-from gptoss_local.types import Penalties, SamplingParams
 
 pytestmark = pytest.mark.quick
 

@@ -14,8 +14,8 @@ from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import END
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.upstream.client import Upstream
-from gptoss_local.upstream.harmony import closer, probe
+from gptoss_local.runner.upstream.client import Upstream
+from gptoss_local.runner.upstream.harmony import closer, probe
 from tests.conftest import wait_until
 from tests.dynamo.cluster import N_PARALLEL, Answer, Cluster, running
 from tests.dynamo.packages import dynamo_packages

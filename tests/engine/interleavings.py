@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gptoss_local.base.types import CacheType, ContextParams, Penalties, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.llama.sampler import N_BLOCK
 from gptoss_local.engine.protocol import (
@@ -37,7 +38,6 @@ from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
 from tests.engine.prefix_run import END, Reference, most_cached, text
 from tests.engine.smooth_model import N_VOCAB
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import gptoss_local.engine.worker.engine as engine_module
+from gptoss_local.base.types import CacheType, ContextParams, SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model
 from gptoss_local.engine.protocol import (
     Event,
@@ -30,7 +31,6 @@ from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.types import CacheType, ContextParams, SamplingParams
 from tests.engine.smooth_model import N_VOCAB, TOLERANCE
 
 END, CALL = 1, 2

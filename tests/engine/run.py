@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import (
     N_DRAFT_MAX,
@@ -18,7 +19,6 @@ from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.machine.plan.memory import Shape
-from gptoss_local.types import ContextParams, SamplingParams
 
 N_CTX = 4096
 GREEDY = SamplingParams(temperature=0)

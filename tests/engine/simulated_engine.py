@@ -7,6 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from gptoss_local.base.types import SamplingParams, StepTimes
 from gptoss_local.engine.protocol import Generate, PrefixOptions
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots
@@ -14,7 +15,6 @@ from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.scheduler import Scheduler, Work
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.types import SamplingParams, StepTimes
 
 _SAMPLING = SamplingParams()
 _ARRIVAL, _END, _BEGIN = range(3)  # events at the same time come in this order

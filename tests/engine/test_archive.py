@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gptoss_local.base.types import CacheType
 from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
-from gptoss_local.types import CacheType
 from tests.engine.prefix_run import Run, on_disk, text
 from tests.engine.smooth_model import TOLERANCE
 from tests.engine.test_prefix_reuse import messages

@@ -9,11 +9,11 @@ from collections import Counter, deque
 
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sequence import Callers
-from gptoss_local.types import ContextParams, SamplingParams
 
 
 def path_of(caller: str) -> tuple[str, str]:

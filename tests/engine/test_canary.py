@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gptoss_local.base.errors import ComputeError
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model, chains
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.errors import ComputeError
-from gptoss_local.types import ContextParams, SamplingParams
 from tests.engine.smooth_model import write_smooth_model
 
 KINDS = [

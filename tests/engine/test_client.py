@@ -10,12 +10,12 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from gptoss_local.base.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.protocol import Finished, Stats, Tokens
-from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.types import ContextParams, SamplingParams
 from tests.conftest import wait_until
 from tests.engine.run import GREEDY, N_CTX, Prompt, load_of
 

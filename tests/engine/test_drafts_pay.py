@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.types import SamplingParams, StepTimes
 from gptoss_local.engine.llama import Sampler
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate
 from gptoss_local.engine.worker.costs import StepCosts, Table
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.types import SamplingParams, StepTimes
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = ((1, 3.40), (2, 3.91), (3, 4.65), (4, 5.74), (6, 7.49), (7, 8.39), (8, 9.32), (9, 10.6),

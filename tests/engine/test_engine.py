@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.errors import ContextOverflowError, EngineError, GptOssError
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, Sampler
 from gptoss_local.engine.protocol import (
     Failed,
     Finished,
     encode_frame,
 )
-from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.types import SamplingParams
 from tests.engine.run import Prompt, Run, load_of, running
 
 TEXTS = [

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gptoss_local.base.types import ModelParams
 from gptoss_local.engine.client import environment
-from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
 
 pytestmark = pytest.mark.quick

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.types import CacheType
 from gptoss_local.engine.llama import Canary, Model, Sampler, chains
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.drafts.speculation import Speculation
-from gptoss_local.errors import GptOssError
-from gptoss_local.types import CacheType
 from tests.engine.interleavings import Interleaving, Judge, SmallMasks, repeatable
 from tests.engine.smooth_model import GPU_TOLERANCE, TOLERANCE
 

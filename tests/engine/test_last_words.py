@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.errors import ComputeError, EngineCrashedError, EngineError, ModelLoadError
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.errors import ComputeError, EngineCrashedError, EngineError, ModelLoadError
-from gptoss_local.types import SamplingParams
 from tests.engine.run import load_of
 
 ENDLESS = [200006, 1428, 200008, 3417, 591, 220, 16, 316, 220, 7467, 200007, 200006, 173781]

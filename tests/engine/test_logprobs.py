@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.types import ContextParams, Penalties, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate, Logprob, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import logprob
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.vocabulary import RETURN, STOP_TOKENS
-from gptoss_local.types import ContextParams, Penalties, SamplingParams
 from tests.engine.run import GREEDY, Prompt
 
 Logits = npt.NDArray[np.float64]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.sampling.draw import draw
@@ -15,7 +16,6 @@ from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import RETURN
-from gptoss_local.types import ContextParams, SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, running
 
 HELLO = "hello"

@@ -1,10 +1,10 @@
 """Steps of prompts are as long as they should be."""
 
+from gptoss_local.base.types import ContextParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.costs import PrefillPace
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.types import ContextParams
 from tests.engine.run import GREEDY
 
 

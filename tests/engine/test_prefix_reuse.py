@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gptoss_local.base.errors import ContextOverflowError
 from gptoss_local.engine.worker.cache.slots import common_prefix
-from gptoss_local.errors import ContextOverflowError
 from tests.engine.prefix_run import END, Run, in_memory, text
 from tests.engine.smooth_model import TOLERANCE
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import (
     LENGTH_BYTES,
@@ -24,7 +25,6 @@ from gptoss_local.engine.protocol import (
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.process import _Closed, _serve
 from gptoss_local.engine.worker.scheduler import StepTiming
-from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = [200006, 1428, 200008, 72]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.worker.loading import read_ahead
-from gptoss_local.errors import ModelLoadError
 
 N_BYTES = 20 * 2**20 + 1
 

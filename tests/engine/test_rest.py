@@ -2,12 +2,12 @@
 
 import pytest
 
+from gptoss_local.base.errors import ContextOverflowError
+from gptoss_local.base.types import ContextParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.llama.chains import Chains
 from gptoss_local.engine.protocol import Event, Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.errors import ContextOverflowError
-from gptoss_local.types import ContextParams
 from tests.engine.run import GREEDY
 
 PROMPT = [200006, 1428, 200008, *range(1000, 1040), 200007, 200006, 173781]

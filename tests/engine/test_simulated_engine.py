@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.scheduler import Work
 from gptoss_local.machine.plan.memory import Shape
-from gptoss_local.types import SamplingParams
 from tests.engine.simulated_engine import Arrival, Profile, Served, SimulatedEngine
 
 N_CTX, N_BATCH, N_SEQ = 1024, 128, 3

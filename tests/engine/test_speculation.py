@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gptoss_local.base.types import ContextParams, SamplingParams, StepTimes, Usage
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
@@ -28,7 +29,6 @@ from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.types import ContextParams, SamplingParams, StepTimes, Usage
 
 N_DRAFT_MAX = 40
 FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely

@@ -6,9 +6,9 @@ import msgspec
 import psutil
 import pytest
 
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
-from gptoss_local.errors import ModelLoadError
 from tests.engine.run import load_of
 
 

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate, StepTimes, Tokens
 from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.types import ContextParams, SamplingParams
 
 # H100, ms: bench/results/row-costs.md
 OF_20B = ((1, 3.4), (4, 5.9), (8, 9.7), (9, 15.4), (12, 16.7), (16, 17.3), (32, 22.8))

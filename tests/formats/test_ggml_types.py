@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from convert.verify.blocks import first_infinite
-from gptoss_local.formats.ggml_types import FILE_TYPES, GGML_TYPES, GgmlType
+from gptoss_local.base.formats.ggml_types import FILE_TYPES, GGML_TYPES, GgmlType
 from tests.convert import ggml
 
 pytestmark = pytest.mark.quick

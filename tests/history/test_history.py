@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ChatNotFoundError
+from gptoss_local.base.errors import ChatNotFoundError
 from gptoss_local.talk.history import History, Turn
 
 

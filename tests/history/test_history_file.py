@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.base.errors import ChatNotFoundError, HistoryError
 from gptoss_local.talk.history import History
 
 pytestmark = pytest.mark.quick
@@ -95,7 +95,7 @@ def test_path_that_cannot_be(tmp_path: Path) -> None:
 FILL_DISK = """
 import resource, sys
 from pathlib import Path
-from gptoss_local.errors import HistoryError
+from gptoss_local.base.errors import HistoryError
 from gptoss_local.talk.history import History
 
 history = History(Path(sys.argv[1]))

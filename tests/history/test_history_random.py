@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gptoss_local.errors import ChatNotFoundError
+from gptoss_local.base.errors import ChatNotFoundError
 from gptoss_local.talk.history import History
 
 WORDS = ("apple", "Banana", "çédille", "snake_case", "don't", "x", "中文", "*", '"', "NEAR")

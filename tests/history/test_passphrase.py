@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
+from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import History
 
 WORD, OTHER = "Xyzzyplugh", "correct horse"

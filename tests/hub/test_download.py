@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import DownloadError, GptOssError
+from gptoss_local.base.errors import DownloadError, GptOssError
 from gptoss_local.models.hub import open_checkpoint
 from tests.conftest import wait_until
 from tests.hub.conftest import REPO, SHARD_BYTES, SHARDS, fetch, repo_files

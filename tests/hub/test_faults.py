@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     DiskFullError,
     DownloadError,
     ModelNotFoundError,

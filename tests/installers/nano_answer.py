@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
+from gptoss_local.base.types import ContextParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.vocabulary import RETURN
 from gptoss_local.models.nano import ensure_gguf
-from gptoss_local.types import ContextParams
 
 QUESTION = "<|start|>user<|message|>What is the capital of France?<|end|><|start|>assistant"
 N_MOST = 40

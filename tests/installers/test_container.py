@@ -22,7 +22,7 @@ from from_source import pinned_version
 from jsonschema import Draft201909Validator
 from steps import Log
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from tests.conftest import free_port, run_server
 from tests.installers.container_files import (
     FOLDER,

@@ -9,10 +9,10 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.types import ContextParams
 from gptoss_local.engine.llama import Context, Model
-from gptoss_local.errors import ModelLoadError
 from gptoss_local.models.store import read_info
-from gptoss_local.types import ContextParams
 from tests.convert.gguf_file import Tensor, read_gguf
 from tests.convert.write_gguf import write_gguf
 from tests.lora import (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.llama.chains import _N_FORMS, _sign
 from gptoss_local.engine.llama.library import ggml
-from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [
     SamplingParams(temperature, top_p, top_k, min_p)

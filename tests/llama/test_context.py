@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gptoss_local.base.errors import ContextOverflowError, EngineError, ModelLoadError
+from gptoss_local.base.types import ContextParams, ModelParams, SamplingParams
 from gptoss_local.engine.llama import (
     Batch,
     Context,
@@ -15,8 +17,6 @@ from gptoss_local.engine.llama import (
     Sampler,
     list_devices,
 )
-from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
-from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 from tests.engine.smooth_model import write_smooth_model
 
 A, B = [976, 4251, 382, 261, 2201], [12845, 591, 220, 16, 316, 220, 455]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.llama import library
-from gptoss_local.errors import ModelLoadError
 
 
 def test_a_library_without_a_backend_for_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:

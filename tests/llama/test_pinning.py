@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.types import ContextParams, ModelParams
 from gptoss_local.engine.llama import Context, Model, has_gpu, pinning
-from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.types import ContextParams, ModelParams
 
 EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")
 PROMPT = [200006, 1428, 200008, 13225]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, Sampler
 from gptoss_local.engine.llama.chains import Chains
 from gptoss_local.engine.llama.sampler import N_BLOCK
-from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = [12845, 591, 220, 16, 316, 220, 455]
 PARAMS = [

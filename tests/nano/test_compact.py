@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gptoss_local.errors import ModelLoadError
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import (
     CODED,

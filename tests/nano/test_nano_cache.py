@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import DiskFullError
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.errors import DiskFullError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.nano import cache, cached_gguf, ensure_gguf, leftovers
 from gptoss_local.models.nano.compact import load_compact
 from gptoss_local.models.nano.materialize import materialize
 from gptoss_local.models.store import find_garbage
-from gptoss_local.settings import Settings
 from tests.conftest import wait_until
 from tests.convert.gguf_file import read_gguf
 

@@ -12,7 +12,7 @@ import pytest
 from openai_harmony import HarmonyEncoding
 from tokenizers import Tokenizer
 
-from gptoss_local.formats.o200k import (
+from gptoss_local.base.formats.o200k import (
     FIRST_SPECIAL,
     SPECIAL_TOKENS,
     derive_merges,

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gptoss_local.errors import DoesNotFitError
+from gptoss_local.base.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts, published_facts

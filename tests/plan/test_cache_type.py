@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import CacheType
 from gptoss_local.machine.plan.memory import Shape, all_cache_bytes, f16_cache_bytes, token_bytes
 from gptoss_local.machine.plan.options import PlanOptions, plan_options
 from gptoss_local.machine.plan.placement import iter_placements
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.words import explain
-from gptoss_local.settings import Settings
-from gptoss_local.types import CacheType
 from tests.plan.machines import LARGE, MIB, SMALL, gpu, machine
 
 pytestmark = pytest.mark.quick

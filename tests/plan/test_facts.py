@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.gguf_file import read_info
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_info
 from gptoss_local.machine.plan.facts import model_facts
 
 pytestmark = pytest.mark.quick

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptoss_local.errors import DoesNotFitError
+from gptoss_local.base.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.options import PlanOptions

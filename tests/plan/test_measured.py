@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gptoss_local.base.types import OffloadTimes
 from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.measured import (
     Measured,
@@ -21,7 +22,6 @@ from gptoss_local.machine.plan.measured import (
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.words import explain
-from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 
 pytestmark = pytest.mark.quick

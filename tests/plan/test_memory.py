@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.types import CacheType, ModelParams
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.llama.library import whole_log
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
@@ -18,7 +19,6 @@ from gptoss_local.machine.plan.memory import (
     head_bytes,
     n_cells,
 )
-from gptoss_local.types import CacheType, ModelParams
 from tests.lora import ATTENTION, EXPERTS, OTHERS, random_factors, write_lora
 
 MIB = 2**20

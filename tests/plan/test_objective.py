@@ -2,6 +2,8 @@
 
 import pytest
 
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import Preset
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts
@@ -10,8 +12,6 @@ from gptoss_local.machine.plan.options import OBJECTIVES, most_answers, plan_opt
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.machine.plan.words import changes, explain, explain_preset
-from gptoss_local.settings import Settings
-from gptoss_local.types import Preset
 from tests.plan.machines import LARGE, SMALL, gpu, machine
 
 pytestmark = pytest.mark.quick

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.hypothetical import card_named, imagine, known_cards

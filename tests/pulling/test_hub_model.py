@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.base.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.pulling.hub_model import pulled_model
 from gptoss_local.models.store import find_model
-from gptoss_local.settings import Settings
 from tests.cli.conftest import fresh, run_cli  # noqa: F401
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401

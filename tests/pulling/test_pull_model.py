@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import DownloadError
+from gptoss_local.base.errors import DownloadError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.models.hub import folder as hub_folder
 from gptoss_local.models.pulling.preview import preview_pull
 from gptoss_local.models.pulling.pull import pull_model
 from gptoss_local.models.store import delete_model, find_garbage, find_model, known_sha256
-from gptoss_local.settings import Settings
 from tests.conftest import wait_until
 from tests.convert.tiny import tiny_config, write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
@@ -178,10 +178,10 @@ import sys
 from pathlib import Path
 import msgspec
 from gptoss_local.models.catalog import CatalogModel
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.models.hub import client
 from gptoss_local.models.pulling.pull import pull_model
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 
 client.RETRY_WAITS_S = (0.01, 0.01)
 model = msgspec.json.decode(sys.argv[1], type=CatalogModel)

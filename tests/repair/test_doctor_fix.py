@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.cli.doctor.repair import find_faults
-from gptoss_local.settings import Settings
 from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import free_port

@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import ModelParams
 from gptoss_local.engine.protocol import Load
 from gptoss_local.machine.plan.measured import Measured, read_measured
 from gptoss_local.machine.plan.result import Plan
@@ -15,8 +17,6 @@ from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.measuring import calibrate, is_due
 from gptoss_local.runner.planning import load_command, measured_file, plan_load
-from gptoss_local.settings import Settings
-from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
 from tests.plan.machines import gpu, machine
 

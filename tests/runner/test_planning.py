@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from gptoss_local.api.models import LoadStatus
+from gptoss_local.base.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load, StepTimes
-from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.measured import (
     LoadOutcome,
@@ -34,7 +35,6 @@ from gptoss_local.runner.planning import (
     measured_file,
     plan_load,
 )
-from gptoss_local.settings import Settings
 from tests.plan.machines import GIB, gpu, machine
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.errors import EngineCrashedError, ModelLoadError
+from gptoss_local.base.errors import EngineCrashedError, ModelLoadError
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.planning import STEP_BYTES, Attempt, next_attempt

@@ -2,11 +2,11 @@
 
 import pytest
 
+from gptoss_local.base.types import OffloadTimes
 from gptoss_local.engine.protocol import Tuned
 from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.measuring import judge
-from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 
 pytestmark = pytest.mark.quick

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from gptoss_local.settings import load_settings
+from gptoss_local.base.settings import load_settings
 from tests.conftest import RunningServer, free_port, run_server
 from tests.scripted_engine.engine import ScriptedProcess
 from tests.scripted_engine.script import (

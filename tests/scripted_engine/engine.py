@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import msgspec
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.types import FinishReason, Usage
 from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
     Cancel,
@@ -24,9 +26,7 @@ from gptoss_local.engine.protocol import (
     Tokens,
     failure,
 )
-from gptoss_local.errors import EngineError
 from gptoss_local.harmony.vocabulary import END, MESSAGE, START
-from gptoss_local.types import FinishReason, Usage
 from tests.scripted_engine.script import Part, Reply
 
 _USER = [START, 1428, MESSAGE]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.types import Effort
 
 SCRIPT_VARIABLE = "SCRIPTED_ENGINE"
 """The environment variable with the path of the script."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.server import app
-from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import (
     Arguments,
     Page,

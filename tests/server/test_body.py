@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from gptoss_local.errors import RequestTimeoutError, UsageError
+from gptoss_local.base.errors import RequestTimeoutError, UsageError
 from gptoss_local.server import body
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key, add_phone
+from gptoss_local.server.keys import add_key, add_phone
 from tests.conftest import RunningServer, run_server
 from tests.server.page_client import Page
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.base.errors import RequestTooLargeError, UsageError
 from gptoss_local.server.body import BodyDecoder
 from tests.server.test_limits import PATHS, message_of
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key, add_phone
+from gptoss_local.server.keys import add_key, add_phone
 from gptoss_local.server.openapi import ENDPOINTS
 from tests.conftest import RunningServer, run_server
 

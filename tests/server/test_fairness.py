@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key
+from gptoss_local.server.keys import add_key
 from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
 
 N_GREEDY = 12

@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.settings import Settings
 from tests import faulty_llama
 from tests.cli.conftest import run_cli
 from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until

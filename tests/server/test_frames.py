@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ContentDelta, Done, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
@@ -15,7 +16,6 @@ from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools
-from gptoss_local.types import Usage
 
 
 def test_call_at_an_endpoint_without_tools_is_not_lost() -> None:

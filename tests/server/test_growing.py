@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key
+from gptoss_local.server.keys import add_key
 from tests.conftest import PATIENCE_S, run_server
 
 PLANNED = 32_768  # tokens of context without a GPU

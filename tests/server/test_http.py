@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.base.errors import ServerUnavailableError
+from gptoss_local.base.settings import Settings
 from gptoss_local.server.app import _bind, make_app
-from gptoss_local.settings import Settings
 from tests.conftest import RunningServer
 
 HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "hi"}]}

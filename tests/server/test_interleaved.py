@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
@@ -18,7 +19,6 @@ from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools
-from gptoss_local.types import Usage
 from tests.server import sse, well_formed
 from tests.server.test_streaming import answer, respond
 

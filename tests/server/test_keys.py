@@ -17,8 +17,8 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.api_keys import add_key, hash_key, read_keys, remove_key
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.server.keys import add_key, hash_key, read_keys, remove_key
 from gptoss_local.server.limits import Bucket
 from tests.conftest import RunningServer, free_port, run_server, wait_until
 from tests.server.test_limits import message_of

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from gptoss_local.api_keys import add_key, read_keys
+from gptoss_local.server.keys import add_key, read_keys
 from gptoss_local.server.lan import lan_addresses
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.server.test_doors import DOORS, filled

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.errors import RequestTooLargeError
+from gptoss_local.base.errors import RequestTooLargeError
 from gptoss_local.server import body as body_limits
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.api_keys import add_key, read_keys, remove_key
 from gptoss_local.harmony import Vocabulary
+from gptoss_local.server.keys import add_key, read_keys, remove_key
 from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, calls_built_in

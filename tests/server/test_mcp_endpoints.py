@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.api_keys import add_key
+from gptoss_local.server.keys import add_key
 from tests.conftest import run_server, wait_until
 from tests.server.page_client import Json, Page
 from tests.tools.mcp.conftest import GOOD

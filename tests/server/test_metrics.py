@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gptoss_local.api_keys import add_key
+from gptoss_local.server.keys import add_key
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.docs.pages import ROOT
 from tests.server.test_limits import COUNT

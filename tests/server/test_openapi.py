@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from gptoss_local.base.settings import Settings as ServerSettings
 from gptoss_local.server.app import make_app
 from gptoss_local.server.openapi import ENDPOINTS, document
-from gptoss_local.settings import Settings as ServerSettings
 from tests.conftest import RunningServer, run_server
 from tests.server.page_client import Page
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import parse_keep_alive
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.server.dialects.ollama.options import parse_think
 
 

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.errors import ResponseNotFoundError
+from gptoss_local.base.errors import ResponseNotFoundError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from tests.scripted_engine import Reply, Script, answer, calls

@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.api_keys import add_key, remove_key
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.settings import Settings
+from gptoss_local.server.keys import add_key, remove_key
 from tests.conftest import RunningServer
 from tests.server.served_tools import run_tool_server
 from tests.server.test_responses_tools import (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.tool_memory import (
     HostedTool,

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from starlette.requests import Request
 
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     GptOssError,
     RequestTimeoutError,
     ServerBusyError,

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.errors import ModelLoadError
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.store import read_tokens
 from gptoss_local.runner import loading

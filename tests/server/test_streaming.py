@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.errors import EngineError
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started
 from gptoss_local.server import streaming
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
@@ -22,7 +23,6 @@ from gptoss_local.server.streaming import (
     Framing,
     SseEvent,
 )
-from gptoss_local.types import Usage
 
 pytestmark = pytest.mark.quick
 

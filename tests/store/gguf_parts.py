@@ -3,7 +3,7 @@
 import struct
 from pathlib import Path
 
-from gptoss_local.formats.gguf_file import TensorInfo, read_info
+from gptoss_local.base.formats.gguf_file import TensorInfo, read_info
 
 _ALIGNMENT = 32
 _UINT16, _INT32 = 2, 5

@@ -9,7 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
@@ -21,7 +22,6 @@ from gptoss_local.models.store import (
     unreadable_manifests,
     unusable_models,
 )
-from gptoss_local.settings import Settings
 from tests.cli.conftest import Cli, home_cli, run_cli  # noqa: F401
 from tests.conftest import RunningServer, run_server
 from tests.lora import ATTENTION, EXPERTS, Factors, random_factors, write_lora, write_peft

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import adopt_file, find_model, known_sha256
 from gptoss_local.models.store.external import find_elsewhere
-from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
 from tests.store.gguf_parts import as_ollama_wrote_it
 

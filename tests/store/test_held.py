@@ -13,12 +13,12 @@ import pytest
 from filelock import FileLock
 
 from convert import convert_checkpoint
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     BlobWriter,
     Leftover,
     find_garbage,
 )
-from gptoss_local.settings import Settings
 from tests.conftest import wait_until
 from tests.convert.tiny import write_tiny
 
@@ -26,7 +26,7 @@ OTHER_DISK = Path("/dev/shm")
 UPLOAD = """
 import sys
 from pathlib import Path
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import BlobWriter
 with BlobWriter("sha256:" + "0" * 64, Settings(home=Path(sys.argv[1]))) as blob:
     blob.write(b"x" * 100_000)
@@ -76,7 +76,7 @@ def names_locked(settings: Settings) -> Iterator[None]:
 MAKE = """
 import sys
 from pathlib import Path
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import add_model
 home, file = map(Path, sys.argv[1:])
 add_model("mine", file, Settings(home=home))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file
-from gptoss_local.settings import Settings
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.write_gguf import write_gguf
 

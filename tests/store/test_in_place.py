@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.engine.llama import Model
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.models.store import (
     BlobWriter,
     ModelDefaults,
@@ -20,7 +21,6 @@ from gptoss_local.models.store import (
     known_sha256,
     list_models,
 )
-from gptoss_local.settings import Settings
 from tests.store.gguf_parts import as_ollama_wrote_it, split
 
 

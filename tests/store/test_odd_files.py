@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     add_model,
     find_model,
     list_models,
     read_info,
 )
-from gptoss_local.settings import Settings
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from convert import convert_checkpoint
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
@@ -19,7 +20,6 @@ from gptoss_local.models.store import (
     find_model,
     list_models,
 )
-from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
 
 N_PROCESSES = 3
@@ -29,8 +29,8 @@ SECONDS = 6.0
 WORK = """
 import hashlib, itertools, random, sys
 from pathlib import Path
-from gptoss_local.errors import GptOssError, ModelNotFoundError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import GptOssError, ModelNotFoundError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import *
 
 seed, home, *files = sys.argv[1:]

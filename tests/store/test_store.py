@@ -10,7 +10,8 @@ import gguf
 import numpy as np
 import pytest
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
@@ -23,7 +24,6 @@ from gptoss_local.models.store import (
     read_info,
     read_tokens,
 )
-from gptoss_local.settings import Settings
 
 
 @pytest.mark.quick

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.errors import GptOssError, ModelLoadError
+from gptoss_local.base.errors import GptOssError, ModelLoadError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     BlobWriter,
     ModelDefaults,
@@ -26,7 +27,6 @@ from gptoss_local.models.store import (
     unreadable_manifests,
     unusable_models,
 )
-from gptoss_local.settings import Settings
 from tests.cli.conftest import fresh, run_cli  # noqa: F401
 from tests.convert.tiny import write_tiny
 

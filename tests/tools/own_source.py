@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from gptoss_local.errors import ToolError
+from gptoss_local.base.errors import ToolError
 from gptoss_local.talk.tools import Arguments, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.events import ChatEvent, ContentDelta, Done, Started, ToolCall
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import ChatEvent, ContentDelta, Done, Started, ToolCall
+from gptoss_local.base.types import Usage
 from gptoss_local.talk import loop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.loop import (
@@ -23,7 +24,6 @@ from gptoss_local.talk.loop import (
 )
 from gptoss_local.talk.tools import Arguments, LoopLimit, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.types import Usage
 from tests.tools.own_source import OwnSource
 
 pytestmark = pytest.mark.quick

@@ -12,8 +12,8 @@ import msgspec
 import psutil
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.tools import Toolbox, ToolSources, programs
 from gptoss_local.talk.tools.programs import Program, filled_in
 

@@ -11,9 +11,9 @@ import httpx
 import psutil
 import pytest
 
-from gptoss_local.errors import ToolError
+from gptoss_local.base.errors import ToolError
+from gptoss_local.base.settings import HUB_TOKENS, SECRETS, Settings
 from gptoss_local.models.pulling.process import command
-from gptoss_local.settings import HUB_TOKENS, SECRETS, Settings
 from gptoss_local.talk.tools.mcp import Server, entry_of
 from gptoss_local.talk.tools.programs import run_program
 from gptoss_local.talk.tools.python import Python

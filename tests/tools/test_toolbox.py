@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools import Arguments, LoopLimit, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.toolbox import FIND_TOOLS, MAX_DECLARED_TOKENS

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from gptoss_local.api.client import AsyncClient
-from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Toolbox, ToolSources
 from tests.conftest import PATIENCE_S, RunningServer

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from textual.highlight import highlight
 
 from gptoss_local.api.client import AsyncClient
-from gptoss_local.errors import UnauthorizedError
+from gptoss_local.base.errors import UnauthorizedError
 from tests.tui.wire import answer_of
 
 _CODE = "    value = compute(index, offset)  # row\n" * 100

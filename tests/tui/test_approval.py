@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.events import Key
 
-from gptoss_local.settings import ToolCommand
+from gptoss_local.base.settings import ToolCommand
 from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.talk.tools import Arguments, RunnableTool
 from tests.tui.running_chat import Chat, run_chat

@@ -12,7 +12,7 @@ import psutil
 import pypdf
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer
 from tests.tui.docx import REPORT, make_docx

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import HistoryError
+from gptoss_local.base.errors import HistoryError
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer

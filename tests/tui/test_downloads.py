@@ -7,7 +7,7 @@ from typing import Any
 
 from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import DownloadError
+from gptoss_local.base.errors import DownloadError
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.wire import answer_of, installed
 from tui.screens.download import DownloadDialog

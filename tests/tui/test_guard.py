@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ContextOverflowError
+from gptoss_local.base.errors import ContextOverflowError
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, run_server
 from tests.tui.running_chat import Chat, OpenChat, opener

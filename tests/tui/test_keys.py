@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat
 from tui.actions import REGISTRY
 from tui.app import binding_names, check_keys

@@ -14,9 +14,9 @@ from textual.color import Color
 from textual.events import Paste
 from textual.pilot import Pilot
 
-from gptoss_local.errors import UsageError
-from gptoss_local.events import ContentDelta, ReasoningDelta
-from gptoss_local.printable import printable
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import ContentDelta, ReasoningDelta
+from gptoss_local.base.printable import printable
 from gptoss_local.talk.answer import Answer
 from tui.actions import REGISTRY
 from tui.app import Printable

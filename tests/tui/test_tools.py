@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from gptoss_local.settings import ToolCommand
+from gptoss_local.base.settings import ToolCommand
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, OpenChat
 

@@ -11,7 +11,7 @@ import pytest
 
 from gptoss_local.api.gptoss import GpuMemory
 from gptoss_local.api.models import LoadStatus
-from gptoss_local.events import Prefilling, Started
+from gptoss_local.base.events import Prefilling, Started
 from gptoss_local.talk.answer import Answer, thinned
 from gptoss_local.talk.history import History
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat, run_chat

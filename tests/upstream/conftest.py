@@ -11,7 +11,7 @@ import pytest_asyncio
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.upstream.client import Upstream
+from gptoss_local.runner.upstream.client import Upstream
 from tests.engine.run import load_of
 from tests.upstream.stand_in import StandIn, serving
 

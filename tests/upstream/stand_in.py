@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.types import SamplingParams
 from tests.conftest import free_port
 
 _OPENAI = {

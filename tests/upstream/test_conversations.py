@@ -5,17 +5,17 @@ from typing import get_args
 
 import pytest
 
+from gptoss_local.base.errors import UpstreamError, UsageError
+from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.interface import AnyEngine, cache_salt
 from gptoss_local.engine.protocol import Finished, Tokens
-from gptoss_local.errors import UpstreamError, UsageError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import JsonFormat
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.models.catalog import UpstreamKind
-from gptoss_local.types import Penalties, SamplingParams
-from gptoss_local.upstream.harmony import probe
+from gptoss_local.runner.upstream.harmony import probe
 from tests.engine.run import GREEDY
 from tests.nano.golden import CONVERSATIONS as GOLDEN
 from tests.upstream.conftest import Connect

@@ -6,11 +6,16 @@ from contextlib import aclosing, nullcontext
 
 import pytest
 
+from gptoss_local.base.errors import (
+    ContextOverflowError,
+    ServerBusyError,
+    UpstreamError,
+    UsageError,
+)
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Tokens
-from gptoss_local.errors import ContextOverflowError, ServerBusyError, UpstreamError, UsageError
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.upstream.calls import following
+from gptoss_local.runner.upstream.calls import following
 from tests.conftest import PATIENCE_S, free_port
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event
@@ -183,7 +188,7 @@ async def test_an_address_comes_back_once_it_says_that_it_is_well(
     upstream_to: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gptoss_local.upstream.replicas._REST_S", 0.0)
+    monkeypatch.setattr("gptoss_local.runner.upstream.replicas._REST_S", 0.0)
     other = StandIn("vllm", engine, vocabulary, is_ill=True, faults=[status(500)])
     async with serving(other), upstream_to(other, stand_in) as upstream:
         for _ in range(3):

@@ -13,9 +13,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.models.catalog import catalog
-from gptoss_local.settings import environment_without_secrets
 from tests.conftest import RunningServer, free_port, run_server
 from tests.server.collector import run_collector
 from tests.upstream.stand_in import StandIn, serving, status, stream

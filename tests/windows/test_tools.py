@@ -19,7 +19,7 @@ SANDBOX = """
 import asyncio
 import sys
 from pathlib import Path
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.python import Python
 
 async def main():

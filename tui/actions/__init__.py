@@ -9,8 +9,8 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import OPTIONS
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import OPTIONS
 from gptoss_local.talk.presets import read_presets
 from tui.actions import answers, chats, choices, places
 from tui.actions.help import show_help

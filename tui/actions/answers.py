@@ -1,7 +1,7 @@
 """Commands on messages and answers: edit, answer again, compare, copy, inspect."""
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import counted
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.citations import linked
 from gptoss_local.talk.conversation import messages_of, was_cut
 from gptoss_local.talk.history import Turn

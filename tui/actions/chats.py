@@ -3,12 +3,12 @@
 import re
 from functools import partial
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.whole_file import PRIVATE
 from gptoss_local.models.catalog import DEVICE
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
-from gptoss_local.whole_file import PRIVATE
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place

@@ -6,11 +6,11 @@ from typing import Any
 from rich.filesize import decimal
 from textual.app import App
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import parse_option
+from gptoss_local.base.types import Effort
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
-from gptoss_local.quantities import parse_option
 from gptoss_local.talk.conversation.tool_choice import without_tools
-from gptoss_local.types import Effort
 from tui.chat_parts import ChatParts
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog

@@ -1,6 +1,6 @@
 """Commands that look for words in the open chat, and for messages that were written."""
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.history.plain import one_line
 from tui.chat_parts import ChatParts
 from tui.conversation import composed_of

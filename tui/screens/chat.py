@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
-from gptoss_local.errors import GptOssError, HistoryError
+from gptoss_local.base.errors import GptOssError, HistoryError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import History, Turn

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.quantities import counted
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
 from gptoss_local.talk.history.plain import one_line
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog

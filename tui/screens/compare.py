@@ -10,7 +10,7 @@ from textual.containers import Container, VerticalScroll
 from textual.events import Resize
 from textual.widgets import Static
 
-from gptoss_local.printable import shown
+from gptoss_local.base.printable import shown
 from gptoss_local.talk.history import Turn
 from tui.screens.dialog import Dialog
 from tui.widgets.answer_view import AnswerView

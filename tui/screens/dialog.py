@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
-from gptoss_local.printable import printable
+from gptoss_local.base.printable import printable
 
 _T = TypeVar("_T")
 

@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ProgressBar, Static
 
-from gptoss_local.printable import printable
+from gptoss_local.base.printable import printable
 from tui.downloads import Download
 from tui.screens.dialog import Dialog
 

@@ -5,7 +5,7 @@ from typing import Any
 from textual.app import App
 from textual.widget import Widget
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 
 READ_S = 8.0  # for two sentences that were not expected
 

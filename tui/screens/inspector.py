@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from gptoss_local.api.gptoss import HarmonyPiece, Inspection
-from gptoss_local.printable import printable, shown
+from gptoss_local.base.printable import printable, shown
 from tui.screens.dialog import Dialog
 
 _MAX_CHARS = 4000  # of a message; the ids of longer ones are cut with it

@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.api.models import InstalledModel, RunningModel
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.models.catalog import CatalogModel, catalog
 from tui.downloads import Download
 from tui.screens.dialog import Dialog

@@ -10,8 +10,9 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.printable import printable
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.printable import printable
+from gptoss_local.base.types import Effort
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.presets import (
     Preset,
@@ -22,7 +23,6 @@ from gptoss_local.talk.presets import (
     remove_preset,
     save_preset,
 )
-from gptoss_local.types import Effort
 from tui.screens.dialog import ConfirmDialog, Dialog
 from tui.screens.errors import errors_shown
 

@@ -4,7 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 
-from gptoss_local.printable import shown
+from gptoss_local.base.printable import shown
 from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
 from tui.markdown_blocks import FENCE, Block, BlockSplitter
 from tui.rows import LineRows, Row

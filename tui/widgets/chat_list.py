@@ -8,7 +8,7 @@ from textual.widgets.option_list import Option
 
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
-from gptoss_local.printable import printable
+from gptoss_local.base.printable import printable
 from gptoss_local.talk.history import ChatSummary
 from gptoss_local.talk.history.plain import one_line
 from tui.conversation import Conversation

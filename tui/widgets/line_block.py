@@ -9,7 +9,7 @@ from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
-from gptoss_local.printable import shown
+from gptoss_local.base.printable import shown
 from tui.rows import LineRows, Row
 
 

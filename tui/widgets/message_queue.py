@@ -2,7 +2,7 @@
 
 from textual.widgets import Static
 
-from gptoss_local.printable import shown
+from gptoss_local.base.printable import shown
 
 _MAX_SHOWN = 3
 

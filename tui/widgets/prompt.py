@@ -17,9 +17,9 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from gptoss_local.errors import UsageError
-from gptoss_local.printable import printable
-from gptoss_local.quantities import counted
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.printable import printable
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
 from tui.attachments import attach, is_pattern

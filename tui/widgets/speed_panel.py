@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Sparkline, Static
 
-from gptoss_local.quantities import per_token
+from gptoss_local.base.quantities import per_token
 from gptoss_local.talk.answer import Answer
 
 _MAX_BARS = 240

@@ -9,9 +9,9 @@ from textual.widgets import Static
 
 from gptoss_local.api.gptoss import GpuMemory
 from gptoss_local.api.models import LoadStatus
-from gptoss_local.printable import printable
+from gptoss_local.base.printable import printable
+from gptoss_local.base.types import Effort
 from gptoss_local.talk.answer import Answer
-from gptoss_local.types import Effort
 
 _MAX_NAME = 28  # characters
 

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
-from gptoss_local.printable import printable, shown, visible
-from gptoss_local.quantities import counted
+from gptoss_local.base.printable import printable, shown, visible
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.conversation.what_runs import code_of

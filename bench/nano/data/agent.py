@@ -26,8 +26,8 @@ from bench.nano.data.tools import (
 )
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.message import Message, Tool
-from gptoss_local.types import Effort
 
 BANK = banks("agent")
 WORDS = banks("words")

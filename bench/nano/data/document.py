@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.nano.data.respell import Read, respell
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
 from gptoss_local.harmony.parts import Part
 from gptoss_local.harmony.render import IDENTITY, render_chat, system_text
 from gptoss_local.harmony.vocabulary import START
-from gptoss_local.types import Effort
 
 N_START = 2  # `<|start|>assistant`, which ends every rendered prompt
 _ESCAPE = re.compile(r'(\\(?:["\\/bfnrt]|u[0-9a-f]{4}))')  # RFC 8259, section 7

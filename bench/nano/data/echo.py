@@ -8,7 +8,7 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
-from gptoss_local.types import Effort
+from gptoss_local.base.types import Effort
 
 BANK = banks("echo")
 WORDS = banks("words")

@@ -15,8 +15,8 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import load_vocabulary
-from gptoss_local.types import Effort
 
 BANK = banks("edit")
 WORDS = banks("words")

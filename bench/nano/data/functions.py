@@ -12,8 +12,8 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import Ability, Toolset, call_and_result, call_answer, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.message import Message, Tool
-from gptoss_local.types import Effort
 
 BANK = banks("functions")
 WORDS = banks("words")

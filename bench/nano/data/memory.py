@@ -11,8 +11,8 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import assistant, user
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.message import Message
-from gptoss_local.types import Effort
 
 BANK = banks("memory")
 WORDS = banks("words")

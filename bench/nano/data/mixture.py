@@ -21,7 +21,7 @@ from bench.nano.data.prompts import instructions, wrap
 from bench.nano.data.source import Source
 from bench.nano.data.tools import Toolset, user
 from bench.nano.phrases import banks
-from gptoss_local.types import Effort
+from gptoss_local.base.types import Effort
 
 BANK = banks("mixture")
 

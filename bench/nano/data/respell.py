@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from bench.nano.phrases import banks
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.compact import N_PIECES, spelling
 from gptoss_local.models.nano.ranks import load_ranks
 

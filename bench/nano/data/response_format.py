@@ -16,8 +16,8 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import Toolset, call_and_result
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.message import JsonFormat
-from gptoss_local.types import Effort
 
 BANK = banks("response_format")
 

@@ -23,8 +23,8 @@ from bench.nano.data.source import Source
 from bench.nano.data.tools import Ability
 from bench.nano.data.wording import phrase
 from bench.nano.phrases import banks
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony.message import Tool
-from gptoss_local.types import Effort
 
 BANK = banks("talk")
 WORDS = banks("words")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.nano.train.model import Nano, Rows
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.ranks import load_ranks
 
 N_VOCAB = 201_088

@@ -26,7 +26,7 @@ from bench.nano.data.mixture import draw
 from bench.nano.data.respell import Read, rank_of, spelling_of
 from bench.nano.data.source import Source, escaped_texts
 from bench.nano.phrases import banks
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.models.nano.compact import CompactModel
 from gptoss_local.models.nano.ranks import load_ranks

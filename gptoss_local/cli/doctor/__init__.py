@@ -8,6 +8,13 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.base.settings import (
+    Settings,
+    environment_without_secrets,
+    load_settings,
+    settings_without_file,
+)
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
 from gptoss_local.cli.doctor.diagnosis import (
@@ -17,17 +24,10 @@ from gptoss_local.cli.doctor.diagnosis import (
     Verdict,
     diagnose,
 )
-from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.machine.hardware import Machine, free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import list_models
 from gptoss_local.runner import losses
-from gptoss_local.settings import (
-    Settings,
-    environment_without_secrets,
-    load_settings,
-    settings_without_file,
-)
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
@@ -191,7 +191,7 @@ def _upstreams(settings: Settings) -> tuple[UpstreamState, ...]:
 
 
 async def _state(name: str, address: UpstreamAddress) -> UpstreamState:
-    from gptoss_local.upstream.connection import silent_urls
+    from gptoss_local.runner.upstream.connection import silent_urls
 
     try:
         silent, problem = await silent_urls(name, address), ""

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from gptoss_local.base.types import KvType
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver, Gpu
 from gptoss_local.runner.losses import Loss
-from gptoss_local.types import KvType
 
 Level = Literal["ok", "note", "problem"]
 

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from gptoss_local.api_keys import read_keys
+from gptoss_local.base.errors import GptOssError, HistoryError, UsageError
+from gptoss_local.base.settings import Settings, check_config, config_path, user_models_file
 from gptoss_local.cli.doctor.diagnosis import Verdict
-from gptoss_local.errors import GptOssError, HistoryError, UsageError
 from gptoss_local.models.catalog import check_models_file
 from gptoss_local.models.store import Leftover, find_garbage, unusable_models
-from gptoss_local.settings import Settings, check_config, config_path, user_models_file
+from gptoss_local.server.keys import read_keys
 from gptoss_local.talk import history
 from gptoss_local.talk.presets import presets_path, read_presets
 from gptoss_local.talk.tools.mcp.config import check_file, mcp_path

@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import Effort
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._options import Json, Quiet, named, server_for
 from gptoss_local.cli._output import INTERRUPTED, RESUMABLE, print_json, print_table, say, shortened
@@ -26,9 +29,6 @@ from gptoss_local.cli.eval.scores import (
     keep,
     read_runs,
 )
-from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
-from gptoss_local.settings import Settings, load_settings
-from gptoss_local.types import Effort
 
 _SuiteName = Literal["smoke", "gpqa", "aime25", "ifeval", "bfcl"]
 

@@ -14,10 +14,10 @@ from inspect_ai import eval_retry
 from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.scorer import value_to_float
 
+from gptoss_local.base.errors import DownloadError, GptOssError, UsageError
+from gptoss_local.base.types import Effort
 from gptoss_local.cli._output import is_plain, say
 from gptoss_local.cli.eval.scores import SUITES, Server, Suite, Tally
-from gptoss_local.errors import DownloadError, GptOssError, UsageError
-from gptoss_local.types import Effort
 
 _KEY = "GPTOSS_EVAL_API_KEY"  # inspect_ai reads it for the service `gptoss-eval`
 _N_TOGETHER = 4

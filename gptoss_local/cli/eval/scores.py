@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from gptoss_local import __version__
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.machine.hardware import Machine, llama_version
 from gptoss_local.models.store import ModelEntry, find_model
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import write_whole
 
 _Z = 1.96  # of 95 %
 _MOST_RUNS = 200

@@ -13,20 +13,20 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from gptoss_local.base.errors import DoesNotFitError, UsageError
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, follow_load, loaded_model
 from gptoss_local.cli._options import Json, named, server_for
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.cli._question import has_terminal
 from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
-from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.models.store import find_model
-from gptoss_local.settings import Settings, load_settings
-from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.settings_file import Change, SettingsFile
+    from gptoss_local.talk.tools.mcp.settings_file import Change, SettingsFile
 
 
 def launch(
@@ -177,7 +177,7 @@ def _with_data(
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
     if file is None:
         return
-    from gptoss_local.settings_file import make_change, read_change
+    from gptoss_local.talk.tools.mcp.settings_file import make_change, read_change
 
     change = read_change(file)
     if not change.is_needed:
@@ -189,7 +189,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
 
 
 def _undo(agent: Agent, *, yes: bool) -> None:
-    from gptoss_local.settings_file import make_undo, read_undo
+    from gptoss_local.talk.tools.mcp.settings_file import make_undo, read_undo
 
     file = agent.setup(ServedModel("", "", 0)).file
     if file is None:

@@ -2,7 +2,7 @@ import socket
 
 import psutil
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
 

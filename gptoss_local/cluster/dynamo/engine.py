@@ -13,21 +13,21 @@ from dynamo.common.backend.health_check import build_health_check_payload, is_pr
 from dynamo.common.backend.publisher import PushSource
 from dynamo.llm import exceptions
 
-from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import BlocksChanged, Finished, Prefilled, Tokens
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     ContextOverflowError,
     EngineCrashedError,
     GptOssError,
     ServerBusyError,
     UsageError,
 )
-from gptoss_local.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.types import Penalties, SamplingParams, Usage
+from gptoss_local.base.validation import in_words
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import BlocksChanged, Finished, Prefilled, Tokens
 from gptoss_local.models.store import ModelEntry
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.types import Penalties, SamplingParams, Usage
-from gptoss_local.validation import in_words
 
 _N_LOGPROBS_MAX = 20
 _GROUPS = ("sampling_options", "stop_conditions", "output_options")

@@ -14,18 +14,18 @@ from dynamo.common.backend import WorkerConfig
 from dynamo.common.backend.worker import Worker
 from dynamo.llm.exceptions import DynamoException
 
+from gptoss_local.base.errors import ServerUnavailableError, disk_error
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import Progress
 from gptoss_local.cluster.dynamo.address import variables
 from gptoss_local.cluster.dynamo.engine import DynamoEngine
-from gptoss_local.errors import ServerUnavailableError, disk_error
-from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.harmony.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.models.nano.materialize import GENERATION_CONFIG
 from gptoss_local.models.nano.tokenizer import tokenizer_config, tokenizer_json
 from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.settings import Settings
-from gptoss_local.types import Progress
 
 _DEFAULTS = {
     "DYN_DISCOVERY_BACKEND": "file",

@@ -1,7 +1,7 @@
 """The only importer of llama_cpp: a small, typed, safe wrapper over llama.cpp's C API."""
 
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.llama.cuda_packages import preload_cuda
-from gptoss_local.errors import ModelLoadError
 
 try:
     preload_cuda()

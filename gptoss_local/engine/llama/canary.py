@@ -7,11 +7,11 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from gptoss_local.base.errors import ComputeError, ContextOverflowError
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.chains import Chain
 from gptoss_local.engine.llama.context import Context
 from gptoss_local.engine.llama.sampler import draw_on_cpu, is_near
-from gptoss_local.errors import ComputeError, ContextOverflowError
 
 _TOKEN = 0  # any; the row that is compared is the second one of a sequence of two
 _N_TRIES = 3  # two tokens may be equally likely but for rounding; three times in a row they are not

@@ -12,10 +12,10 @@ from typing import Any
 import llama_cpp
 import msgspec
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.library import ggml
-from gptoss_local.errors import EngineError
-from gptoss_local.types import SamplingParams
 
 _N_FORMS = 64  # of chains, at most: there are 17
 _F32 = 0  # GGML_TYPE_F32, ggml.h

@@ -9,12 +9,12 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from gptoss_local.base.errors import ComputeError, ContextOverflowError, EngineError, ModelLoadError
+from gptoss_local.base.types import CacheType, ContextParams
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.chains import Chains
 from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log
 from gptoss_local.engine.llama.model import Model
-from gptoss_local.errors import ComputeError, ContextOverflowError, EngineError, ModelLoadError
-from gptoss_local.types import CacheType, ContextParams
 
 State = npt.NDArray[np.uint8]
 """The result of `Context.save`, in the format of one version of llama.cpp."""

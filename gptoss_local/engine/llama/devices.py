@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.llama.library import ggml, start_library
-from gptoss_local.errors import ModelLoadError
 
 DeviceKind = Literal["cpu", "gpu", "integrated", "accelerator", "meta"]
 

@@ -13,8 +13,8 @@ import llama_cpp
 import msgspec
 from llama_cpp.llama_cpp import _base_path, _lib
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.printable import shown
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.printable import shown
 
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 _BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked

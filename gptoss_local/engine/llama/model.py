@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import llama_cpp
 
+from gptoss_local.base.errors import EngineError, ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.types import LoadMode, ModelParams
 from gptoss_local.engine.llama.devices import CPU, buffer_type, device_handle, gpu_function
 from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log, start_library
-from gptoss_local.errors import EngineError, ModelLoadError
-from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.types import LoadMode, ModelParams
 
 _GAP_BYTES = 2**20  # smaller ones, such as biases', are locked with their neighbours
 _REGISTER, _UNREGISTER = (f"ggml_backend_{verb}_host_buffer" for verb in ("register", "unregister"))

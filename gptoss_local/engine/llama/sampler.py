@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gptoss_local.base.errors import ComputeError, EngineError
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama.chains import Chain, chain_end
 from gptoss_local.engine.llama.context import Context
-from gptoss_local.errors import ComputeError, EngineError
-from gptoss_local.formats.o200k import VOCAB_SIZE
-from gptoss_local.types import SamplingParams
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number

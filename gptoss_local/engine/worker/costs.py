@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
+from gptoss_local.base.types import StepTimes
 from gptoss_local.engine.llama import Batch, Context
-from gptoss_local.types import StepTimes
 
 WIDTHS = (1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64)
 """With the widths where a row's price jumps. PERF: H100, 120b, ms a step of streams: 8 rows 14.2, 9

@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable
 
+from gptoss_local.base.errors import ComputeError, ContextOverflowError, GptOssError
+from gptoss_local.base.types import FinishReason, StepTimes
 from gptoss_local.engine.llama import Batch, Canary, Context, Sampler
 from gptoss_local.engine.protocol import (
     Event,
@@ -34,8 +36,6 @@ from gptoss_local.engine.worker.sampling.draw import (
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.scheduler import Scheduler, StepTiming, Work, fill_batch
 from gptoss_local.engine.worker.sequence import Sequence, refusal
-from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
-from gptoss_local.types import FinishReason, StepTimes
 
 _CHECK_AFTER_S = 2.0  # with a plan of memory it takes 0.2 s, which an agent should not wait for
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do

@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from gptoss_local.base.errors import EngineCrashedError, ModelLoadError
+from gptoss_local.base.types import ContextParams, ModelParams
 from gptoss_local.engine import protocol
 from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import (
@@ -39,8 +41,6 @@ from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.errors import EngineCrashedError, ModelLoadError
-from gptoss_local.types import ContextParams, ModelParams
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 _HANG_S, _HANG_TIMES = 60.0, 20  # both must have passed; the second in times of the longest step

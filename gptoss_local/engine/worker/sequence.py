@@ -4,13 +4,13 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
+from gptoss_local.base.errors import ContextOverflowError, EngineError, GptOssError
+from gptoss_local.base.types import FinishReason, Usage
 from gptoss_local.engine.llama import Sampler
 from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.worker.cache.slots import Slot
 from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.sampling.mask import Mask
-from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.types import FinishReason, Usage
 
 _USUAL = 64.0  # tokens of an answer
 _SHORT = 0.25  # of a usual answer; a shorter one counts for less

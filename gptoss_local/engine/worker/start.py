@@ -8,9 +8,9 @@ import sys
 import traceback
 from typing import BinaryIO
 
+from gptoss_local.base.errors import EngineError, GptOssError
+from gptoss_local.base.private import keep_memory_private
 from gptoss_local.engine.protocol import failure, write_frames
-from gptoss_local.errors import EngineError, GptOssError
-from gptoss_local.private import keep_memory_private
 
 
 def main() -> int:

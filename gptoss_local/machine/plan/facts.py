@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.gguf_file import GGUFInfo, read_info
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.*)")
 _EXPERTS = re.compile(r"ffn_(gate|up|down)_exps\.")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.machine.hardware import Machine, pinnable_bytes
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.speed import RAM_BYTES_S

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.types import OffloadTimes, StepTimes
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.machine.hardware import Machine, llama_version
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.machine.plan.speed import Speed
-from gptoss_local.types import OffloadTimes, StepTimes
-from gptoss_local.whole_file import write_whole
 
 _VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
 _CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU

@@ -6,8 +6,8 @@ Figures marked "GPU" were measured by `bench/plan_memory.py` on an H200 and are 
 
 import msgspec
 
+from gptoss_local.base.types import CacheType, ContextParams
 from gptoss_local.machine.plan.facts import ModelFacts
-from gptoss_local.types import CacheType, ContextParams
 
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5}
 _CACHE_BLOCK: dict[CacheType, int] = {"f16": 1, "bf16": 1, "q8_0": 32, "q4_0": 32}  # ggml-common.h

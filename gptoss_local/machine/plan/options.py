@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gptoss_local.settings import Settings
-from gptoss_local.types import CacheType, Preset
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import CacheType, Preset
 
 N_PROMPT, N_ANSWER = 4096, 512
 """The request that plans are compared by: an agent's turn, read and answered."""

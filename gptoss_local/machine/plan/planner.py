@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts

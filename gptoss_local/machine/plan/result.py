@@ -2,10 +2,10 @@
 
 import msgspec
 
+from gptoss_local.base.types import ContextParams, LoadMode, ModelParams
 from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.machine.plan.placement import Placement
 from gptoss_local.machine.plan.speed import Speed
-from gptoss_local.types import ContextParams, LoadMode, ModelParams
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gptoss_local.base.types import Preset
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import EXPERT_PARTS, ModelFacts
@@ -9,7 +10,6 @@ from gptoss_local.machine.plan.memory import all_cache_bytes
 from gptoss_local.machine.plan.options import N_ANSWER, N_PROMPT, PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.machine.plan.result import Plan
-from gptoss_local.types import Preset
 
 _UNTUNED = "until `gptoss tune` has measured it"
 _UNLOADED = "until its first load has measured it"

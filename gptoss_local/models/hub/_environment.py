@@ -3,7 +3,7 @@
 import os
 from urllib.parse import urlsplit
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 
 def checked_endpoint(endpoint: str) -> str:

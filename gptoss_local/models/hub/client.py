@@ -32,8 +32,8 @@ from huggingface_hub.utils import (
     parse_ratelimit_headers,
 )
 
-from gptoss_local.bounded_answers import UNCOMPRESSED, bound
-from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
+from gptoss_local.base.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
 from gptoss_local.models.hub._environment import check_session, checked_endpoint
 from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile

@@ -12,12 +12,12 @@ from pathlib import Path
 from huggingface_hub import is_offline_mode
 
 from convert.layout import INDEX_NAME
-from gptoss_local.errors import DownloadError
+from gptoss_local.base.errors import DownloadError
+from gptoss_local.base.types import Progress
 from gptoss_local.models.hub.client import HubClient
 from gptoss_local.models.hub.folder import DownloadFolder, disk_errors
 from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile
-from gptoss_local.types import Progress
 
 _N_ATTEMPTS = 2
 _REPORT_EVERY_S = 0.1

@@ -16,10 +16,10 @@ import msgspec
 from huggingface_hub.utils import WeakFileLock
 from rich.filesize import decimal
 
-from gptoss_local.errors import DownloadError, disk_error
+from gptoss_local.base.errors import DownloadError, disk_error
+from gptoss_local.base.whole_file import replace
 from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile, new_digest
-from gptoss_local.whole_file import replace
 
 _OWN_NAME = ".gptoss-download"
 _LOCK_WAIT_S = 0.2

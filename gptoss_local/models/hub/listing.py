@@ -7,8 +7,8 @@ import msgspec
 
 from convert.foreign import what_it_is
 from convert.layout import INDEX_NAME, SINGLE_NAME, complete_parts, is_weights
-from gptoss_local.errors import DownloadError
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import DownloadError
+from gptoss_local.base.validation import in_words
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

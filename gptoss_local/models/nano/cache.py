@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
 
-from gptoss_local.errors import disk_error
-from gptoss_local.types import Progress
+from gptoss_local.base.errors import disk_error
+from gptoss_local.base.types import Progress
 
 MODEL_NAME = "gpt-oss-nano"
 GGUF_VERSION = 4  # counts up whenever the same data gives another file; a test holds it

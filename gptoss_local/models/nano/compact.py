@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.ranks import load_ranks
 
 N_PIECES = 3  # only 569 tokens have more

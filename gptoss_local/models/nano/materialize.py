@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.base.types import Progress
 from gptoss_local.models.nano.compact import CompactModel, load_compact
 from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.models.nano.tokenizer import SPECIAL_TOKENS_MAP, tokenizer_config, tokenizer_json
-from gptoss_local.types import Progress
 
 GENERATION_CONFIG = {
     "bos_token_id": 199998,

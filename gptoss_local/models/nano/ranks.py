@@ -4,7 +4,7 @@ import lzma
 from importlib import resources
 from itertools import accumulate, pairwise
 
-from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 
 
 def load_ranks() -> list[bytes]:

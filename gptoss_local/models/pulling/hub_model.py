@@ -5,8 +5,8 @@
 
 from pathlib import Path
 
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
-from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.base.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import split_files
 from gptoss_local.models.catalog import (
     CatalogModel,
     Checkpoint,

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import AsyncGenerator
 
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.base.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import canonical_name, hub_place, known_model, pull_advice
 from gptoss_local.models.pulling.process import Step, command, read_line
 from gptoss_local.models.store import file_for, find_model
-from gptoss_local.settings import Settings
 
 _REPORT_EVERY_S = 0.2
 

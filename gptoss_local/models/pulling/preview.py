@@ -6,13 +6,13 @@ from typing import Literal
 import msgspec
 
 from convert import finished_shards
+from gptoss_local.base.settings import Settings
 from gptoss_local.machine.hardware import free_bytes
 from gptoss_local.models.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.models.hub import DownloadFolder, HubClient, HubFile, Listing, is_offline
 from gptoss_local.models.pulling.pull import download_folder, published_of, room_beside
 from gptoss_local.models.store import file_for
 from gptoss_local.models.store.external import cached_checkpoint
-from gptoss_local.settings import Settings
 
 
 class PullPreview(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ import time
 
 import msgspec
 
-from gptoss_local.errors import GptOssError, error_by_name
-from gptoss_local.settings import (
+from gptoss_local.base.errors import GptOssError, error_by_name
+from gptoss_local.base.settings import (
     HUB_TOKENS,
     Settings,
     environment_without_secrets,
@@ -82,9 +82,9 @@ def read_line(text: bytes) -> Step | Note:
 
 def main() -> None:
     # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
+    from gptoss_local.base.printable import clean_streams
     from gptoss_local.models.pulling.hub_model import pulled_model
     from gptoss_local.models.pulling.pull import pull_model
-    from gptoss_local.printable import clean_streams
 
     clean_streams()
     name, what, dense = sys.argv[1:]

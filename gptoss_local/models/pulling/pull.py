@@ -9,13 +9,13 @@ from typing import Unpack
 
 from convert import ConvertOptions, DenseType, convert_checkpoint, finished_shards
 from convert.adapter import check_no_adapter
-from gptoss_local.errors import DownloadError, UsageError
+from gptoss_local.base.errors import DownloadError, UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.types import Progress
 from gptoss_local.models.catalog import CatalogModel, PublishedGGUF
 from gptoss_local.models.hub import HubCheckpoint, download_files, open_checkpoint
 from gptoss_local.models.store import add_blob, add_model, file_for, find_model
 from gptoss_local.models.store.external import cached_checkpoint
-from gptoss_local.settings import Settings
-from gptoss_local.types import Progress
 
 _PARALLEL = (4, 2, 1)  # simultaneous downloads, as many as the disk has room for
 

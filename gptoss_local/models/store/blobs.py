@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
+from gptoss_local.base.errors import ModelNotFoundError, UsageError, disk_error
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import replace
 from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.models.store.manifests import unreadable_manifests
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import replace
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")

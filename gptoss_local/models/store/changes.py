@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import split_files
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import replace
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
@@ -38,8 +40,6 @@ from gptoss_local.models.store.models import (
     find_model,
     manifest_file,
 )
-from gptoss_local.settings import Settings
-from gptoss_local.whole_file import replace
 
 
 def add_model(

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.errors import GptOssError, ModelLoadError, UsageError
-from gptoss_local.formats.gguf_file import GGUFInfo, read_array, read_info, split_files
-from gptoss_local.formats.o200k import MERGES_KEY, TOKENS_KEY, TYPES_KEY, vocabulary_faults
+from gptoss_local.base.errors import GptOssError, ModelLoadError, UsageError
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array, read_info, split_files
+from gptoss_local.base.formats.o200k import MERGES_KEY, TOKENS_KEY, TYPES_KEY, vocabulary_faults
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.names import name_of
 from gptoss_local.models.store.manifests import read_manifests
 from gptoss_local.models.store.models import find_model, list_models
-from gptoss_local.settings import Settings
 
 _ARCHITECTURE = "gpt-oss"
 _OLLAMA_ARCHITECTURE = "gptoss"

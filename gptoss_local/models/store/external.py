@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from gptoss_local.errors import ConvertError, GptOssError, ModelLoadError
-from gptoss_local.formats.gguf_file import read_info, split_files
+from gptoss_local.base.errors import ConvertError, GptOssError, ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_info, split_files
 from gptoss_local.models.catalog import canonical_name, catalog
 from gptoss_local.models.names import is_model_file
 from gptoss_local.models.store.checks import check_usable

@@ -12,13 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from gptoss_local.formats.gguf_file import SPLIT_NAME
+from gptoss_local.base.formats.gguf_file import SPLIT_NAME
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.names import WEIGHTS_SUFFIX
 from gptoss_local.models.nano import leftovers
 from gptoss_local.models.store.blobs import unused_blobs
 from gptoss_local.models.store.lock import is_held
 from gptoss_local.models.store.manifests import remove_files, unnamed_weights
-from gptoss_local.settings import Settings
 
 QUIET_S = 600.0
 

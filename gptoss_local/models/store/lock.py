@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 
 _TIMEOUT_S = 30.0  # a change holds it for renames and removals, not while bytes are copied
 

@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, UsageError
-from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.base.errors import ModelLoadError, UsageError
+from gptoss_local.base.formats.gguf_file import split_files
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.validation import in_words
 from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
 from gptoss_local.models.store.lock import hold, is_held
-from gptoss_local.settings import Settings
-from gptoss_local.validation import in_words
 
 _WEIGHTS = "weights"
 

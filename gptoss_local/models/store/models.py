@@ -14,8 +14,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.formats.gguf_file import SPLIT_NAME, split_files
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import SPLIT_NAME, split_files
+from gptoss_local.base.settings import Settings, user_models_file
+from gptoss_local.base.types import Progress
 from gptoss_local.models import nano
 from gptoss_local.models.catalog import (
     NAME,
@@ -32,8 +34,6 @@ from gptoss_local.models.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, 
 from gptoss_local.models.store import manifests
 from gptoss_local.models.store.lock import changing
 from gptoss_local.models.store.manifests import ModelDefaults
-from gptoss_local.settings import Settings, user_models_file
-from gptoss_local.types import Progress
 
 
 class ModelEntry(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
-from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError
-from gptoss_local.events import ContentDelta, Done
+from gptoss_local.base.errors import AnsweringError, ChatNotFoundError, GptOssError
+from gptoss_local.base.events import ContentDelta, Done
 from gptoss_local.models.store import find_model
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryLockedError
+from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryLockedError
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.streaming import NDJSON
 from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
-from gptoss_local.events import ChatEvent, Done
+from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryError
+from gptoss_local.base.events import ChatEvent, Done
 from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.base.errors import ChatNotFoundError, HistoryError
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.changes import ChangeEvent, Changes
 from gptoss_local.server.chats.store import ChatStore

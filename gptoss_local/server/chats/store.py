@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from gptoss_local.errors import HistoryError
-from gptoss_local.settings import PASSPHRASE, take_passphrase
+from gptoss_local.base.errors import HistoryError
+from gptoss_local.base.settings import PASSPHRASE, take_passphrase
 from gptoss_local.talk.history import History
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
 
 MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
 

@@ -8,11 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.bounded_answers import UNCOMPRESSED, bound
-from gptoss_local.errors import UpstreamError, UsageError
+from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
+from gptoss_local.base.errors import UpstreamError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.server.body import read_body
 from gptoss_local.server.streaming import json_response, while_connected
-from gptoss_local.settings import Settings
 
 _WAIT_S = 600.0  # a model may have to be loaded there
 _N_BYTES = 256 * 2**20

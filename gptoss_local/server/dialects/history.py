@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.base.errors import RequestTooLargeError, UsageError
 from gptoss_local.harmony import Message
 from gptoss_local.server.body import convert, parse_object
 

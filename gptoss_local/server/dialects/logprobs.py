@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gptoss_local.api.answers import OllamaLogprob, TopLogprob
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import TokenLogprob
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS
 

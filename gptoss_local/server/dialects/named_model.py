@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, RawRequest
 from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import FreeText, Tool
 
 _TEXT: dict[str, Any] = {"type": "string"}

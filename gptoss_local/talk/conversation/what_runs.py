@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gptoss_local.printable import in_order, visible
+from gptoss_local.base.printable import in_order, visible
 from gptoss_local.talk.tools import Arguments, RunnableTool
 from gptoss_local.talk.tools.toolbox import Scope
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.base.errors import ChatNotFoundError, HistoryError
 from gptoss_local.talk.history import export, owner
 from gptoss_local.talk.history.lock import RESTORE, Lock, opened, sealed
 from gptoss_local.talk.history.plain import one_line, storable

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.validation import in_words
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.history.turn import ChatSummary, Turn
-from gptoss_local.validation import in_words
 
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
+from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import owner
 from gptoss_local.talk.history.schema import DROP_SEARCH, SEARCH, transaction, translated
 

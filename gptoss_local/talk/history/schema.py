@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.errors import HistoryError
+from gptoss_local.base.errors import HistoryError
 
 _APPLICATION_ID = 0x67_70_74_31  # "gpt1", in the header of the file
 MEMORY = Path(":memory:")

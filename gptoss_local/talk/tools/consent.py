@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.talk.tools.tool import RunnableTool
-from gptoss_local.whole_file import write_whole
 
 
 class _Allowed(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import as_written
-from gptoss_local.settings import ToolCommand, environment_without_secrets
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import as_written
+from gptoss_local.base.settings import ToolCommand, environment_without_secrets
 from gptoss_local.talk.tools.consent import program_digest
 from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource

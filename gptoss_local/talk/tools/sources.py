@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings, config_path
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings, config_path
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.mcp import McpServers

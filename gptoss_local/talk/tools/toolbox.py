@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import Toolbox
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.addresses import check_url, is_public
 from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits

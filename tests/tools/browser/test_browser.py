@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openai_harmony import ToolNamespaceConfig
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import Call, Page, ToolSources
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.browser import Stack

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.browser import fetching
 from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
 from gptoss_local.talk.tools.browser.page import Fetched

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.page import Content, Fetched
 from gptoss_local.talk.tools.browser.reading import read_content

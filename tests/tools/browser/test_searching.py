@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.searching import SearchEngine
 from tests.tools.browser.conftest import Model

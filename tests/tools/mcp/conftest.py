@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import Toolbox, ToolSources
 from gptoss_local.talk.tools.mcp import stdio
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import json5
 import pytest
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.mcp import entry_of, read_entries, without_entry
 
 pytestmark = pytest.mark.quick

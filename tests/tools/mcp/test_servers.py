@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import ToolSources
 from tests.conftest import free_port
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
@@ -217,7 +217,7 @@ def test_without_servers_nothing_is_imported(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 from pathlib import Path
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import ToolSources
 async def main():
     sources = ToolSources(Settings(), Path("."))

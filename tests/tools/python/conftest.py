@@ -7,7 +7,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.python import Python
 
 MakePython = Callable[..., Python]

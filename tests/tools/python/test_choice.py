@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.python.source import Choice, parse_choice
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.python.source import MOST_CODE_CHARACTERS
 from tests.tools.python.conftest import MakePython, children

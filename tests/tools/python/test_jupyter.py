@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.python.driver import NO_OUTPUT
 from tests.tools.python.conftest import MakePython, children

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools import ToolSources
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.python.driver import NO_OUTPUT, Output
@@ -232,7 +232,7 @@ async def test_nothing_outlives_us(tmp_path: Path) -> None:
     ours = tmp_path / "ours.py"
     ours.write_text(
         "import asyncio, pathlib, psutil\n"
-        "from gptoss_local.settings import Settings\n"
+        "from gptoss_local.base.settings import Settings\n"
         "from gptoss_local.talk.tools.python import Python\n"
         "async def main():\n"
         "    python = Python(Settings(), pathlib.Path())\n"

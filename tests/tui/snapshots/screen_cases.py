@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFit
-from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
+from gptoss_local.base.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.talk.conversation import what_runs
 from gptoss_local.talk.conversation.what_runs import answers_to, asked_text
 from gptoss_local.talk.history import History

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn

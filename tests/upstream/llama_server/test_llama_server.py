@@ -14,12 +14,12 @@ import httpx
 import numpy as np
 import pytest
 
+from gptoss_local.base.errors import ContextOverflowError, UpstreamError
+from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.errors import ContextOverflowError, UpstreamError
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.types import Penalties, SamplingParams
-from gptoss_local.upstream.client import Upstream
-from gptoss_local.upstream.harmony import probe
+from gptoss_local.runner.upstream.client import Upstream
+from gptoss_local.runner.upstream.harmony import probe
 from tests.conftest import free_port
 from tests.upstream.conftest import Connect
 from tests.upstream.llama_server.build import libraries, llama_server

@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import ToolCommand, load_settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import ToolCommand, load_settings
 from gptoss_local.talk.tools.browser.reader import UnreadableError, read_attached
 from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.programs import Program
@@ -136,7 +136,7 @@ def test_ctrl_c_ends_a_server(server: subprocess.Popen[bytes]) -> None:
 BROKEN = """
 import signal, sys, threading, time
 from gptoss_local.__main__ import main
-from gptoss_local.settings import load_settings
+from gptoss_local.base.settings import load_settings
 
 def press() -> None:
     while not load_settings().owner_secret_path.exists():

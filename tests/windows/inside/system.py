@@ -15,12 +15,12 @@ import setup_app
 import shell_setup
 import steps
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.cli.doctor.repair import folder_faults
 from gptoss_local.cli.web import firewall_command
 from gptoss_local.engine.llama.model import can_pin
 from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.machine.hardware import read_machine
-from gptoss_local.settings import Settings
 
 TASK_FILE = Path(os.environ["WINDIR"], "system32", "tasks", service.TASK)
 

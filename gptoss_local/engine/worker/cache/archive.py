@@ -7,14 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.private import is_private
 from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import PrefixCheckpoint
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
-from gptoss_local.errors import EngineError
-from gptoss_local.private import is_private
 
 _log = logging.getLogger("gptoss")
 

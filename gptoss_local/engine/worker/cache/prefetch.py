@@ -3,12 +3,12 @@
 import time
 from array import array
 
+from gptoss_local.base.errors import ComputeError, GptOssError
 from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.engine.protocol import Prefetch
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import PrefillPace
-from gptoss_local.errors import ComputeError, GptOssError
 
 
 class Prefetcher:

@@ -11,12 +11,12 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from gptoss_local.base.errors import EngineError
 from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoints, PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import Slot, Slots, common_prefix
 from gptoss_local.engine.worker.costs import IdleCosts
-from gptoss_local.errors import EngineError
 
 _log = logging.getLogger("gptoss")
 

@@ -18,12 +18,12 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.whole_file import replace
 from gptoss_local.engine.llama import Context, State, library_version
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import common_prefix
-from gptoss_local.errors import EngineError
-from gptoss_local.whole_file import replace
 
 _log = logging.getLogger("gptoss")
 _MAGIC = b"gptoss prefix 3\n"

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
+from gptoss_local.base.errors import EngineError
 from gptoss_local.engine.llama import Context, State
-from gptoss_local.errors import EngineError
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.gguf_file import split_files
 
 _BLOCK_BYTES = 8 * 2**20
 _N_READS = 8  # at a time

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.types import ContextParams, OffloadTimes
 from gptoss_local.engine.llama import Batch, Context, Model
 from gptoss_local.engine.protocol import Tuned
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.machine.plan.measured import best_threads
-from gptoss_local.types import ContextParams, OffloadTimes
 
 # No threshold between 1 and 5 is of use: see `gptoss_local.machine.plan.measured.break_even`.
 _SIZES, _FEW_SIZES = (1, 8, 16, 32, 64, 128), (1, 8, 32)

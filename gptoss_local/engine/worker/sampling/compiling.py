@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.errors import GptOssError
 
 
 class Compiling:

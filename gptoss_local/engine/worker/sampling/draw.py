@@ -5,14 +5,14 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import numpy.typing as npt
 
+from gptoss_local.base.errors import EngineError
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Context, Sampler
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.sampling.mask import Mask
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.errors import EngineError
-from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.types import SamplingParams
 
 
 def prepare_samplers(context: Context) -> None:

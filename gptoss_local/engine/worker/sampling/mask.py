@@ -10,10 +10,10 @@ import llguidance
 import numpy as np
 import numpy.typing as npt
 
-from gptoss_local.errors import EngineError, UsageError
-from gptoss_local.formats.byte_level import BYTE_OF_CHAR
-from gptoss_local.formats.gguf_file import read_tokens
-from gptoss_local.formats.o200k import FIRST_SPECIAL, SPLIT_REGEX
+from gptoss_local.base.errors import EngineError, UsageError
+from gptoss_local.base.formats.byte_level import BYTE_OF_CHAR
+from gptoss_local.base.formats.gguf_file import read_tokens
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, SPLIT_REGEX
 
 _END_OF_TEXT = 199_999  # allowed by the library after a whole answer; grammars name their own end
 

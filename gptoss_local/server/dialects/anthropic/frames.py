@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.base.errors import ContextOverflowError, GptOssError
 from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
+from gptoss_local.base.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
+from gptoss_local.base.types import Effort, SamplingParams
 from gptoss_local.harmony import GAP, ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.bounds import (
@@ -29,7 +30,6 @@ from gptoss_local.server.dialects.history import (
 from gptoss_local.server.dialects.openai.parts import parse_effort, parse_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
 from gptoss_local.server.dialects.tool_choice import check_names, name_in, select_tools
-from gptoss_local.types import Effort, SamplingParams
 
 _APART = frozenset(("document", "search_result", "tool_reference"))
 _ERROR = "[the tool reports an error]\n"

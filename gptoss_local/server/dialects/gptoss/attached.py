@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.api.gptoss import AttachedFile, TokenCount
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.off_loop import Check, run_off_loop
+from gptoss_local.base.quantities import counted
 from gptoss_local.harmony import load_vocabulary
 from gptoss_local.harmony.budget import TokenBudget
-from gptoss_local.off_loop import Check, run_off_loop
-from gptoss_local.quantities import counted
 from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.documents import UnreadableFile, fenced, read_document

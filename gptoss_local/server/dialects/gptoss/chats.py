@@ -8,14 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     AnsweringError,
     ChatNotFoundError,
     ForbiddenError,
     GptOssError,
     UsageError,
 )
-from gptoss_local.quantities import parse_option
+from gptoss_local.base.quantities import parse_option
+from gptoss_local.base.types import Effort
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
@@ -27,7 +28,6 @@ from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import Decision, was_cut
 from gptoss_local.talk.conversation.tool_choice import OPTION, without_tools
 from gptoss_local.talk.history import ChatSummary, History, Hit, Turn
-from gptoss_local.types import Effort
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from gptoss_local.api.gptoss import Lan, PageLink
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import ForbiddenError, PathNotFoundError
+from gptoss_local.base.errors import ForbiddenError, PathNotFoundError
 from gptoss_local.server import web
 from gptoss_local.server.access import Access, is_other_account
 from gptoss_local.server.body import read_body

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from gptoss_local.api.gptoss import NamedPreset, NamedPresets
 from gptoss_local.api.models import JobStatus
-from gptoss_local.quantities import parse_option
+from gptoss_local.base.quantities import parse_option
+from gptoss_local.base.types import Effort
 from gptoss_local.server.body import read_body
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.presets import Preset, read_presets, remove_preset, save_preset
-from gptoss_local.types import Effort
 
 _changing = asyncio.Lock()  # the file is read, and then written
 

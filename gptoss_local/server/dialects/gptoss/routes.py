@@ -12,7 +12,8 @@ from starlette.responses import Response
 from gptoss_local import __version__
 from gptoss_local.api.gptoss import GpuMemory, Inspection, ServerStatus
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import AnsweringError, UsageError
+from gptoss_local.base.errors import AnsweringError, UsageError
+from gptoss_local.base.off_loop import Check, run_off_loop
 from gptoss_local.harmony import (
     ChatRequest,
     Message,
@@ -21,7 +22,6 @@ from gptoss_local.harmony import (
     text_size,
 )
 from gptoss_local.machine.hardware import read_usable_gpus
-from gptoss_local.off_loop import Check, run_off_loop
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.fits import all_fits
 from gptoss_local.runner.loading import LoadedModel

@@ -16,12 +16,12 @@ from starlette.responses import Response
 
 from gptoss_local.api.gptoss import TestedServer, ToolFacts, ToolGroup, ToolGroups
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.server.body import read_body
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import number_in
 from gptoss_local.server.streaming import json_response, while_connected
-from gptoss_local.settings import Settings
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 from gptoss_local.talk.tools.mcp import (

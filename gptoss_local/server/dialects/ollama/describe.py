@@ -11,7 +11,7 @@ from gptoss_local.api.models import (
     RunningModel,
     ShownModel,
 )
-from gptoss_local.errors import ModelLoadError
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import (
     GGUFInfo,

@@ -13,7 +13,7 @@ from gptoss_local.api.answers import (
     GenerateFrame,
     PromptProgress,
 )
-from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.base.errors import ContextOverflowError, GptOssError
 from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,

@@ -15,13 +15,14 @@ from starlette.responses import Response
 
 from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.api.models import JobStatus, LoadStatus
-from gptoss_local.errors import (
+from gptoss_local.base.errors import (
     GptOssError,
     ModelLoadError,
     ModelNotFoundError,
     RequestTimeoutError,
     UsageError,
 )
+from gptoss_local.base.settings import Settings
 from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.models.store import (
     BlobWriter,
@@ -43,7 +44,6 @@ from gptoss_local.server.dialects.ollama.request import (
     to_message,
 )
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
-from gptoss_local.settings import Settings
 
 _PIECE_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20

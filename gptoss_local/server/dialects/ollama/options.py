@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.types import Effort, Penalties, SamplingParams
 from gptoss_local.server.dialects.bounds import (
     MAX_INT,
     Penalty,
@@ -13,7 +14,6 @@ from gptoss_local.server.dialects.bounds import (
     limit_tokens,
     think_budget,
 )
-from gptoss_local.types import Effort, Penalties, SamplingParams
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import parse_keep_alive
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.harmony.built_in import built_in
-from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.dialects.history import (
     ContentPart,
@@ -22,7 +23,6 @@ from gptoss_local.server.dialects.history import (
 from gptoss_local.server.dialects.ollama.options import Options, parse_think
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
 from gptoss_local.server.dialects.tool_choice import select_tools
-from gptoss_local.types import Effort
 
 
 class OllamaToolCall(msgspec.Struct):

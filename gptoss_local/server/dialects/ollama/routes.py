@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.api.models import InstalledModels, RunningModels, ServerVersion
-from gptoss_local.errors import UnauthorizedError, UsageError
+from gptoss_local.base.errors import UnauthorizedError, UsageError
 from gptoss_local.harmony import ChatEvent
 from gptoss_local.models.store import find_model, list_models, read_info
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.runner.upstream.kinds import N_CTX as UPSTREAM_N_CTX
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialects.named_model import NamedModel
@@ -22,7 +23,6 @@ from gptoss_local.server.dialects.ollama.frames import (
 )
 from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
 from gptoss_local.server.streaming import AnswerResponse, AnswerWriter, json_response
-from gptoss_local.upstream.kinds import N_CTX as UPSTREAM_N_CTX
 
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
 

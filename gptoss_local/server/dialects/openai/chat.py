@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.server.dialects.bounds import TopCount, limit_tokens
 from gptoss_local.server.dialects.history import (

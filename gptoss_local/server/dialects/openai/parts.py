@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.types import Effort, Penalties, SamplingParams
 from gptoss_local.harmony import Done, JsonFormat
 from gptoss_local.server.dialects.bounds import (
     MAX_INT,
@@ -19,7 +20,6 @@ from gptoss_local.server.dialects.bounds import (
     TokenId,
     think_budget,
 )
-from gptoss_local.types import Effort, Penalties, SamplingParams
 
 LogitBias = Annotated[
     dict[TokenId, Annotated[float, msgspec.Meta(ge=-100, le=100)]],

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import ResponseNotFoundError
-from gptoss_local.fair_store import FairStore
+from gptoss_local.base.errors import ResponseNotFoundError
+from gptoss_local.base.fair_store import FairStore
 
 MAX_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 1024  # of a record, about, besides its JSON

@@ -9,8 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.errors import UsageError
-from gptoss_local.events import CallDelta, ChatEvent, Done, Started, ToolCall
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import CallDelta, ChatEvent, Done, Started, ToolCall
+from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest, n_prompt_tokens
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import translate
@@ -35,7 +36,6 @@ from gptoss_local.server.streaming import AnswerResponse, json_response, while_c
 from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
-from gptoss_local.types import Usage
 
 Answers = Callable[[ChatRequest], AsyncGenerator[ChatEvent, None]]
 _NO_TOKENS = Usage(0, 0, 0, 0)

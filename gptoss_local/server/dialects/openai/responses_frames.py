@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.harmony import (
     CallDelta,
     ContentDelta,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import ForbiddenError, ToolError, UsageError
+from gptoss_local.base.errors import ForbiddenError, ToolError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import ToolCall, ToolRequest
 from gptoss_local.server.access import Caller
 from gptoss_local.server.body import convert
@@ -19,7 +20,6 @@ from gptoss_local.server.dialects.openai.tool_memory import (
     ToolMemory,
     ToolState,
 )
-from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import Page, RunnableTool, ToolResult
 
 WEB_SEARCH, CODE_INTERPRETER, MCP = "web_search", "code_interpreter", "mcp"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import Message, ToolRequest
 from gptoss_local.server.dialects.history import (
     ContentPart,

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.bounds import TopCount, limit_tokens

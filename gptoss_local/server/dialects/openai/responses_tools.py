@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import Tool
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, kind_of

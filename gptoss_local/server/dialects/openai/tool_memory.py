@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gptoss_local.fair_store import FairStore
+from gptoss_local.base.fair_store import FairStore
 from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.talk.tools import Page, RunnableTool

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 if TYPE_CHECKING:
     import httpx2

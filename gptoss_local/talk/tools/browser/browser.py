@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.formats.trained_tools import BROWSER_FUNCTIONS
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.formats.trained_tools import BROWSER_FUNCTIONS
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.validation import in_words
 from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
 from gptoss_local.talk.tools.browser.view import show
 from gptoss_local.talk.tools.results import Page, ToolResult
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
-from gptoss_local.validation import in_words
 
 if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
     from gptoss_local.talk.tools.browser.fetching import Fetcher

@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 
 from gptoss_local import __version__
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.browser.addresses import (
     check_url,
     host_of,

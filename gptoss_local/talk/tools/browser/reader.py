@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import environment_without_secrets
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.browser.addresses import shortened
 from gptoss_local.talk.tools.browser.page import Attached, Content, Fetched, Request, Unreadable
 

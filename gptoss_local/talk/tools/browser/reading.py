@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from gptoss_local.quantities import counted
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.tools.browser.page import (
     MAX_TEXT_CHARACTERS,
     SOURCE_PREFIX,

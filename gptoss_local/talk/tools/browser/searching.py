@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.settings import SEARCH_KEYS, Settings
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.settings import SEARCH_KEYS, Settings
 from gptoss_local.talk.tools.browser.addresses import is_internal, is_public
 from gptoss_local.talk.tools.browser.links import clean, domain_of
 from gptoss_local.talk.tools.browser.page import Content

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.browser.addresses import shortened
 from gptoss_local.talk.tools.browser.page import Content, without_markup
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.printable import is_segment, visible
-from gptoss_local.quantities import as_written
-from gptoss_local.settings import Settings, config_path, secrets
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.printable import is_segment, visible
+from gptoss_local.base.quantities import as_written
+from gptoss_local.base.settings import Settings, config_path, secrets
+from gptoss_local.base.validation import in_words
 
 KEYS = ("mcpServers", "servers")  # the second is VS Code's
 HIDDEN = "***"

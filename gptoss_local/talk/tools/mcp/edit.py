@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.base.whole_file import write_whole
 from gptoss_local.talk.tools.mcp.config import (
     Entry,
     entry_of,
@@ -14,7 +15,6 @@ from gptoss_local.talk.tools.mcp.config import (
     read_entries,
     read_text,
 )
-from gptoss_local.whole_file import write_whole
 
 
 def new_entry(
@@ -49,7 +49,7 @@ def add_server(
     name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
 ) -> Entry:
     """Write a server to mcp.json. Raises UsageError if its name is taken or it is unusable."""
-    from gptoss_local.settings_file import merge
+    from gptoss_local.talk.tools.mcp.settings_file import merge
 
     file = mcp_path()
     text = read_text(file)
@@ -70,7 +70,7 @@ def remove_server(name: str) -> Path:
 
 
 def without_entry(text: str, name: str, file: Path) -> str:
-    from gptoss_local.settings_file import GONE, merge
+    from gptoss_local.talk.tools.mcp.settings_file import GONE, merge
 
     key, servers = parse_servers(text, file)
     if name not in servers:

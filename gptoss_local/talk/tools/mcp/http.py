@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from gptoss_local.bounded_answers import UNCOMPRESSED, bound
+from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.talk.tools.mcp import messages
 from gptoss_local.talk.tools.mcp.config import Launch
 from gptoss_local.talk.tools.mcp.log import ServerLog

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from gptoss_local.base.whole_file import open_private
 from gptoss_local.talk.tools.mcp.config import HIDDEN
-from gptoss_local.whole_file import open_private
 
 _ROTATE_BYTES = 2**20
 _MAX_BYTES = 4 * 2**20  # of one start

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gptoss_local.base.validation import lenient
 from gptoss_local.talk.tools.mcp.log import ServerLog
-from gptoss_local.validation import lenient
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptoss_local.errors import GptOssError, ToolError, UsageError
-from gptoss_local.settings import environment_without_secrets
+from gptoss_local.base.errors import GptOssError, ToolError, UsageError
+from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.consent import digest, program_digest
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.messages import NOT_MCP, NOT_RUN, REFUSED

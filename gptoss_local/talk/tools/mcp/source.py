@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.settings import Settings
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.mcp.config import Entry, read_entries
 from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.results import ToolResult

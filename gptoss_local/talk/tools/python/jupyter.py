@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import environment_without_secrets
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output, Result
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 

@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.python.driver import Config, Result
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS

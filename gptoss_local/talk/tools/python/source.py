@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.quantities import parse_memory
-from gptoss_local.settings import Settings
+from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.quantities import parse_memory
+from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.consent import digest
 from gptoss_local.talk.tools.python.driver import Result
 from gptoss_local.talk.tools.results import Page, ToolResult

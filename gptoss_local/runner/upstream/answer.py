@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from gptoss_local.base.types import FinishReason, Usage
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.types import FinishReason, Usage
-from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest
+from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest
 
 Closer = Callable[[list[int]], int]
 """Returns the stop token that ends a sequence of tokens, for upstreams that do not say it."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import HOSTED_TOOL
-from gptoss_local.validation import in_words
-from gptoss_local.whole_file import change_toml, read_text
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import HOSTED_TOOL
+from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

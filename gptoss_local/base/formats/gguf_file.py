@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.formats.ggml_types import FILE_TYPES, GGML_TYPES
-from gptoss_local.formats.o200k import TOKENS_KEY
+from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.formats.ggml_types import FILE_TYPES, GGML_TYPES
+from gptoss_local.base.formats.o200k import TOKENS_KEY
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rich.filesize import decimal
 
-from gptoss_local.types import Progress
+from gptoss_local.base.types import Progress
 
 
 def each_step(say: Callable[[str], None]) -> Progress:

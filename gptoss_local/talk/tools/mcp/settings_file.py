@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gptoss_local.errors import UsageError
-from gptoss_local.whole_file import write_whole
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there

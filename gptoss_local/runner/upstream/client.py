@@ -13,20 +13,20 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.errors import ContextOverflowError, UpstreamError, UsageError
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
-from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
-from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.types import SamplingParams, Usage
-from gptoss_local.upstream.answer import UpstreamAnswer
-from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, followed
-from gptoss_local.upstream.connection import UpstreamConnection
-from gptoss_local.upstream.harmony import closer
-from gptoss_local.upstream.kinds import KINDS, N_CTX
-from gptoss_local.upstream.replicas import Replicas
-from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest, request_body
+from gptoss_local.runner.upstream.answer import UpstreamAnswer
+from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
+from gptoss_local.runner.upstream.connection import UpstreamConnection
+from gptoss_local.runner.upstream.harmony import closer
+from gptoss_local.runner.upstream.kinds import KINDS, N_CTX
+from gptoss_local.runner.upstream.replicas import Replicas
+from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest, request_body
 
 
 class Gaps:
@@ -237,7 +237,7 @@ class Upstream:
     ) -> AsyncGenerator[AnswerChunk, None]:
         if grammar is None:
             return self._chunks(asked)
-        from gptoss_local.upstream.held import compile_mask, held_chunks  # PERF: llguidance
+        from gptoss_local.runner.upstream.held import compile_mask, held_chunks  # PERF: llguidance
 
         mask = await compile_mask(grammar, self._vocabulary_file)
         return held_chunks(self._chunks, asked, mask, self._closer)

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.base.errors import UpstreamError
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.types import FinishReason, SamplingParams
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.errors import UpstreamError
-from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.models.catalog import UpstreamKind
-from gptoss_local.types import FinishReason, SamplingParams
-from gptoss_local.upstream.kinds import KINDS, N_CTX, Place
+from gptoss_local.runner.upstream.kinds import KINDS, N_CTX, Place
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}

@@ -11,18 +11,18 @@ from typing import Any
 import httpx2
 import msgspec
 
-from gptoss_local.bounded_answers import UNCOMPRESSED, bound
-from gptoss_local.errors import (
+from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
+from gptoss_local.base.errors import (
     ContextOverflowError,
     ServerBusyError,
     UpstreamError,
     UsageError,
 )
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault
-from gptoss_local.upstream.kinds import KINDS
-from gptoss_local.upstream.replicas import Replica
-from gptoss_local.upstream.wire import AnswerChunk, error_text, read_chunk
+from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
+from gptoss_local.runner.upstream.kinds import KINDS
+from gptoss_local.runner.upstream.replicas import Replica
+from gptoss_local.runner.upstream.wire import AnswerChunk, error_text, read_chunk
 
 _CONNECT_S = 5.0
 _HEALTH_S = 5.0

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from gptoss_local.errors import PathNotFoundError, UsageError
+from gptoss_local.base.errors import PathNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

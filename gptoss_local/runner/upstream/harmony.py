@@ -1,7 +1,7 @@
 """Harmony tells whether an upstream has gpt-oss at all, and how its answers end."""
 
 from gptoss_local.harmony.vocabulary import CALL, MESSAGE, RETURN, START, Vocabulary
-from gptoss_local.upstream.answer import Closer
+from gptoss_local.runner.upstream.answer import Closer
 
 _PROBE = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>"
 _CHANNELS = ("analysis", "commentary", "final")

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.base.errors import GptOssError
 
 
 class UpstreamFault(Exception):

@@ -8,7 +8,7 @@ import binascii
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from gptoss_local.formats.byte_level import CHAR_OF_BYTE
+from gptoss_local.base.formats.byte_level import CHAR_OF_BYTE
 
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.base.errors import UsageError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i)?B?", re.IGNORECASE)
 _MOST_BYTES = 2.0**60  # far below the limit of 64 bits

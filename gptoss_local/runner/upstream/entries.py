@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.base.errors import ModelNotFoundError, UsageError
+from gptoss_local.base.settings import Settings, user_models_file
+from gptoss_local.base.whole_file import change_toml
 from gptoss_local.models.catalog import (
     UpstreamAddress,
     canonical_name,
@@ -13,8 +15,6 @@ from gptoss_local.models.catalog import (
     known_model,
 )
 from gptoss_local.models.store import find_model
-from gptoss_local.settings import Settings, user_models_file
-from gptoss_local.whole_file import change_toml
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

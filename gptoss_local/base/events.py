@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.types import FinishReason, Usage
+from gptoss_local.base.types import FinishReason, Usage
 
 GAP = "\n\n"
 """Separates messages of an answer that a client reads as one text."""

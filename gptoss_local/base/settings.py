@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 import platformdirs
 
-from gptoss_local.errors import UsageError
-from gptoss_local.quantities import parse_keep_alive, parse_memory
-from gptoss_local.types import KvType, Preset
-from gptoss_local.validation import in_words
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import parse_keep_alive, parse_memory
+from gptoss_local.base.types import KvType, Preset
+from gptoss_local.base.validation import in_words
 
 _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.base.errors import UpstreamError
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.errors import UpstreamError
-from gptoss_local.upstream.answer import Closer
-from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest
+from gptoss_local.runner.upstream.answer import Closer
+from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest
 
 _N_REFUSED = 100  # of an answer, until it is given up
 _N_STEERED = 8  # requests for one token, until the answer is given up
