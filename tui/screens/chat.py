@@ -310,13 +310,14 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     async def submit(self, event: Prompt.Submitted) -> None:
+        message = self.prompt.folded.unfold(event.text)
         with errors_shown(self):
-            self._drafts.forget(self.prompt.folded.unfold(event.text))
-        if event.is_command:
-            await self.action_command(self.prompt.folded.unfold(event.text).text.removeprefix("/"))
-            return
-        with errors_shown(self):
-            await self.dialogue.say(event.text)
+            if event.is_command:
+                self._drafts.forget(message)
+                await self.action_command(message.text.removeprefix("/"))
+            else:
+                await self.dialogue.say(event.text)  # it is stored before the draft goes
+                self._drafts.forget(message)
 
     async def _tick(self) -> None:
         for room in self.rooms:

@@ -96,6 +96,7 @@ _TABLES = (
     ) STRICT
     """,
     "CREATE INDEX chat_by_age ON chat(updated_s, id)",
+    "CREATE INDEX chat_pinned ON chat(is_pinned DESC, updated_s DESC, id DESC)",
     """
     CREATE TABLE turn (
         id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a child's is larger than its parent's
