@@ -12,6 +12,7 @@ from environments import python_of
 from receipt import Places, Receipt
 from steps import Log, SetupError, answer_of
 
+_ENDS = ("-wal", "-shm", ".private")  # of files beside the chats
 _ASK = """
 import json, platformdirs
 from gptoss_local.base.settings import load_settings
@@ -84,7 +85,7 @@ def _owned(environment: Path) -> list[Path] | None:
     if shown is None:
         return None
     paths = [Path(name) for name in json.loads(shown)]
-    beside = [path.with_name(path.name + end) for path in paths[1:2] for end in ("-wal", "-shm")]
+    beside = [path.with_name(path.name + end) for path in paths[1:2] for end in _ENDS]
     return [*paths, *beside, llama_wheel.cache_folder()]
 
 

@@ -1,6 +1,5 @@
 """Says whether chats have a passphrase; if so, their text is written nowhere else."""
 
-import contextlib
 import ctypes
 import sys
 from pathlib import Path
@@ -9,17 +8,21 @@ _PR_SET_DUMPABLE = 4  # of linux/prctl.h
 
 
 def is_private(history_path: Path) -> bool:
-    """Return whether chats have a passphrase, or are in a file that cannot be read."""
-    import sqlite3  # PERF: not for commands that only look at the server
+    """Return whether chats have a passphrase, without opening their file."""
+    return _marker(history_path).exists()
 
-    if not history_path.exists():
-        return False
-    uri = f"{history_path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
-    try:
-        with contextlib.closing(sqlite3.connect(uri, timeout=5.0, uri=True)) as database:
-            return bool(database.execute("SELECT 1 FROM passphrase").fetchone())
-    except sqlite3.Error:
-        return True
+
+def mark_private(history_path: Path, *, is_private: bool) -> None:
+    """Note beside the file of chats whether they have a passphrase."""
+    marker = _marker(history_path)
+    if is_private:
+        marker.touch(mode=0o600)
+    else:
+        marker.unlink(missing_ok=True)
+
+
+def _marker(history_path: Path) -> Path:
+    return history_path.with_name(f"{history_path.name}.private")
 
 
 def keep_memory_private() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
+from gptoss_local.base.private import mark_private
 from gptoss_local.talk.history import owner
-from gptoss_local.talk.history.schema import DROP_SEARCH, SEARCH, transaction, translated
+from gptoss_local.talk.history.schema import DROP_SEARCH, MEMORY, SEARCH, transaction, translated
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -63,6 +64,9 @@ class Lock:
         self._refused = ""  # names a text that cannot be opened
         database.create_function("sealed", -1, self._seal)
         database.create_function("opened", -1, self._open)
+        if path != MEMORY:
+            with translated(path):  # the file may be a copy
+                mark_private(path, is_private=self._kept_id() is not None)
 
     @property
     def is_set(self) -> bool:
@@ -123,7 +127,7 @@ class Lock:
 
     def _rewrite(self, old: str | None, new: str | None) -> None:
         """Write all texts again, so that no byte of them, or of the old key, stays in the file."""
-        with self.translated():
+        with self.translated(), self._marked(is_private=new is not None):
             with transaction(self._database):
                 owner.stop_orphans(self._database)
                 found = self._database.execute("SELECT 1 FROM turn WHERE state = 'streaming'")
@@ -150,6 +154,16 @@ class Lock:
                     for table in ("turn_words", "chat_words"):
                         self._database.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")
             self._execute(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
+
+    @contextmanager
+    def _marked(self, *, is_private: bool) -> Iterator[None]:
+        """Mark private chats before their texts are encrypted, and others after."""
+        if is_private:
+            mark_private(self._path, is_private=True)
+        try:
+            yield
+        finally:
+            mark_private(self._path, is_private=self._kept_id() is not None)
 
     def _kept_id(self) -> bytes | None:
         row = self._database.execute("SELECT key_id FROM passphrase").fetchone()
