@@ -16,7 +16,6 @@ from gptoss_local.talk.loop import (
     UNANSWERED,
     CallBegun,
     CallEnded,
-    CallHeld,
     CallRefused,
     Continued,
     LimitReached,
@@ -85,8 +84,6 @@ def told(event: Any) -> list[str]:
             return [f"end {call.name}: {result.text}"]
         case CallRefused(call, result):
             return [f"refuse {call.name}: {result.text}"]
-        case CallHeld(call):
-            return [f"hold {call.name}"]
         case LimitReached(limit):
             return [f"limit {limit}"]
         case Continued():
@@ -117,15 +114,15 @@ ALL: dict[str, Any] = {"must_ask": lambda _tool: True}
         ([said("f"), said()], allow, {}, [*RAN, "done"]),
         ([said("f"), said("f"), said()], allow, {}, [*RAN, *RAN, "done"]),
         ([said("f"), said()], deny, {}, ["done", "begin f", "end f: Denied.", "again", "done"]),
-        ([said("f")], None, {}, ["done", "hold f"]),
+        ([said("f"), said()], None, {}, [*RAN, "done"]),
         ([said("free"), said()], None, {},
          ["done", "begin free", "end free: ran 0", "again", "done"]),
         ([said("free"), said()], deny, {},
          ["done", "begin free", "end free: ran 0", "again", "done"]),
         ([said("free"), said()], deny, ALL,
          ["done", "begin free", "end free: Denied.", "again", "done"]),
-        ([said("free")], None, ALL, ["done", "hold free"]),
-        ([said("f", "free")], None, {}, ["done", "hold f", "begin free", "end free: ran 1"]),
+        ([said("free"), said()], None, ALL,
+         ["done", "begin free", "end free: ran 0", "again", "done"]),
         ([said("g"), said()], None, {},
          ["done", "begin g", 'end g: Error: there is no tool "g"; there are f, bad, slow, free',
           "again", "done"]),
@@ -181,14 +178,6 @@ async def test_the_time_of_asking_does_not_count(monkeypatch: pytest.MonkeyPatch
 
     events = Loop(Scripted(said("f"), said("f"), said()), tools, ask).run()
     assert [line async for event in events for line in told(event)] == [*RAN, *RAN, "done"]
-
-
-async def test_a_held_call_waits_and_the_others_of_the_answer_end_it() -> None:
-    source = Scripted(said("f"), said())
-    events = Loop(source, await toolbox(), None).run()
-    held = [event async for event in events if isinstance(event, CallHeld)]
-    assert held == [CallHeld(ToolCall(0, "call_0", "f", {"n": 0}))]
-    assert (source.answer.phase, source.answer.content) == ("done", "So.")
 
 
 Stop = Callable[[Loop], Awaitable[None]]
