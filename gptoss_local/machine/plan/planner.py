@@ -272,6 +272,8 @@ class _Planner(msgspec.Struct, frozen=True):
                 hint = "Without it the model fits: `gptoss plan` shows how."
                 if without.keys() == {"n_ctx", "min_ctx"}:
                     hint = self._fitting_context(n_ctx) or hint
+                elif without == {"n_seq": 1}:
+                    hint = "One at a time fits: --parallel 1"
                 message = f"this machine's memory has no room for {wish}{self._missing_ram()}"
                 return DoesNotFitError(message, hint=hint)
         free = [f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus]
