@@ -127,17 +127,11 @@ def plan(
 def _choose(
     settings: Settings, facts: "ModelFacts", machine: "Machine", known: "Measured"
 ) -> "tuple[PlanOptions, Plan]":
-    from msgspec.structs import replace
-
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.machine.plan.options import plan_options
     from gptoss_local.machine.plan.planner import make_plan
 
-    options = replace(
-        plan_options(settings, N_DRAFT_MAX),
-        extra_margin_bytes=known.extra_margin_bytes,
-        maps_host=known.maps_host,
-    )
+    options = plan_options(settings, N_DRAFT_MAX, attempt=known.attempt)
     return options, make_plan(facts, machine, options, known.tuning)
 
 

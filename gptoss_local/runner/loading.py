@@ -25,13 +25,13 @@ from gptoss_local.machine.plan.measured import (
     plan_id,
     read_measured,
 )
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.measuring import calibrate, is_due, keep
 from gptoss_local.runner.planning import (
     MAX_TRIES,
-    Attempt,
     free_vram,
     load_command,
     measured_file,
@@ -119,7 +119,7 @@ async def load_as_fits(
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
     known = read_measured(known_path)
-    attempt = Attempt.after(known)
+    attempt = known.attempt
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)

@@ -37,7 +37,7 @@ from gptoss_local.machine.plan.measured import (
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loads import LoadProgress
-from gptoss_local.runner.planning import Attempt, load_command, measured_file, plan_load
+from gptoss_local.runner.planning import load_command, measured_file, plan_load
 
 _log = logging.getLogger("gptoss")
 
@@ -102,7 +102,7 @@ async def measure(
     settings = replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     known = read_measured(known_path)
-    plan_now = partial(plan_load, attempt=Attempt.after(known), tuning=known.tuning)
+    plan_now = partial(plan_load, attempt=known.attempt, tuning=known.tuning)
     plan = await asyncio.to_thread(plan_now, entry, settings, None)
     report("loading")
     start_s = time.monotonic()

@@ -22,6 +22,7 @@ from gptoss_local.machine.plan.measured import (
     read_measured,
     write_measured,
 )
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
@@ -29,7 +30,6 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,
-    Attempt,
     choose_unload,
     load_command,
     measured_file,

@@ -14,6 +14,7 @@ import msgspec
 from gptoss_local.base.types import OffloadTimes, StepTimes
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.machine.hardware import Machine, llama_version
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.machine.plan.speed import Speed
 
@@ -100,12 +101,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     tuning_failed: bool = False
 
     @property
-    def extra_margin_bytes(self) -> int:
-        return self.outcome.extra_margin_bytes if self.outcome else 0
-
-    @property
-    def maps_host(self) -> bool:
-        return self.outcome is not None and self.outcome.maps_host
+    def attempt(self) -> Attempt:
+        """Return the first attempt of the next load."""
+        last = self.outcome
+        return Attempt(last.extra_margin_bytes, last.maps_host) if last else Attempt()
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
