@@ -1,11 +1,13 @@
-"""`gptoss bench` and `gptoss tune`: a model's speed here, shown or kept for plans."""
+"""`gptoss bench` and `gptoss tune`: a model's speed here, shown, drawn or kept for plans."""
 
 import contextlib
 import datetime
 import importlib.util
 import sys
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +18,8 @@ from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.models.store import ModelEntry, find_model
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
@@ -28,6 +32,21 @@ _COLUMNS = {  # of llama-bench, with its widths
     "n_cpu_moe": ">10", "threads": ">7", "n_ubatch": ">8", "type_k": ">6", "type_v": ">6",
     "test": ">15", "t/s": ">20",
 }  # fmt: skip
+
+_EXPECTED_TOKENS = 4096
+_LOG_FROM = 12  # times the smallest rate: above, a linear axis presses that to the floor
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "text.parse_math": False,  # a name may have a $
+    "svg.fonttype": "none",  # text that can be searched and copied
+    "svg.hashsalt": "gptoss",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
 
 
 def bench(
@@ -43,14 +62,15 @@ def bench(
     """A server that has MODEL in memory unloads it first."""
     import asyncio
 
-    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version, read_machine
     from gptoss_local.runner.measuring import measure
 
     if plot is not None:
         _check_plot(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
-    machine, versions = read_machine(settings.models_dir), _versions()
-    date = datetime.date.today().isoformat()
+    machine, date = read_machine(settings.models_dir), datetime.date.today().isoformat()
+    versions = f"gptoss {__version__}, llama-cpp-python {llama_version()}"
     entry = _ready(model, settings)
     found = asyncio.run(
         measure(entry, settings, lambda what: None if quiet else say(f"{what} …"), n_agent=agent)
@@ -61,10 +81,8 @@ def bench(
     else:
         _print_benchmark(found, measured_on)
     if plot is not None:
-        from gptoss_local.cli._plot import draw
-
         try:
-            draw(found, measured_on, plot, is_dark=dark)
+            _draw(found, measured_on, plot, is_dark=dark)
         except OSError as error:
             raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
 
@@ -112,9 +130,7 @@ def _ready(model: str, settings: Settings) -> ModelEntry:
 
 def _check_plot(plot: Path) -> None:
     """Refuse an impossible chart before minutes of measuring."""
-    from gptoss_local.cli._plot import FORMATS
-
-    if plot.suffix.lower() not in FORMATS:
+    if plot.suffix.lower() not in (".svg", ".png"):
         raise UsageError(
             f"{plot} is not a .svg or .png file.", hint=f"Name it {plot.stem}.svg or .png."
         )
@@ -125,13 +141,6 @@ def _check_plot(plot: Path) -> None:
             "a chart needs Matplotlib, which is not installed.",
             hint=f"Install it where gptoss is: {sys.executable} -m pip install matplotlib",
         )
-
-
-def _versions() -> str:
-    from gptoss_local import __version__
-    from gptoss_local.machine.hardware import llama_version
-
-    return f"gptoss {__version__}, llama-cpp-python {llama_version()}"
 
 
 def _machine(machine: "Machine") -> str:
@@ -193,11 +202,8 @@ def _print_tuning(found: "TuneResult") -> None:
     tuning, steps = found.measured.tuning, found.measured.steps
     if tuning is None:
         raise RuntimeError("tuning ends with its figures")
-    prefill = dict(tuning.prefill)
-    rows = [
-        (str(n), f"{rate:,.1f}", f"{prefill[n]:,.0f}" if n in prefill else "")
-        for n, rate in tuning.decode
-    ]
+    prefill = {n: f"{rate:,.0f}" for n, rate in tuning.prefill}
+    rows = [(str(n), f"{rate:,.1f}", prefill.get(n, "")) for n, rate in tuning.decode]
     print_table(("THREADS", "ANSWER TOKENS/S", "PROMPT TOKENS/S"), rows)
     if steps:
         print()
@@ -210,16 +216,78 @@ def _print_tuning(found: "TuneResult") -> None:
             for n, host_s, gpu_s in tuning.offload
         ]
         print_table(("TOKENS A STEP", "MS ON THE CPU", "MS ON THE GPU"), times)
-    print(f"\n{_conclusion(found)}\nKept in {found.path}")
-
-
-def _conclusion(found: "TuneResult") -> str:
     before, after = found.before, found.after
-    text = (
+    conclusion = (
         f"Threads: {after.n_threads_decode} for answers, {after.n_threads_prefill} for prompts "
         f"(before: {before.n_threads_decode} and {before.n_threads_prefill})."
     )
-    tuning = found.measured.tuning
-    if tuning is not None and tuning.offload_min_batch is not None:
-        text += f" Experts come to the GPU from {tuning.offload_min_batch} tokens on."
-    return text
+    if tuning.offload_min_batch is not None:
+        conclusion += f" Experts come to the GPU from {tuning.offload_min_batch} tokens on."
+    print(f"\n{conclusion}\nKept in {found.path}")
+
+
+def _draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    speed, colours = found.plan.speed, "dark_background" if is_dark else "default"
+    lengths, of_prompt = [d.n_tokens for d in found.depths], "tokens of the prompt"
+    reading = [d.prefill_tok_s for d in found.depths]
+    answering = [d.decode_tok_s for d in found.depths]
+    panels: list[tuple[str, str, list[int], list[float], float | None]] = [
+        ("Reading", of_prompt, lengths, reading, speed.prefill_tok_s),
+        ("Answering", of_prompt, lengths, answering, speed.decode_tok_s),
+    ]
+    if widths := [w.n_streams for w in found.widths]:
+        together = [w.decode_tok_s for w in found.widths]
+        panels.append(("Answers at the same time", "answers, all together", widths, together, None))
+    with style.context([colours, _STYLE]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that no font here has
+        figure = Figure(figsize=(4.4 * len(panels), 4), layout="constrained")
+        title = f"{found.model}, {found.n_ctx:,} tokens of context"
+        figure.suptitle(title, fontsize=13, fontweight="bold")
+        for axis, panel in zip(figure.subplots(1, len(panels)), panels, strict=True):
+            _draw_panel(axis, *panel)
+        figure.supxlabel(measured_on, fontsize=8)
+        is_svg = path.suffix.lower() == ".svg"
+        figure.savefig(path, dpi=160, metadata={"Date": None} if is_svg else None)
+
+
+def _draw_panel(
+    axis: "Axes",
+    name: str,
+    label: str,
+    counts: Sequence[int],
+    rates: Sequence[float],
+    expected: float | None,
+) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+
+    from gptoss_local.machine.plan import words
+
+    axis.set_title(f"{name} (tokens/s)", fontsize=10)
+    axis.set_xlabel(label)
+    axis.plot(counts, rates, "o-C0", label="measured", gid="measured")
+    box = {"facecolor": axis.get_facecolor(), "edgecolor": "none", "pad": 0.5}
+    for count, rate in zip(counts, rates, strict=True):
+        text, place = words.rate(rate), (count, rate)
+        axis.annotate(
+            text, place, (0, 7), textcoords="offset points", ha="center", size=8, bbox=box
+        )
+    if expected is not None:
+        text = f"expected of {_EXPECTED_TOKENS:,} tokens: {words.rate(expected)}"
+        axis.plot([_EXPECTED_TOKENS], [expected], "DC1", mfc="none", label=text, gid="expected")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        rates = [*rates, expected]
+    axis.set_xscale("log", base=2)
+    ticks = [f"{n / 1024:,.0f}k" if n >= 4096 else f"{n:,}" for n in counts]
+    axis.set_xticks(counts, ticks)
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.margins(x=0.12)
+    if max(rates) > _LOG_FROM * min(rates):
+        axis.set_yscale("log")
+        axis.set_ylim(min(rates) / 3, max(rates) * 2)
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_ylim(0, max(rates) * 1.2)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: words.rate(rate)))

@@ -14,6 +14,7 @@ from gptoss_local.cli._output import print_json
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.machine.plan.facts import ModelFacts
+    from gptoss_local.machine.plan.hypothetical import Card
     from gptoss_local.machine.plan.measured import Measured
     from gptoss_local.machine.plan.options import PlanOptions
     from gptoss_local.machine.plan.result import Plan
@@ -64,7 +65,7 @@ def plan(
     from msgspec.structs import replace
 
     from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.machine.plan.hypothetical import card_named, imagine
+    from gptoss_local.machine.plan.hypothetical import imagine
     from gptoss_local.machine.plan.measured import Measured
     from gptoss_local.machine.plan.words import changes, explain, explain_preset
 
@@ -76,20 +77,17 @@ def plan(
         kv_type=kv_type,
         preset=preset,
     )
-    if gpu and vram:
-        raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
-    cards = [card_named(part) for part in gpu.split(",") if part.strip()]
-    if ram and any(card.shares_ram for card in cards):
+    cards = _cards(gpu, vram)
+    if ram and any(card.shares_ram for card in cards or ()):
         raise UsageError("--ram: this board has one memory for both", hint="Leave --ram out.")
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
     machine, assumed = imagine(
         here,
-        _card_sizes(vram) if vram else None,
+        cards,
         parse_memory(ram, "--ram") if ram else None,
         n_cores=cores,
         ram_bytes_s=bandwidth and bandwidth * 1e9,
-        cards=cards,
     )
     is_imagined = bool(vram or gpu or ram or cores or bandwidth)
     if is_imagined:
@@ -104,11 +102,13 @@ def plan(
             changed = changes(balanced, chosen)
             reasons += explain_preset(settings.preset, facts, balanced, chosen)
     if assumed:
-        reasons.insert(0, _assuming(assumed))
+        *most, last = assumed
+        parts = f"{', '.join(most)} and {last}" if most else last
+        flags = "--cores and --bandwidth change that."
+        reasons.insert(0, f"Assumed for the imagined machine: {parts}. {flags}")
     elif not is_imagined:
         reasons += _beside(settings)
     if json:
-        figures = {"request_s": chosen.speed.request_s, "is_tuned": known.tuning is not None}
         print_json(
             model=name,
             preset=settings.preset,
@@ -116,7 +116,8 @@ def plan(
             machine=machine,
             assumed=assumed,
             plan=chosen,
-            **figures,
+            request_s=chosen.speed.request_s,
+            is_tuned=known.tuning is not None,
             reasons=reasons,
         )
     else:
@@ -126,31 +127,26 @@ def plan(
 def _choose(
     settings: Settings, facts: "ModelFacts", machine: "Machine", known: "Measured"
 ) -> "tuple[PlanOptions, Plan]":
-    from msgspec.structs import replace
-
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.machine.plan.options import plan_options
     from gptoss_local.machine.plan.planner import make_plan
 
-    options = replace(
-        plan_options(settings, N_DRAFT_MAX),
-        extra_margin_bytes=known.extra_margin_bytes,
-        maps_host=known.maps_host,
-    )
+    options = plan_options(settings, N_DRAFT_MAX, attempt=known.attempt)
     return options, make_plan(facts, machine, options, known.tuning)
 
 
-def _assuming(assumed: list[str]) -> str:
-    *most, last = assumed
-    parts = f"{', '.join(most)} and {last}" if most else last
-    return f"Assumed for the imagined machine: {parts}. --cores and --bandwidth change that."
+def _cards(gpu: str, vram: str) -> "list[Card] | None":
+    from gptoss_local.machine.plan.hypothetical import card_named, card_of_size
 
-
-def _card_sizes(text: str) -> list[int]:
-    sizes = [parse_memory(part, "--vram") for part in text.split(",") if part.strip()]
-    if not sizes:
-        raise UsageError(f"--vram {text!r} does not name a size.", hint="0 means no card.")
-    return [size for size in sizes if size]
+    if gpu and vram:
+        raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
+    parts = [part for part in (gpu or vram).split(",") if part.strip()]
+    if gpu:
+        return [card_named(part) for part in parts] or None
+    if vram and not parts:
+        raise UsageError(f"--vram {vram!r} does not name a size.", hint="0 means no card.")
+    sizes = [parse_memory(part, "--vram") for part in parts]
+    return [card_of_size(size) for size in sizes if size] if vram else None
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":

@@ -14,7 +14,7 @@ from gptoss_local.harmony import ChatRequest, Growing, RawRequest
 from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
-from gptoss_local.runner.planning import Attempt, measured_file, plan_load
+from gptoss_local.runner.planning import measured_file, plan_load
 
 _log = logging.getLogger("gptoss")
 
@@ -100,8 +100,7 @@ async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -
     needed = n_prompt + _ROOM
     doubled = loaded.n_ctx * 2 ** math.ceil(math.log2(needed / loaded.n_ctx))
     known = read_measured(await asyncio.to_thread(measured_file, model.entry, settings))
-    attempt = Attempt.after(known)
-    plan = partial(plan_load, model.entry, settings, freed=[model.engine], attempt=attempt)
+    plan = partial(plan_load, model.entry, settings, freed=[model.engine], attempt=known.attempt)
     for wanted in (doubled, needed):
         n_ctx = min(wanted, loaded.n_ctx_train)
         if n_ctx <= loaded.n_ctx:

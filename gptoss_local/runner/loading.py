@@ -25,13 +25,13 @@ from gptoss_local.machine.plan.measured import (
     plan_id,
     read_measured,
 )
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.measuring import calibrate, is_due, keep
 from gptoss_local.runner.planning import (
     MAX_TRIES,
-    Attempt,
     free_vram,
     load_command,
     measured_file,
@@ -119,7 +119,7 @@ async def load_as_fits(
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
     known = read_measured(known_path)
-    attempt = Attempt.after(known)
+    attempt = known.attempt
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
@@ -133,7 +133,7 @@ async def load_as_fits(
         try:
             load = load_command(entry, path, plan, settings, known)
             model = await load_model(entry, info, plan, load, settings, progress.report)
-            _remember(known_path, known, model, attempt, n_tries)  # no await: a stop would lose it
+            _remember(known_path, known, model, attempt)  # no await: a stop would lose it
             return model
         except EngineError as error:
             now = await asyncio.to_thread(free_vram, settings)
@@ -171,15 +171,10 @@ async def load_model(
     return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s, seconds)
 
 
-def _remember(
-    path: Path, known: Measured, model: LoadedModel, attempt: Attempt, n_tries: int
-) -> None:
+def _remember(path: Path, known: Measured, model: LoadedModel, attempt: Attempt) -> None:
     outcome = LoadOutcome(
         plan_id=plan_id(model.plan),
         extra_margin_bytes=attempt.extra_margin_bytes,
-        load_mode=model.plan.load_mode,
-        load_s=round(model.load_s, 3),
-        n_tries=n_tries,
         buffer_bytes=model.engine.loaded.buffer_bytes,
         maps_host=attempt.maps_host,
     )
@@ -187,7 +182,6 @@ def _remember(
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
     costs = model.engine.loaded.step_costs
     if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
-        steps = Steps.now(model.plan, costs)
-        now = msgspec.structs.replace(now, steps=steps)
+        now = msgspec.structs.replace(now, steps=Steps.now(model.plan, costs))
     if now != known:
         keep(path, now)

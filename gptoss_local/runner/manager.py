@@ -31,7 +31,7 @@ from gptoss_local.harmony import (
     answer,
     load_vocabulary,
 )
-from gptoss_local.machine.plan.options import most_answers
+from gptoss_local.machine.plan.options import Attempt, most_answers
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner import losses
 from gptoss_local.runner.counters import Counters
@@ -40,7 +40,7 @@ from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import GrowingContext, may_reload
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads
-from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
+from gptoss_local.runner.planning import choose_unload, plan_load
 
 _log = logging.getLogger("gptoss")
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from gptoss_local.base.errors import EngineError, UsageError
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
@@ -36,7 +37,7 @@ from gptoss_local.machine.plan.measured import (
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loads import LoadProgress
-from gptoss_local.runner.planning import Attempt, load_command, measured_file, plan_load
+from gptoss_local.runner.planning import load_command, measured_file, plan_load
 
 _log = logging.getLogger("gptoss")
 
@@ -98,23 +99,22 @@ async def measure(
     entry: ModelEntry, settings: Settings, report: Callable[[str], None], *, n_agent: int
 ) -> Benchmark:
     """Load a model and measure it in minutes; an `n_agent` of 0 skips agents' prompts."""
-    settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
+    settings = replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     known = read_measured(known_path)
-    plan_now = partial(plan_load, attempt=Attempt.after(known), tuning=known.tuning)
+    plan_now = partial(plan_load, attempt=known.attempt, tuning=known.tuning)
     plan = await asyncio.to_thread(plan_now, entry, settings, None)
     report("loading")
     start_s = time.monotonic()
     engine = await EngineClient.start(load_command(entry, path, plan, settings, known))
-    load_s = time.monotonic() - start_s
+    load_s, loaded = time.monotonic() - start_s, engine.loaded
     try:
         prober = _Prober(engine, plan, report)
-        depths, widths = await prober.all()
+        depths, widths = await prober.depths(), await prober.widths()
         if n_agent:
             await prober.agent(n_agent, depths[-1].prefill_tok_s)
     finally:
         await engine.close()
-    loaded = engine.loaded
     places = {match[0] for place in loaded.buffer_bytes if (match := _BACKEND.match(place))}
     return Benchmark(
         model=entry.name,
@@ -146,28 +146,30 @@ class _Prober:
         self._report = report
         self._rng = random.Random(0)
 
-    async def all(self) -> tuple[list[AtDepth], list[AtWidth]]:
+    async def depths(self) -> list[AtDepth]:
         await self.answer(self.tokens(DEPTHS[0]))  # warms up
         # NOTE: before long prompts, as cells that these leave slow answers down
         alone = [await self.answer(self.tokens(1), _N_ALONE) for _ in range(_N_ROUNDS)]
         self.add_test(f"tg{_N_ALONE}", [_decode_tok_s(end.usage) for end, _, _ in alone])
-        depths: list[AtDepth] = []
+        found: list[AtDepth] = []
         for n_tokens in DEPTHS:
-            if n_tokens + N_ANSWER > self._n_ctx:
-                break
-            if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
+            is_slow = found and n_tokens / found[-1].prefill_tok_s > _PATIENCE_S
+            if n_tokens + N_ANSWER > self._n_ctx or is_slow:
                 break
             self._report(f"a prompt of {n_tokens:,} tokens")
-            depths.append(await self.depth(n_tokens))
-        widths: list[AtWidth] = []
+            found.append(await self._depth(n_tokens))
+        return found
+
+    async def widths(self) -> list[AtWidth]:
+        found: list[AtWidth] = []
         for n_streams in _WIDTHS:
             n_all = n_streams * (WIDTH_PROMPT + N_ANSWER)
             if n_streams > self._plan.shape.n_seq or n_all > self._n_ctx:
                 break  # no answer may have to wait
             what = f"{n_streams} answers at the same time" if n_streams > 1 else "one answer alone"
             self._report(what)
-            widths.append(await self.width(n_streams))
-        return depths, widths
+            found.append(await self._width(n_streams))
+        return found
 
     async def agent(self, n_prompt: int, prefill_tok_s: float) -> None:
         """Add the tokens of a result by the seconds from sending it to the next first token."""
@@ -208,7 +210,7 @@ class _Prober:
                 answer += event.tokens
         raise AssertionError("an answer ends with Finished or an error")
 
-    async def depth(self, n_tokens: int) -> AtDepth:
+    async def _depth(self, n_tokens: int) -> AtDepth:
         prefill, decode, cached = [], [], []
         start_s = time.monotonic()
         for _ in range(_N_ROUNDS):
@@ -223,7 +225,7 @@ class _Prober:
         rates = statistics.median(prefill), statistics.median(decode)
         return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
 
-    async def width(self, n_streams: int) -> AtWidth:
+    async def _width(self, n_streams: int) -> AtWidth:
         """Count the tokens while all of the streams run."""
         answers = await asyncio.gather(
             *(self.answer(self.tokens(WIDTH_PROMPT)) for _ in range(n_streams))
@@ -244,7 +246,7 @@ def _decode_tok_s(usage: Usage) -> float:
     return (usage.n_generated - 1) / usage.decode_ns * 1e9
 
 
-class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
+class TuneResult(msgspec.Struct, frozen=True):
     model: str
     seconds: float
     before: Plan
@@ -262,21 +264,13 @@ async def tune(
     load = load_command(entry, path, before, settings, Measured())
     start_s = time.monotonic()
     tuned = await EngineClient.tune(load, on_progress=on_progress)
-    seconds = time.monotonic() - start_s
+    seconds = round(time.monotonic() - start_s, 2)
     tuning = judge(read_facts(path), before, tuned)
     after = await asyncio.to_thread(plan_load, entry, settings, None, tuning=tuning)
-    costs = tuned.step_costs
-    steps = Steps.now(after, costs) if costs else None
+    steps = Steps.now(after, tuned.step_costs) if tuned.step_costs else None
     measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried again
     await asyncio.to_thread(write_measured, known_path, measured)
-    return TuneResult(
-        model=entry.name,
-        seconds=round(seconds, 2),
-        before=before,
-        after=after,
-        measured=measured,
-        path=str(known_path),
-    )
+    return TuneResult(entry.name, seconds, before, after, measured, str(known_path))
 
 
 def is_due(plan: Plan, known: Measured) -> bool:
@@ -291,18 +285,17 @@ async def calibrate(
     """Measure from how many tokens a GPU is faster. After a failure, only that is remembered."""
     path = Path(load.model_path)
     progress.begin_measuring(read_info(path).size_bytes)
-    load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are smaller
+    load = replace(load, budget_bytes={})  # its contexts are smaller
     try:
         tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)
     except EngineError as error:
-        _log.warning(
-            "%s could not be measured (%s); `gptoss tune` tries again", path.name, error.message
-        )
-        known = msgspec.structs.replace(known, tuning_failed=True)
+        text = "%s could not be measured (%s); `gptoss tune` tries again"
+        _log.warning(text, path.name, error.message)
+        known = replace(known, tuning_failed=True)
     else:
         tuning = judge(read_facts(path), plan, tuned)
+        known = replace(known, tuning=tuning)
         _log.info("experts come to the GPU from %s tokens on", tuning.offload_min_batch)
-        known = msgspec.structs.replace(known, tuning=tuning)
     keep(known_path, known)
     return known
 

@@ -14,7 +14,7 @@ from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
 from gptoss_local.machine.hardware import Machine, has_cuda_build, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import Measured, Tuning, measured_path, plan_id
-from gptoss_local.machine.plan.options import OBJECTIVES, PlanOptions, plan_options
+from gptoss_local.machine.plan.options import OBJECTIVES, Attempt, PlanOptions, plan_options
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry
@@ -24,22 +24,6 @@ MAX_TRIES = 6
 _SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
 STEP_BYTES = 512 * 2**20
 _TAKEN_BYTES = 128 * 2**20  # less than this comes and goes with every window
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """The memory that one try to load a model leaves free, beyond a plan's usual margins.
-
-    Attributes:
-        extra_margin_bytes: More to leave free on each GPU, at the planner's choice of cost.
-        maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
-    """
-
-    extra_margin_bytes: int = 0
-    maps_host: bool = False
-
-    @classmethod
-    def after(cls, known: Measured) -> "Attempt":
-        return cls(known.extra_margin_bytes, known.maps_host)
 
 
 def next_attempt(
@@ -75,7 +59,8 @@ def plan_load(
     Memory of the engines `freed` counts as free. Raises DoesNotFitError or ModelLoadError.
     """
     facts = _facts(model)
-    machine, options = _situation(settings, n_ctx, attempt)
+    machine = read_machine(settings.models_dir)
+    options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx, attempt=attempt)
     return make_plan(facts, without(machine, freed), options, tuning)
 
 
@@ -94,7 +79,8 @@ def choose_unload(
     if not others:
         return None
     facts = _facts(model)
-    machine, options = _situation(settings, n_ctx, attempt)
+    machine = read_machine(settings.models_dir)
+    options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx, attempt=attempt)
     alone = make_plan(facts, without(machine, others), options)
     for gone in ([], *([each] for each in others)):
         try:
@@ -161,17 +147,6 @@ def _model_params(plan: Plan, settings: Settings) -> ModelParams:
     if plan.n_gpus or has_cuda_build():
         return plan.model_params
     return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
-
-
-def _situation(
-    settings: Settings, n_ctx: int | None, attempt: Attempt
-) -> tuple[Machine, PlanOptions]:
-    options = msgspec.structs.replace(
-        plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx),
-        extra_margin_bytes=attempt.extra_margin_bytes,
-        maps_host=attempt.maps_host,
-    )
-    return read_machine(settings.models_dir), options
 
 
 def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions) -> bool:

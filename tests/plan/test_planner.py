@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
-from gptoss_local.machine.plan.hypothetical import card_named, imagine, known_cards
+from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine, known_cards
 from gptoss_local.machine.plan.memory import all_cache_bytes, compute_bytes
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, gpu_budget, make_plan
@@ -263,7 +263,7 @@ def test_overrides_name_exactly_the_experts_of_the_host(facts: ModelFacts, here:
 
 
 def test_imagined_cards_leave_room_for_a_desktop() -> None:
-    here, _ = imagine(machine(), [16 * GIB, 12 * GIB], 48 * GIB)
+    here, _ = imagine(machine(), [card_of_size(16 * GIB), card_of_size(12 * GIB)], 48 * GIB)
     assert [g.total_bytes for g in here.usable_gpus] == [16 * GIB, 12 * GIB]
     assert here.usable_gpus[0].free_bytes < 16 * GIB
     assert here.total_bytes == 48 * GIB
@@ -283,7 +283,7 @@ def test_a_card_is_known_by_the_name_that_its_driver_gives() -> None:
 @pytest.mark.parametrize("name", known_cards())
 def test_each_known_card_gets_a_plan(name: str) -> None:
     card = known_cards()[name]
-    here, _ = imagine(machine(), None, None if card.shares_ram else 64 * GIB, cards=[card])
+    here, _ = imagine(machine(), [card], None if card.shares_ram else 64 * GIB)
     assert here.gpus[0].name == name
     assert here.gpus[0].shares_ram == card.shares_ram
     assert make_plan(SMALL, here).placement.n_gpu_layers
@@ -305,7 +305,8 @@ def test_a_refusal_says_how_much_is_missing_and_which_setting_fits() -> None:
 
 
 def test_imagined_memory_is_that_of_the_system_here() -> None:
-    windows, _ = imagine(machine(platform="windows"), [16 * GIB], 64 * GIB)
+    cards = [card_of_size(16 * GIB)]
+    windows, _ = imagine(machine(platform="windows"), cards, 64 * GIB)
     assert windows.pinnable_bytes == 32 * GIB
     assert windows.gpus[0].is_wddm
-    assert imagine(machine(), [16 * GIB], 64 * GIB)[0].pinnable_bytes == 64 * GIB * 9 // 10
+    assert imagine(machine(), cards, 64 * GIB)[0].pinnable_bytes == 64 * GIB * 9 // 10

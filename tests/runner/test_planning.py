@@ -22,6 +22,7 @@ from gptoss_local.machine.plan.measured import (
     read_measured,
     write_measured,
 )
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
@@ -29,7 +30,6 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,
-    Attempt,
     choose_unload,
     load_command,
     measured_file,
@@ -204,7 +204,6 @@ def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch)
     assert known.outcome is not None
     assert known.steps is not None
     assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
-    assert known.outcome.n_tries == 1
     asyncio.run(load())
     assert commands[0].step_costs is None
     assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
@@ -234,7 +233,7 @@ def test_what_a_load_needed_is_kept(
     assert plan != plan_load(nano_gguf, settings, None)
     outcome = LoadOutcome(
         plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
-        maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
+        maps_host=needed.maps_host, buffer_bytes={},
     )  # fmt: skip
     write_measured(measured_file(entry, settings), Measured(outcome=outcome))
     refuse = Refusing(ModelLoadError("another error"))

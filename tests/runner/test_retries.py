@@ -3,9 +3,9 @@
 import pytest
 
 from gptoss_local.base.errors import EngineCrashedError, ModelLoadError
-from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.options import Attempt, PlanOptions
 from gptoss_local.machine.plan.planner import make_plan
-from gptoss_local.runner.planning import STEP_BYTES, Attempt, next_attempt
+from gptoss_local.runner.planning import STEP_BYTES, next_attempt
 from tests.plan.machines import GIB, LARGE, gpu, machine
 
 pytestmark = pytest.mark.quick

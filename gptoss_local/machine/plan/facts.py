@@ -10,8 +10,7 @@ import msgspec
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info
 
-_LAYER = re.compile(r"blk\.(\d+)\.(.*)")
-_EXPERTS = re.compile(r"ffn_(gate|up|down)_exps\.")
+_LAYER = re.compile(r"blk\.(\d+)\.(?:ffn_(gate|up|down)_exps\.)?")
 _SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
 
 EXPERT_PARTS = ("gate", "up", "down")
@@ -108,11 +107,10 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
     try:
         for name, n_bytes in sizes.items():
             if match := _LAYER.match(name):
-                layer = int(match[1])
-                if part := _EXPERTS.match(match[2]):
-                    experts[layer][EXPERT_PARTS.index(part[1])] += n_bytes
+                if part := match[2]:
+                    experts[int(match[1])][EXPERT_PARTS.index(part)] += n_bytes
                 else:
-                    dense[layer] += n_bytes
+                    dense[int(match[1])] += n_bytes
         input_bytes = sizes["token_embd.weight"] + _factor_bytes(sizes, "token_embd")
         output_bytes = sizes.get("output.weight", 0) + sizes.get("output_norm.weight", 0)
     except (IndexError, KeyError) as error:

@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.machine.hardware import Machine, pinnable_bytes
@@ -22,7 +22,7 @@ class Card(NamedTuple):
     """A card by its data sheet."""
 
     name: str
-    gib: int
+    gib: float
     gb_s: float
     n_cores: int
     clock_ghz: float
@@ -66,32 +66,35 @@ def _key(name: str) -> str:
     return re.sub(r"(?<=\d)gib?$|(?<=\d)g$", "gb", name)
 
 
+def card_of_size(n_bytes: int) -> Card:
+    """Return a card of unknown type, as fast as a common one of that size."""
+    usual = [known_cards()[name] for name in _USUAL]
+    card = next((card for card in usual if card.gib * GIB >= n_bytes), usual[-1])
+    return card._replace(name=f"a card like {card.name}", gib=n_bytes / GIB)
+
+
 def imagine(
     here: Machine,
-    vram_bytes: Sequence[int] | None = None,
+    cards: Sequence[Card] | None = None,
     ram_bytes: int | None = None,
     *,
     n_cores: int | None = None,
     ram_bytes_s: float | None = None,
-    cards: Sequence[Card] = (),
 ) -> tuple[Machine, list[str]]:
     """Replace parts of this machine by others; with cards and RAM it is another PC altogether.
 
-    Use `vram_bytes` for cards of unknown type; each is assumed as fast as a common card of that
-    size. A board with one memory has all of the RAM. Nine tenths of the RAM count as available.
-    Cores are physical ones, with SMT.
+    A board with one memory has all of the RAM. Nine tenths of the RAM count as available. Cores are
+    physical ones, with SMT.
 
     Returns:
         The machine, and facts that the arguments leave open, such as `8 cores`.
     """
-    if cards:
-        vram_bytes = [card.gib * GIB for card in cards]
-    for board in (card for card in cards if card.shares_ram):
-        ram_bytes, ram_bytes_s = board.gib * GIB, board.gb_s * 1e9
-    is_other = vram_bytes is not None and ram_bytes is not None
+    for board in (card for card in cards or () if card.shares_ram):
+        ram_bytes, ram_bytes_s = round(board.gib * GIB), board.gb_s * 1e9
+    changed: dict[str, Any] = {}
     assumed = []
-    if is_other:
-        here = msgspec.structs.replace(here, disk="nvme", n_numa_nodes=1)
+    if cards is not None and ram_bytes is not None:
+        changed |= {"disk": "nvme", "n_numa_nodes": 1}
         if n_cores is None:
             n_cores = _PC_CORES
             assumed.append(_cores(n_cores))
@@ -99,45 +102,33 @@ def imagine(
             ram_bytes_s = RAM_BYTES_S
             assumed.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s (two channels of DDR5-4800)")
         assumed.append("an NVMe disk")
-    elif vram_bytes is not None or ram_bytes is not None:
+    elif cards is not None or ram_bytes is not None:
         if n_cores is None:
             assumed.append(f"{_cores(here.n_cores or 1)} of this machine")
-        kept = "GPU" if vram_bytes is None else "RAM"
-        assumed.append(f"the {kept} of this machine")
+        assumed.append(f"the {'GPU' if cards is None else 'RAM'} of this machine")
     if n_cores is not None:
-        here = msgspec.structs.replace(
-            here, n_cores=n_cores, n_performance_cores=n_cores, n_logical_cores=2 * n_cores
-        )
-    here = msgspec.structs.replace(here, ram_bytes_s=ram_bytes_s)
-    if vram_bytes is not None:
+        changed |= dict.fromkeys(("n_cores", "n_performance_cores"), n_cores)
+        changed["n_logical_cores"] = 2 * n_cores
+    if cards is not None:
         is_wddm = here.platform == "windows"
-        gpus = tuple(
-            _imagine_gpu(i, n, cards[i] if cards else None, is_wddm=is_wddm)
-            for i, n in enumerate(vram_bytes)
-        )
-        here = msgspec.structs.replace(here, gpus=gpus, has_cuda_build=True, cuda_build=None)
+        gpus = tuple(_gpu(i, card, is_wddm=is_wddm) for i, card in enumerate(cards))
+        changed |= {"gpus": gpus, "has_cuda_build": True, "cuda_build": None}
     if ram_bytes is not None:
-        available_bytes = ram_bytes * 9 // 10
-        here = msgspec.structs.replace(
-            here,
-            total_bytes=ram_bytes,
-            available_bytes=available_bytes,
-            pinnable_bytes=pinnable_bytes(here.platform, ram_bytes, available_bytes),
-        )
-    return here, assumed
+        changed |= {"total_bytes": ram_bytes, "available_bytes": ram_bytes * 9 // 10}
+        changed["pinnable_bytes"] = pinnable_bytes(here.platform, ram_bytes, ram_bytes * 9 // 10)
+    return replace(here, ram_bytes_s=ram_bytes_s, **changed), assumed
 
 
 def _cores(n: int) -> str:
     return f"{n} core{'s' * (n > 1)}"
 
 
-def _imagine_gpu(index: int, n_bytes: int, named: Card | None, *, is_wddm: bool) -> Gpu:
-    usual = [known_cards()[name] for name in _USUAL]
-    card = named or next((card for card in usual if card.gib * GIB >= n_bytes), usual[-1])
+def _gpu(index: int, card: Card, *, is_wddm: bool) -> Gpu:
+    n_bytes = round(card.gib * GIB)
     major, minor = divmod(round(card.compute_capability * 10), 10)
     return Gpu(
         index=index,
-        name=card.name if named else f"a card like {card.name}",
+        name=card.name,
         total_bytes=n_bytes,
         free_bytes=max(0, n_bytes - (0 if index else _DESKTOP_BYTES)),
         compute_capability=(major, minor),

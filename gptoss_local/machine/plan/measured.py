@@ -14,10 +14,11 @@ import msgspec
 from gptoss_local.base.types import OffloadTimes, StepTimes
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.machine.hardware import Machine, llama_version
+from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.machine.plan.speed import Speed
 
-_VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
+_VERSION = 2
 _CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU
 _NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
 _STEPS_AGE_S = 7 * 86_400.0
@@ -30,32 +31,23 @@ class LoadOutcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         extra_margin_bytes: Left free on each GPU beyond the usual margin.
         maps_host: Private memory for weights on the host was refused, or too much for the RAM.
-        load_s: From the start of the process to the first request.
-        n_tries: Plans that were tried.
         buffer_bytes: Of llama.cpp, by place.
     """
 
     plan_id: str
     extra_margin_bytes: int
-    load_mode: str
-    load_s: float
-    n_tries: int
     buffer_bytes: dict[str, int]
     maps_host: bool = False
 
 
-class Steps(msgspec.Struct, frozen=True, kw_only=True):
+class Steps(StepTimes, frozen=True, kw_only=True):
     plan_id: str
     measured_at_s: float
-    seconds: tuple[tuple[int, float], ...]
-    switch_s: float
-    streams: tuple[tuple[int, float], ...] = ()
-    turn_s: float = 0.0
 
     @classmethod
     def now(cls, plan: Plan, times: StepTimes) -> "Steps":
         fields = msgspec.structs.asdict(times)
-        return cls(plan_id=plan_id(plan), measured_at_s=time.time(), **fields)
+        return cls(**fields, plan_id=plan_id(plan), measured_at_s=time.time())
 
     @property
     def times(self) -> StepTimes:
@@ -109,12 +101,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     tuning_failed: bool = False
 
     @property
-    def extra_margin_bytes(self) -> int:
-        return self.outcome.extra_margin_bytes if self.outcome else 0
-
-    @property
-    def maps_host(self) -> bool:
-        return self.outcome is not None and self.outcome.maps_host
+    def attempt(self) -> Attempt:
+        """Return the first attempt of the next load."""
+        last = self.outcome
+        return Attempt(last.extra_margin_bytes, last.maps_host) if last else Attempt()
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
@@ -152,15 +142,8 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 def plan_id(plan: Plan) -> str:
     """Return an id that is equal for plans with equal step costs, whatever their estimates."""
-    facts = (
-        plan.shape,
-        plan.placement,
-        plan.load_mode,
-        plan.repacks,
-        plan.speed.offload_min_batch,
-        plan.n_threads_prefill,
-        plan.n_threads_decode,
-    )
+    load = plan.shape, plan.placement, plan.load_mode, plan.repacks
+    facts = *load, plan.speed.offload_min_batch, plan.n_threads_prefill, plan.n_threads_decode
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
 

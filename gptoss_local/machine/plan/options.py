@@ -45,6 +45,18 @@ def most_answers(settings: Settings) -> int:
     return settings.num_parallel or OBJECTIVES[settings.preset].n_seq
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """The memory that one try to load a model leaves free, beyond a plan's usual margins.
+
+    Attributes:
+        extra_margin_bytes: More to leave free on each GPU, at the planner's choice of cost.
+        maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
+    """
+
+    extra_margin_bytes: int = 0
+    maps_host: bool = False
+
+
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The user's options for a plan; None leaves a choice to the planner.
 
@@ -57,8 +69,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
         checkpoint_bytes: Host memory for conversations; None: 512 MiB, or less if RAM is short.
-        extra_margin_bytes: More to leave free on each GPU, after a load that failed.
-        maps_host: Map the host's weights, even if memory of our own would be faster.
+        extra_margin_bytes, maps_host: After a load that failed; see `Attempt`.
     """
 
     objective: Objective = BALANCED
@@ -77,7 +88,11 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_options(
-    settings: Settings, n_draft_max: int, *, min_ctx: int | None = None
+    settings: Settings,
+    n_draft_max: int,
+    *,
+    min_ctx: int | None = None,
+    attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
 ) -> PlanOptions:
     return PlanOptions(
         objective=OBJECTIVES[settings.preset],
@@ -91,4 +106,6 @@ def plan_options(
         cache_type=settings.kv_type,
         n_threads=settings.threads or None,
         checkpoint_bytes=settings.checkpoint_bytes,
+        extra_margin_bytes=attempt.extra_margin_bytes,
+        maps_host=attempt.maps_host,
     )

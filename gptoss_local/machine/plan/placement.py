@@ -21,6 +21,8 @@ from gptoss_local.machine.plan.memory import (
     runtime_bytes,
 )
 
+_Parts = tuple[int, tuple[str, ...]]
+"""A layer, and those of its `EXPERT_PARTS` that are on the host."""
 _MANY = 4  # cards; trying every choice of more takes seconds
 
 
@@ -42,13 +44,13 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         n_gpu_layers: Layers on GPUs, the last ones, as llama.cpp counts: the head is one, too.
         layers_per_gpu: In order; the head is on the last GPU with any.
         host_experts: Layers of GPUs whose experts are all on the host.
-        host_parts: A layer and its `EXPERT_PARTS` on the host, for at most one layer of each GPU.
+        host_parts: For at most one layer of each GPU.
     """
 
     n_gpu_layers: int
     layers_per_gpu: tuple[int, ...]
     host_experts: tuple[int, ...] = ()
-    host_parts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    host_parts: tuple[_Parts, ...] = ()
     gpus: tuple[DeviceMemory, ...] = ()
 
     @property
@@ -90,24 +92,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 HOST_ONLY = Placement(n_gpu_layers=0, layers_per_gpu=())
 
 
-class _Sizes(msgspec.Struct, frozen=True):
-    """Sizes for all distributions of the layers of one shape.
-
-    Attributes:
-        copy: For experts on the host: room for a tensor of them, and the way to it.
-        has_host_layers: The copy is needed in any case.
-        sampling: In addition, of the GPU with the head.
-    """
-
-    facts: ModelFacts
-    caches: list[int]
-    compute: int
-    sampling: int
-    copy: int
-    runtime: int
-    has_host_layers: bool
-
-
 def iter_placements(
     facts: ModelFacts,
     shape: Shape,
@@ -124,8 +108,7 @@ def iter_placements(
     pinned weights are a copy in buffers of the driver.
     """
     n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
-    is_exact = n_cpu_moe is not None or n_gpu_layers is not None
-    sizes = _Sizes(
+    dealer = _Dealer(
         facts=facts,
         caches=[cache_bytes(facts, shape, layer) for layer in range(facts.n_layers)],
         compute=compute_bytes(facts, shape) + f16_cache_bytes(facts, shape),
@@ -133,11 +116,11 @@ def iter_placements(
         copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
         runtime=runtime_bytes(shape),
         has_host_layers=n <= facts.n_layers,
+        n_cpu_moe=n_cpu_moe or 0,
+        is_exact=n_cpu_moe is not None or n_gpu_layers is not None,
     )
-    for counts in _splits(n, budgets):
-        placement = _deal(sizes, budgets, counts, n_cpu_moe, is_exact=is_exact)
-        if placement is not None:
-            yield placement
+    dealt = (dealer.deal(budgets, counts) for counts in _splits(n, budgets))
+    yield from (placement for placement in dealt if placement is not None)
 
 
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -168,89 +151,95 @@ def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield tuple(counts)
 
 
-def _deal(
-    sizes: _Sizes,
-    budgets: Sequence[int],
-    counts: tuple[int, ...],
-    n_cpu_moe: int | None,
-    *,
-    is_exact: bool,
-) -> Placement | None:
-    n_layers = sizes.facts.n_layers
-    first = n_layers + 1 - sum(counts)
-    last_gpu = max(i for i, n in enumerate(counts) if n)
-    memories: list[DeviceMemory] = []
-    whole: list[int] = []
-    parts: list[tuple[int, tuple[str, ...]]] = []
-    for gpu, (count, budget) in enumerate(zip(counts, budgets, strict=True)):
-        layers = range(first, min(first + count, n_layers))
-        first += count
-        if not count:
-            memories.append(DeviceMemory())
-            continue
-        fixed = _fixed(sizes, layers, has_head=gpu == last_gpu)
-        wished = [layer for layer in layers if layer < (n_cpu_moe or 0)]
-        filled = _fill(sizes, fixed, layers, wished, budget)
-        if filled is None or (is_exact and (filled.whole != wished or filled.parts)):
+class _Dealer(msgspec.Struct, frozen=True, kw_only=True):
+    """Fills the GPUs, for all distributions of the layers of one shape.
+
+    Attributes:
+        sampling: In addition to `compute`, of the GPU with the head.
+        copy: For experts on the host: room for a tensor of them, and the way to it.
+        has_host_layers: The copy is needed in any case.
+        n_cpu_moe: Layers, from the first, whose experts stay on the host.
+        is_exact: No other experts may be there.
+    """
+
+    facts: ModelFacts
+    caches: list[int]
+    compute: int
+    sampling: int
+    copy: int
+    runtime: int
+    has_host_layers: bool
+    n_cpu_moe: int
+    is_exact: bool
+
+    def deal(self, budgets: Sequence[int], counts: tuple[int, ...]) -> Placement | None:
+        first = self.facts.n_layers + 1 - sum(counts)
+        last_gpu = max(i for i, n in enumerate(counts) if n)
+        memories: list[DeviceMemory] = []
+        whole: list[int] = []
+        parts: list[_Parts] = []
+        for gpu, (count, budget) in enumerate(zip(counts, budgets, strict=True)):
+            if not count:
+                memories.append(DeviceMemory())
+                continue
+            layers = range(first, min(first + count, self.facts.n_layers))
+            first += count
+            filled = self._fill(layers, budget, has_head=gpu == last_gpu)
+            if filled is None:
+                return None
+            memories.append(filled[0])
+            whole += filled[1]
+            parts += filled[2]
+        return Placement(
+            n_gpu_layers=sum(counts),
+            layers_per_gpu=counts,
+            host_experts=tuple(whole),
+            host_parts=tuple(parts),
+            gpus=tuple(memories),
+        )
+
+    def _fill(
+        self, layers: range, budget: int, *, has_head: bool
+    ) -> tuple[DeviceMemory, list[int], list[_Parts]] | None:
+        """Add experts, the last layers first; without any on the host no copies need room.
+
+        Returns:
+            The GPU's memory, and the `host_experts` and `host_parts` of its layers.
+        """
+        expert_bytes = self.facts.layer_expert_bytes
+        memory = DeviceMemory(
+            weights=sum(self.facts.layers[layer].dense_bytes for layer in layers)
+            + (self.facts.output_bytes if has_head else 0),
+            cache=sum(self.caches[layers.start : layers.stop]),
+            compute=self.compute + (self.sampling if has_head else 0),
+            runtime=self.runtime,
+        )
+        whole = [layer for layer in layers if layer < self.n_cpu_moe]
+        free = [layer for layer in layers if layer >= self.n_cpu_moe]
+        n_all = sum(expert_bytes[layer] for layer in free)
+        if not whole and not self.has_host_layers and memory.total + n_all <= budget:
+            return _add(memory, n_all, 0), [], []
+        room = n_room = budget - memory.total - self.copy
+        if room < 0:
             return None
-        memories.append(filled.memory)
-        whole += filled.whole
-        parts += filled.parts
-    return Placement(
-        n_gpu_layers=sum(counts),
-        layers_per_gpu=counts,
-        host_experts=tuple(whole),
-        host_parts=tuple(parts),
-        gpus=tuple(memories),
-    )
+        while free and expert_bytes[free[-1]] <= room:
+            room -= expert_bytes[free.pop()]
+        if free and self.is_exact:
+            return None
+        parts: list[_Parts] = []
+        if free:
+            n_parts = 0
+            for n_bytes in self.facts.layers[free[-1]].expert_bytes:
+                if n_bytes > room:
+                    break
+                room -= n_bytes
+                n_parts += 1
+            if n_parts:
+                parts.append((free.pop(), EXPERT_PARTS[n_parts:]))
+        return _add(memory, n_room - room, self.copy), whole + free, parts
 
 
-class _Filled(msgspec.Struct):
-    memory: DeviceMemory
-    whole: list[int]
-    parts: list[tuple[int, tuple[str, ...]]]
-
-
-def _fixed(sizes: _Sizes, layers: range, *, has_head: bool) -> DeviceMemory:
-    facts = sizes.facts
-    weights = sum(layer.dense_bytes for layer in facts.layers[layers.start : layers.stop])
-    return DeviceMemory(
-        weights=weights + (facts.output_bytes if has_head else 0),
-        cache=sum(sizes.caches[layers.start : layers.stop]),
-        compute=sizes.compute + (sizes.sampling if has_head else 0),
-        runtime=sizes.runtime,
-    )
-
-
-def _fill(
-    sizes: _Sizes, fixed: DeviceMemory, layers: range, wished: list[int], budget: int
-) -> _Filled | None:
-    """Add experts, the last layers first; without any on the host no room for copies is needed."""
-    candidates = [layer for layer in layers if layer not in wished]
-    n_all = sum(sizes.facts.layer_expert_bytes[layer] for layer in candidates)
-    if not wished and not sizes.has_host_layers and fixed.total + n_all <= budget:
-        return _Filled(_with(fixed, weights=n_all), [], [])
-    room = budget - fixed.total - sizes.copy
-    if room < 0:
-        return None
-    whole, n_used = list(wished), 0
-    while candidates and n_used + sizes.facts.layer_expert_bytes[candidates[-1]] <= room:
-        n_used += sizes.facts.layer_expert_bytes[candidates.pop()]
-    parts: list[tuple[int, tuple[str, ...]]] = []
-    if candidates:
-        each = sizes.facts.layers[candidates[-1]].expert_bytes
-        n_parts = 0
-        while n_parts < len(each) and n_used + each[n_parts] <= room:
-            n_used += each[n_parts]
-            n_parts += 1
-        if n_parts:
-            parts.append((candidates.pop(), EXPERT_PARTS[n_parts:]))
-    return _Filled(
-        _with(fixed, weights=n_used, compute=sizes.copy), sorted(whole + candidates), parts
-    )
-
-
-def _with(memory: DeviceMemory, *, weights: int, compute: int = 0) -> DeviceMemory:
+def _add(memory: DeviceMemory, weights: int, compute: int) -> DeviceMemory:
     return msgspec.structs.replace(
         memory, weights=memory.weights + weights, compute=memory.compute + compute
     )

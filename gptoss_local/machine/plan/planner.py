@@ -7,10 +7,11 @@ host); then more context and smaller batches.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
-from functools import partial
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
@@ -19,7 +20,6 @@ from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.measured import Tuning
 from gptoss_local.machine.plan.memory import (
     Shape,
-    all_cache_bytes,
     cache_bytes,
     can_cache,
     compute_bytes,
@@ -72,19 +72,11 @@ def make_plan(
             "which takes 32 at a time",
             hint="Set GPTOSS_KV_TYPE=f16.",
         )
-    machine = _of_objective(machine, options)
-    best: Plan | None = None
-    best_rank: tuple[float, ...] = ()
-    for n_ctx in _contexts(facts, options):
-        for n_batch in _BATCHES:
-            plan = _plan(facts, machine, options, n_ctx, n_batch, tuning)
-            if plan is None:
-                continue
-            rank = _rank(facts, plan, options)
-            if best is None or rank < best_rank:
-                best, best_rank = plan, rank
+    planner = _Planner(facts, _of_objective(machine, options), options, tuning)
+    plans = planner.plans(_BATCHES)
+    best = min(plans, key=lambda plan: _rank(facts, plan, options), default=None)
     if best is None:
-        raise _refusal(facts, machine, options)
+        raise planner.refusal()
     return best
 
 
@@ -93,30 +85,16 @@ def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
         return machine
     n_cores = max(1, (machine.n_cores or 1) // 2)
     n_fast = machine.n_performance_cores and min(machine.n_performance_cores, n_cores)
-    return msgspec.structs.replace(machine, n_cores=n_cores, n_performance_cores=n_fast)
+    return replace(machine, n_cores=n_cores, n_performance_cores=n_fast)
 
 
 def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
     """Return a GPU's free bytes less 3 % of the card: 256 to 512 MiB, or twice that with WDDM."""
     margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
-    margin *= 2 if gpu.is_wddm else 1
-    free_bytes = gpu.free_bytes
-    if options.vram_bytes is not None and options.vram_bytes < free_bytes - margin:
-        return max(0, options.vram_bytes - options.extra_margin_bytes)
-    return max(0, free_bytes - margin - options.extra_margin_bytes)
-
-
-def _budget(
-    facts: ModelFacts, shape: Shape, machine: Machine, gpu: Gpu, options: PlanOptions
-) -> int:
-    """Return the bytes of a GPU for a plan: none without code for it, none of the RAM."""
-    if not machine.has_code_for(gpu):
-        return 0
-    budget = gpu_budget(gpu, options)
-    if not gpu.shares_ram:
-        return budget
-    host = facts.input_bytes + host_bytes(facts, shape, has_experts=False) + _ENGINE_BYTES
-    return max(0, min(budget, machine.available_bytes - host - (options.checkpoint_bytes or 0)))
+    usable_bytes = gpu.free_bytes - margin * (2 if gpu.is_wddm else 1)
+    if options.vram_bytes is not None:
+        usable_bytes = min(usable_bytes, options.vram_bytes)
+    return max(0, usable_bytes - options.extra_margin_bytes)
 
 
 def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
@@ -138,116 +116,203 @@ def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, .
     return (below_floor, worth_s(facts, plan, options), -plan.shape.n_ctx, plan.shape.n_batch)
 
 
-def _contexts(facts: ModelFacts, options: PlanOptions) -> Iterator[int]:
-    n_least = _least_ctx(facts, options)
-    if options.n_ctx is not None:
-        yield pad(min(max(options.n_ctx, n_least), facts.n_ctx_train))
-        return
-    steps = {n for n in _CTX_STEPS if n_least <= n <= facts.n_ctx_train}
-    yield from sorted(steps | {n_least or facts.n_ctx_train, facts.n_ctx_train}, reverse=True)
+class _Planner(msgspec.Struct, frozen=True):
+    facts: ModelFacts
+    machine: Machine
+    options: PlanOptions
+    tuning: Tuning | None
 
+    def plans(self, batches: Sequence[int]) -> Iterator[Plan]:
+        """Yield the fastest plan for each size of context and batch that fits."""
+        for n_ctx in self._contexts():
+            for n_batch in batches:
+                fitting = filter(None, self._plans(n_ctx, n_batch))
+                # rounded, as the same sum in another order is not better; the first one wins
+                plan = min(fitting, key=lambda p: round(p.speed.request_s, 9), default=None)
+                if plan is not None:
+                    yield plan
 
-def _least_ctx(facts: ModelFacts, options: PlanOptions) -> int:
-    return pad(min(options.min_ctx or 0, facts.n_ctx_train))
+    @property
+    def _least_ctx(self) -> int:
+        return pad(min(self.options.min_ctx or 0, self.facts.n_ctx_train))
 
+    def _contexts(self) -> list[int]:
+        n_least, n_most = self._least_ctx, self.facts.n_ctx_train
+        if self.options.n_ctx is not None:
+            return [pad(min(max(self.options.n_ctx, n_least), n_most))]
+        steps = {n for n in _CTX_STEPS if n_least <= n <= n_most}
+        return sorted(steps | {n_least or n_most, n_most}, reverse=True)
 
-def _suits_cpu(facts: ModelFacts, options: PlanOptions, n_ctx: int, n_batch: int) -> bool:
-    """Return False for prompts that a CPU would read for many minutes."""
-    n_most = max(FLOOR_CTX, _least_ctx(facts, options))
-    return n_batch == _HOST_BATCH and (options.n_ctx is not None or n_ctx <= n_most)
-
-
-def _may_use_gpu(machine: Machine, options: PlanOptions) -> bool:
-    return bool(machine.usable_gpus) and options.n_gpu_layers != 0
-
-
-def _plan(
-    facts: ModelFacts,
-    machine: Machine,
-    options: PlanOptions,
-    n_ctx: int,
-    n_batch: int,
-    tuning: Tuning | None = None,
-) -> Plan | None:
-    shape = Shape(
-        n_ctx=n_ctx,
-        n_batch=n_batch,
-        n_seq=options.n_seq,
-        n_outputs=options.n_seq + options.n_draft,
-        cache_type=options.cache_type,
-    )
-    found = []
-    if _may_use_gpu(machine, options):
-        placements = iter_placements(
-            facts,
-            shape,
-            [_budget(facts, shape, machine, gpu, options) for gpu in machine.usable_gpus],
-            n_gpu_layers=options.n_gpu_layers,
-            n_cpu_moe=options.n_cpu_moe,
-            copies_host=machine.platform != "linux",  # see `llama.pinning`
+    def _plans(self, n_ctx: int, n_batch: int) -> Iterator[Plan | None]:
+        options, gpus = self.options, self.machine.usable_gpus
+        shape = Shape(
+            n_ctx=n_ctx,
+            n_batch=n_batch,
+            n_seq=options.n_seq,
+            n_outputs=options.n_seq + options.n_draft,
+            cache_type=options.cache_type,
         )
-        found += [_complete(facts, machine, options, shape, each, tuning) for each in placements]
-    is_free = options.n_gpu_layers is None and options.n_cpu_moe is None
-    may_use_cpu = is_free or not _may_use_gpu(machine, options)
-    if may_use_cpu and _suits_cpu(facts, options, n_ctx, n_batch):
-        found.append(_complete(facts, machine, options, shape, HOST_ONLY, tuning))
-    fitting = [plan for plan in found if plan is not None]
-    # rounded, as the same sum in another order is not better; the first one wins
-    return min(fitting, key=lambda plan: round(plan.speed.request_s, 9), default=None)
+        may_use_gpu = bool(gpus) and options.n_gpu_layers != 0
+        if may_use_gpu:
+            placements = iter_placements(
+                self.facts,
+                shape,
+                [self._budget(shape, gpu) for gpu in gpus],
+                n_gpu_layers=options.n_gpu_layers,
+                n_cpu_moe=options.n_cpu_moe,
+                copies_host=self.machine.platform != "linux",  # see `llama.pinning`
+            )
+            yield from (self._complete(shape, each) for each in placements)
+        is_free = options.n_gpu_layers is None and options.n_cpu_moe is None
+        # a CPU would read longer prompts for many minutes
+        is_short = options.n_ctx is not None or n_ctx <= max(FLOOR_CTX, self._least_ctx)
+        if (is_free or not may_use_gpu) and n_batch == _HOST_BATCH and is_short:
+            yield self._complete(shape, HOST_ONLY)
 
+    def _budget(self, shape: Shape, gpu: Gpu) -> int:
+        """Return the bytes of a GPU for a plan: none without code for it, none of the RAM."""
+        if not self.machine.has_code_for(gpu):
+            return 0
+        budget = gpu_budget(gpu, self.options)
+        if not gpu.shares_ram:
+            return budget
+        host = host_bytes(self.facts, shape, has_experts=False) + _ENGINE_BYTES
+        host += self.facts.input_bytes + (self.options.checkpoint_bytes or 0)
+        return max(0, min(budget, self.machine.available_bytes - host))
 
-def _complete(
-    facts: ModelFacts,
-    machine: Machine,
-    options: PlanOptions,
-    shape: Shape,
-    placement: Placement,
-    tuning: Tuning | None,
-) -> Plan | None:
-    machine = _beside(machine, placement)
-    host = _host(facts, machine, options, shape, placement)
-    if _is_too_large(host, machine):  # slow from the page cache is better than not at all
-        mapped = msgspec.structs.replace(options, maps_host=True)
-        host = _host(facts, machine, mapped, shape, placement)
-    if _is_too_large(host, machine) and options.checkpoint_bytes is None:
-        host = _with_fewer_checkpoints(host, machine)
-    if _is_too_large(host, machine):
-        return None
-    n_prefill, n_decode = plan_threads(facts, machine, options, placement, tuning)
-    missing_share = host.missing_share(machine.available_bytes)
-    speed = estimate_speed(
-        facts,
-        shape,
-        placement,
-        machine,
-        HostWeights(pinned=host.is_pinned, missing_share=missing_share),
-        options.objective,
-    )
-    return Plan(
-        shape=shape,
-        placement=placement,
-        host=host,
-        n_threads_prefill=n_prefill,
-        n_threads_decode=n_decode,
-        n_gpus=len(machine.usable_gpus),
-        vram_share=sum(memory.weights for memory in placement.gpus)
-        / (facts.weight_bytes - facts.input_bytes),
-        speed=tuning.correct(speed) if tuning else speed,
-    )
+    def _complete(self, shape: Shape, placement: Placement) -> Plan | None:
+        facts, machine = self.facts, _beside(self.machine, placement)
+        host = self._host(machine, shape, placement, maps=self.options.maps_host)
+        if _is_too_large(host, machine):  # slow from the page cache is better than not at all
+            host = self._host(machine, shape, placement, maps=True)
+        if _is_too_large(host, machine) and self.options.checkpoint_bytes is None:
+            host = _with_fewer_checkpoints(host, machine)
+        if _is_too_large(host, machine):
+            return None
+        n_prefill, n_decode = self._threads(placement)
+        missing_share = host.missing_share(machine.available_bytes)
+        weights = HostWeights(pinned=host.is_pinned, missing_share=missing_share)
+        speed = estimate_speed(facts, shape, placement, machine, weights, self.options.objective)
+        in_vram = sum(memory.weights for memory in placement.gpus)
+        return Plan(
+            shape=shape,
+            placement=placement,
+            host=host,
+            n_threads_prefill=n_prefill,
+            n_threads_decode=n_decode,
+            n_gpus=len(machine.usable_gpus),
+            vram_share=in_vram / (facts.weight_bytes - facts.input_bytes),
+            speed=self.tuning.correct(speed) if self.tuning else speed,
+        )
+
+    def _host(
+        self, machine: Machine, shape: Shape, placement: Placement, *, maps: bool
+    ) -> HostMemory:
+        facts, checkpoints = self.facts, self.options.checkpoint_bytes
+        if checkpoints is None:
+            checkpoints = _CHECKPOINT_BYTES
+        experts = placement.expert_bytes_on_host(facts)
+        on_host = facts.input_bytes + experts + placement.dense_bytes_on_host(facts)
+        cache = sum(cache_bytes(facts, shape, i) for i in range(placement.n_host_layers(facts)))
+        if placement.n_gpu_layers:
+            compute = host_bytes(facts, shape, has_experts=experts > 0)
+            n_other = cache + compute + _ENGINE_BYTES + checkpoints + _RAM_MARGIN_BYTES
+            room = min(machine.pinnable_bytes or 0, machine.available_bytes - n_other)
+            owned = on_host if experts and on_host <= room else 0
+        else:
+            compute = compute_bytes(facts, shape) + head_bytes(facts, shape)
+            # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
+            owned = 0 if machine.lacks else experts
+        weights = 0 if maps else owned
+        return HostMemory(
+            mapped=on_host - weights,
+            weights=weights,
+            cache=cache,
+            compute=compute,
+            engine=_ENGINE_BYTES,
+            checkpoints=checkpoints,
+            is_pinned=weights > 0 and placement.n_gpu_layers > 0,
+        )
+
+    def _threads(self, placement: Placement) -> tuple[int, int]:
+        """Return threads of prefill and decode: as asked for, as measured, or by the cores."""
+        machine, options, tuning = self.machine, self.options, self.tuning
+        is_small = self.facts.weight_bytes < _SMALL_BYTES
+        if options.n_threads:
+            return options.n_threads, 1 if is_small else options.n_threads
+        n_most = n_prefill = machine.n_cores or 1
+        n_decode = 1 if is_small else machine.n_performance_cores or n_prefill
+        if tuning and tuning.uses_gpu == (placement.n_gpu_layers > 0):
+            n_prefill, n_decode = tuning.n_threads_prefill, tuning.n_threads_decode
+            if options.objective.is_quiet:
+                n_prefill, n_decode = min(n_prefill, n_most), min(n_decode, n_most)
+        if placement.n_gpu_layers and placement.expert_bytes_on_host(self.facts):
+            n_most = _n_taking_turns(machine)
+            n_prefill, n_decode = min(n_prefill, n_most), min(n_decode, n_most)
+        return n_prefill, n_decode
+
+    def refusal(self) -> DoesNotFitError:
+        """Name the first wish without which there is a plan, or else the memory that is free."""
+        options, machine = self.options, self.machine
+        n_ctx, n_moe = options.n_ctx or options.min_ctx or 0, options.n_cpu_moe
+        but = f" but those of the first {n_moe} layers" if n_moe else ""
+        vram_gib = (options.vram_bytes or 0) / 2**30
+        wishes: dict[str, dict[str, int | None]] = {
+            f"a context of {n_ctx:,} tokens": {"n_ctx": None, "min_ctx": None},
+            f"all experts{but} in VRAM": {"n_cpu_moe": None},
+            f"{options.n_gpu_layers} layers on the GPU": {"n_gpu_layers": None},
+            f"{options.n_seq} answers at the same time": {"n_seq": 1},
+            f"the model in {vram_gib:.1f} GiB of each GPU": {"vram_bytes": None},
+            f"{options.checkpoint_bytes or 0:,} bytes of checkpoints": {"checkpoint_bytes": 0},
+        }
+        wishes["everything that was asked for together"] = dict(ChainMap(*wishes.values()))
+        for wish, without in wishes.items():
+            changed = replace(options, **without)
+            if changed != options and self._fits(machine, changed):
+                hint = "Without it the model fits: `gptoss plan` shows how."
+                if without.keys() == {"n_ctx", "min_ctx"}:
+                    hint = self._fitting_context(n_ctx) or hint
+                elif without == {"n_seq": 1}:
+                    hint = "One at a time fits: --parallel 1"
+                message = f"this machine's memory has no room for {wish}{self._missing_ram()}"
+                return DoesNotFitError(message, hint=hint)
+        free = [f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus]
+        free = [f"{machine.available_bytes / 2**30:.1f} GiB of RAM are free", *free]
+        return DoesNotFitError(
+            f"the model does not fit: {', '.join(free)}{self._missing_ram()}",
+            hint="Close other programs, or choose a smaller model.",
+        )
+
+    def _fits(self, machine: Machine, options: PlanOptions) -> bool:
+        other = replace(self, machine=machine, options=options)
+        return any(other.plans(_BATCHES[:2]))
+
+    def _missing_ram(self) -> str:
+        def fits(gib: int) -> bool:
+            n_bytes = self.machine.available_bytes + gib * 2**30
+            return self._fits(replace(self.machine, available_bytes=n_bytes), self.options)
+
+        gib = bisect_left(range(_MOST_MISSING_GIB), True, key=fits)
+        return f"; it takes {gib} GiB of RAM more" if gib < _MOST_MISSING_GIB else ""
+
+    def _fitting_context(self, n_wished: int) -> str:
+        def fits(n_ctx: int) -> bool:
+            return self._fits(self.machine, replace(self.options, n_ctx=n_ctx, min_ctx=None))
+
+        sizes = range(n_wished // _NEAR_CTX * _NEAR_CTX, 0, -_NEAR_CTX)
+        k = bisect_left(sizes, True, key=fits)
+        return f"A context of {sizes[k]:,} tokens fits: --ctx {sizes[k]}" if k < len(sizes) else ""
 
 
 def _beside(machine: Machine, placement: Placement) -> Machine:
     """Count the needs of GPUs without memory of their own as used RAM."""
-    if not any(gpu.shares_ram for gpu in machine.gpus):
-        return machine
     memories = zip(machine.usable_gpus, placement.gpus, strict=False)
     taken = sum(memory.total for gpu, memory in memories if gpu.shares_ram)
+    if not taken:
+        return machine
     left_bytes = max(0, machine.available_bytes - taken)
-    return msgspec.structs.replace(
-        machine,
-        available_bytes=left_bytes,
-        pinnable_bytes=min(machine.pinnable_bytes or 0, left_bytes),
-    )
+    pinnable_bytes = min(machine.pinnable_bytes or 0, left_bytes)
+    return replace(machine, available_bytes=left_bytes, pinnable_bytes=pinnable_bytes)
 
 
 def _is_too_large(host: HostMemory, machine: Machine) -> bool:
@@ -255,152 +320,11 @@ def _is_too_large(host: HostMemory, machine: Machine) -> bool:
     return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
 
 
-def _host(
-    facts: ModelFacts, machine: Machine, options: PlanOptions, shape: Shape, placement: Placement
-) -> HostMemory:
-    checkpoints = options.checkpoint_bytes
-    if checkpoints is None:
-        checkpoints = _CHECKPOINT_BYTES
-    if not placement.n_gpu_layers:
-        # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
-        can_copy = not machine.lacks and not options.maps_host
-        copied = facts.expert_bytes if can_copy else 0
-        return HostMemory(
-            mapped=facts.weight_bytes - copied,
-            weights=copied,
-            cache=all_cache_bytes(facts, shape),
-            compute=compute_bytes(facts, shape) + head_bytes(facts, shape),
-            engine=_ENGINE_BYTES,
-            checkpoints=checkpoints,
-        )
-    expert_bytes = placement.expert_bytes_on_host(facts)
-    on_host = facts.input_bytes + expert_bytes + placement.dense_bytes_on_host(facts)
-    cache = sum(cache_bytes(facts, shape, i) for i in range(placement.n_host_layers(facts)))
-    compute = host_bytes(facts, shape, has_experts=expert_bytes > 0)
-    n_other = cache + compute + _ENGINE_BYTES + checkpoints
-    room = min(machine.pinnable_bytes or 0, machine.available_bytes - n_other - _RAM_MARGIN_BYTES)
-    if expert_bytes and on_host <= room and not options.maps_host:
-        mapped, weights = 0, on_host
-    else:
-        mapped, weights = on_host, 0
-    return HostMemory(
-        mapped=mapped,
-        weights=weights,
-        cache=cache,
-        compute=compute,
-        engine=_ENGINE_BYTES,
-        checkpoints=checkpoints,
-        is_pinned=weights > 0,
-    )
-
-
 def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
     """Leave checkpoints the memory that the rest does not need; see `_is_too_large`."""
-    n_other = host.total - host.checkpoints
-    spare = min(
-        machine.available_bytes - (n_other - host.mapped), 2 * machine.available_bytes - n_other
-    )
-    return msgspec.structs.replace(host, checkpoints=max(0, min(host.checkpoints, spare)))
-
-
-def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesNotFitError:
-    experts = "all experts in VRAM"
-    if options.n_cpu_moe:
-        experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"
-    trials: tuple[tuple[str, dict[str, object]], ...] = (
-        ("a context of {n_ctx:,} tokens", {"n_ctx": None, "min_ctx": None}),
-        (experts, {"n_cpu_moe": None}),
-        ("{n_gpu_layers} layers on the GPU", {"n_gpu_layers": None}),
-        ("{n_seq} answers at the same time", {"n_seq": 1}),
-        ("the model in {vram_gib:.1f} GiB of each GPU", {"vram_bytes": None}),
-        ("{checkpoint_bytes:,} bytes of checkpoints", {"checkpoint_bytes": 0}),
-    )
-    everything = {name: value for _, change in trials for name, value in change.items()}
-    trials += (("everything that was asked for together", everything),)
-    words = msgspec.structs.asdict(options) | {"n_ctx": options.n_ctx or options.min_ctx}
-    words["vram_gib"] = (options.vram_bytes or 0) / 2**30
-    for text, change in trials:
-        changed = msgspec.structs.replace(options, **change)
-        if changed != options and _is_possible(facts, machine, changed):
-            return DoesNotFitError(
-                f"this machine's memory has no room for {text.format(**words)}"
-                f"{_missing(facts, machine, options)}",
-                hint=_nearest(facts, machine, options, change),
-            )
-    gib = machine.available_bytes / 2**30
-    free = ", ".join(f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus)
-    return DoesNotFitError(
-        f"the model does not fit: {gib:.1f} GiB of RAM are free{', ' + free if free else ''}"
-        f"{_missing(facts, machine, options)}",
-        hint="Close other programs, or choose a smaller model.",
-    )
-
-
-def _missing(facts: ModelFacts, machine: Machine, options: PlanOptions) -> str:
-    def fits(gib: int) -> bool:
-        total_bytes = machine.total_bytes + gib * 2**30
-        available_bytes = machine.available_bytes + gib * 2**30
-        larger = msgspec.structs.replace(
-            machine, total_bytes=total_bytes, available_bytes=available_bytes
-        )
-        return _is_possible(facts, larger, options)
-
-    gib = bisect_left(range(_MOST_MISSING_GIB), True, key=fits)
-    return f"; it takes {gib} GiB of RAM more" if gib < _MOST_MISSING_GIB else ""
-
-
-def _nearest(
-    facts: ModelFacts, machine: Machine, options: PlanOptions, change: dict[str, object]
-) -> str:
-    def fits(name: str, n: int) -> bool:
-        changed = msgspec.structs.replace(options, **(change | {name: n}))
-        return _is_possible(facts, machine, changed)
-
-    n_ctx = options.n_ctx or options.min_ctx or 0
-    sizes = range(n_ctx // _NEAR_CTX * _NEAR_CTX, 0, -_NEAR_CTX)
-    if list(change) == ["n_ctx", "min_ctx"]:
-        k = bisect_left(sizes, True, key=partial(fits, "n_ctx"))
-        if k < len(sizes):
-            return f"A context of {sizes[k]:,} tokens fits: --ctx {sizes[k]}"
-    counts = range(options.n_seq - 1, 0, -1)
-    if list(change) == ["n_seq"]:
-        k = bisect_left(counts, True, key=partial(fits, "n_seq"))
-        if k < len(counts):
-            return f"{counts[k]} at the same time fit: --parallel {counts[k]}"
-    return "Without it the model fits: `gptoss plan` shows how."
-
-
-def _is_possible(facts: ModelFacts, machine: Machine, options: PlanOptions) -> bool:
-    return any(
-        _plan(facts, machine, options, n_ctx, n_batch)
-        for n_ctx in _contexts(facts, options)
-        for n_batch in _BATCHES[:2]
-    )
-
-
-def plan_threads(
-    facts: ModelFacts,
-    machine: Machine,
-    options: PlanOptions,
-    placement: Placement,
-    tuning: Tuning | None,
-) -> tuple[int, int]:
-    """Return threads of prefill and decode: as asked for, as measured, or by the cores."""
-    is_small = facts.weight_bytes < _SMALL_BYTES
-    if options.n_threads:
-        return options.n_threads, 1 if is_small else options.n_threads
-    if tuning and tuning.uses_gpu == (placement.n_gpu_layers > 0):
-        n_prefill, n_decode = tuning.n_threads_prefill, tuning.n_threads_decode
-        if options.objective.is_quiet:
-            n_most = machine.n_cores or 1
-            n_prefill, n_decode = min(n_prefill, n_most), min(n_decode, n_most)
-    else:
-        n_prefill = machine.n_cores or 1
-        n_decode = 1 if is_small else machine.n_performance_cores or n_prefill
-    if not (placement.n_gpu_layers and placement.expert_bytes_on_host(facts)):
-        return n_prefill, n_decode
-    n_most = _n_taking_turns(machine)
-    return min(n_prefill, n_most), min(n_decode, n_most)
+    n_other, n_free = host.total - host.checkpoints, machine.available_bytes
+    spare = min(n_free - (n_other - host.mapped), 2 * n_free - n_other)
+    return replace(host, checkpoints=max(0, min(host.checkpoints, spare)))
 
 
 def _n_taking_turns(machine: Machine) -> int:

@@ -28,9 +28,8 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        return (
-            self.mapped + self.weights + self.cache + self.compute + self.engine + self.checkpoints
-        )
+        owned = self.weights + self.cache + self.compute + self.engine + self.checkpoints
+        return self.mapped + owned
 
     def missing_share(self, available_bytes: int) -> float:
         """Return the share of the host's weights that is read from the disk again at each use."""

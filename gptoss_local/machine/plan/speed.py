@@ -88,21 +88,20 @@ def estimate_speed(
     objective: Objective = BALANCED,
 ) -> Speed:
     share = _PINNED if host.pinned else _PAGEABLE
-    missing_share = host.missing_share
+    missing_share, disk_bytes_s = host.missing_share, _DISK_BYTES_S[machine.disk or "ssd"]
 
     prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=host.pinned)
     if missing_share:
         n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
         n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
-        prefill_s["disk"] = n_steps * missing_share * n_bytes / _disk_bytes_s(machine)
+        prefill_s["disk"] = n_steps * missing_share * n_bytes / disk_bytes_s
 
     def step_s(n_rows: int) -> dict[Bound, float]:
         offloads = placement.n_gpu_layers > 0 and n_rows >= min_batch
         link_bytes_s = _link_bytes_s(placement, machine) * share if offloads else None
         spent = _decode_s(facts, placement, machine, n_rows, link_bytes_s)
         if missing_share:
-            used_bytes = _used_on_host(facts, placement, n_rows)
-            spent["disk"] = missing_share * used_bytes / _disk_bytes_s(machine)
+            spent["disk"] = missing_share * _used_on_host(facts, placement, n_rows) / disk_bytes_s
         return spent
 
     decode_s = step_s(1)
@@ -118,10 +117,6 @@ def estimate_speed(
         offload_min_batch=min_batch,
         assumed=_assumed(facts, machine, placement),
     )
-
-
-def _disk_bytes_s(machine: Machine) -> float:
-    return _DISK_BYTES_S[machine.disk or "ssd"]
 
 
 def _used_on_host(facts: ModelFacts, placement: Placement, n_rows: int) -> float:
@@ -157,8 +152,9 @@ def _decode_s(
         all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes) + used_bytes
         all_bytes += cache_bytes + (n_rows - 1) * _ROW * (1 - host_share) * used_bytes
         all_bytes -= _used_on_host(facts, placement, 1)
-        spent["GPU memory"] = all_bytes / _vram_bytes_s(placement, machine)
-        spent["GPU memory"] += (len(_used_gpus(placement, machine)) - 1) * _SPLIT_S
+        gpus = _used_gpus(placement, machine)
+        vram_bytes_s = _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in gpus)
+        spent["GPU memory"] = all_bytes / vram_bytes_s + (len(gpus) - 1) * _SPLIT_S
     else:
         spent[host] += cache_bytes / host_bytes_s
     spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
@@ -234,11 +230,6 @@ def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]
     n = sum(placement.layers_per_gpu)
     pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
     return [(gpu, count / n) for gpu, count in pairs if count]
-
-
-def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
-    gpus = _used_gpus(placement, machine)
-    return _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in gpus)
 
 
 def _memory_bytes_s(gpu: Gpu) -> float:

@@ -11,10 +11,6 @@ from gptoss_local.machine.plan.options import N_ANSWER, N_PROMPT, PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.machine.plan.result import Plan
 
-_UNTUNED = "until `gptoss tune` has measured it"
-_UNLOADED = "until its first load has measured it"
-
-
 _WORDS = {
     "n_seq": "answers at the same time",
     "n_ctx": "tokens of context",
@@ -29,9 +25,9 @@ def explain(
     facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan, *, is_tuned: bool = False
 ) -> list[str]:
     lines = [
-        *_placement(facts, machine, options, plan),
+        *(_on_gpu(facts, machine, options, plan) if plan.uses_gpu else _no_gpu(machine, options)),
         *_host(facts, machine, plan),
-        *_context(facts, options, plan),
+        _context(facts, options, plan),
         *_cache(facts, plan),
         *_speed(facts, options, plan, is_tuned=is_tuned),
     ]
@@ -57,9 +53,7 @@ def rate(tokens_s: float) -> str:
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
-def _placement(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
-    if not plan.uses_gpu:
-        return [_why_no_gpu(machine, options)]
+def _on_gpu(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
     placement, lines = plan.placement, []
     n_host_layers = placement.n_host_layers(facts)
     if n_host_layers:
@@ -87,49 +81,43 @@ def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
     n_bytes = plan.placement.expert_bytes_on_host(facts) - of_host
     n_tensors = sum(len(names) for _, names in parts)
     also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""
+    why = "as VRAM is too small for more"
     if options.n_cpu_moe is not None:
         why = "as requested"
-    elif _is_limited(machine, options):
-        why = f"as no more than {gib(options.vram_bytes or 0)} of a GPU may be used"
-    else:
-        why = "as VRAM is too small for more"
+    elif limit := _limit(machine, options):
+        why = f"as no more than {limit} of a GPU may be used"
+    steps = "Every step brings those that it uses"
+    if (n_tokens := plan.speed.offload_min_batch) > 1:
+        steps = f"Steps of {n_tokens} tokens or more bring those that they use"
     return (
         f"Attention, cache and head{' of the others' if n_host_layers else ''} are in VRAM; the "
         f"experts of {len(whole)} of {facts.n_layers} layers{also}, {gib(n_bytes)}, are in RAM, "
-        f"{why}. A token reads {facts.used_fraction:.1%} of them. "
-        f"{_offloading(plan.speed.offload_min_batch)}"
+        f"{why}. A token reads {facts.used_fraction:.1%} of them. {steps} to the GPU."
     )
 
 
-def _is_limited(machine: Machine, options: PlanOptions) -> bool:
+def _limit(machine: Machine, options: PlanOptions) -> str:
+    """Return the VRAM that the user allows, if that is less than what is free."""
     limit = options.vram_bytes
-    return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
+    is_less = limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
+    return gib(limit or 0) if is_less else ""
 
 
-def _offloading(n_tokens: int) -> str:
-    if n_tokens == 1:
-        return "Every step brings those that it uses to the GPU."
-    return f"Steps of {n_tokens} tokens or more bring those that they use to the GPU."
-
-
-def _why_no_gpu(machine: Machine, options: PlanOptions) -> str:
-    has_wish = bool(options.n_gpu_layers) or options.n_cpu_moe is not None
-    dropped = " Settings for its layers have no effect." if has_wish else ""
-    return f"{_why_cpu(machine, options)}{dropped}"
-
-
-def _why_cpu(machine: Machine, options: PlanOptions) -> str:
+def _no_gpu(machine: Machine, options: PlanOptions) -> list[str]:
     if options.n_gpu_layers == 0:
-        return "No layer is on a GPU, as requested."
-    if not machine.gpus:
-        return "There is no NVIDIA GPU, so the CPU computes everything."
-    if not machine.has_cuda_build:
-        return "This build of llama.cpp has no CUDA, so the GPU is not used."
-    if not any(map(machine.has_code_for, machine.gpus)):
-        return " ".join(no_code(machine, gpu) for gpu in machine.gpus)
-    is_limited = _is_limited(machine, options)
-    vram = f"{gib(options.vram_bytes or 0)} of each GPU, as requested," if is_limited else "VRAM"
-    return f"{vram} is too small even without experts, or would be slower than the CPU alone."
+        why = "No layer is on a GPU, as requested."
+    elif not machine.gpus:
+        why = "There is no NVIDIA GPU, so the CPU computes everything."
+    elif not machine.has_cuda_build:
+        why = "This build of llama.cpp has no CUDA, so the GPU is not used."
+    elif not any(map(machine.has_code_for, machine.gpus)):
+        why = " ".join(no_code(machine, gpu) for gpu in machine.gpus)
+    else:
+        limit = _limit(machine, options)
+        vram = f"{limit} of each GPU, as requested," if limit else "VRAM"
+        why = f"{vram} is too small even without experts, or would be slower than the CPU alone."
+    has_wish = options.n_gpu_layers or options.n_cpu_moe is not None
+    return [f"{why} Settings for its layers have no effect." if has_wish else why]
 
 
 def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
@@ -148,59 +136,62 @@ def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
     return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
 
 
-def _context(facts: ModelFacts, options: PlanOptions, plan: Plan) -> list[str]:
-    n_ctx = plan.shape.n_ctx
+def _context(facts: ModelFacts, options: PlanOptions, plan: Plan) -> str:
+    n_ctx, n_wished = plan.shape.n_ctx, options.n_ctx
     shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
     text = f"A context of {n_ctx:,} tokens{shared}"
-    if options.n_ctx is not None:
-        if options.n_ctx > facts.n_ctx_train:
-            return [f"{text}: the most that the model supports."]
-        rounded = f": {options.n_ctx:,} were requested; it grows by 256"
-        return [f"{text}{', as requested' if n_ctx == options.n_ctx else rounded}."]
-    if n_ctx >= facts.n_ctx_train:
-        return [f"{text}: the most that the model supports."]
+    if n_wished is not None and n_wished <= facts.n_ctx_train:
+        if n_ctx == n_wished:
+            return f"{text}, as requested."
+        return f"{text}: {n_wished:,} were requested; it grows by 256."
+    if n_wished is not None or n_ctx >= facts.n_ctx_train:
+        return f"{text}: the most that the model supports."
     if not plan.uses_gpu:
-        return [f"{text}: more takes RAM, and minutes to read on a CPU; --ctx asks for it."]
+        return f"{text}: more takes RAM, and minutes to read on a CPU; --ctx asks for it."
     if n_ctx < FLOOR_CTX:
-        return [f"{text}: more does not fit."]
-    return [
+        return f"{text}: more does not fit."
+    return (
         f"{text}: weights and batches make better use of the memory here; for a prompt that needs "
         "more, the model is loaded again."
-    ]
+    )
 
 
 def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
     if (kind := plan.shape.cache_type) == "f16":
         return []
     plain = msgspec.structs.replace(plan.shape, cache_type="f16")
-    sizes = f"{gib(all_cache_bytes(facts, plan.shape))} instead of "
-    sizes += gib(all_cache_bytes(facts, plain))
-    return [f"Keys and values are stored as {kind}, as requested: {sizes}."]
-
-
-def _request(options: PlanOptions, plan: Plan) -> str:
-    request_s = plan.speed.request_s
-    n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
-    several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
-    tokens = f"{N_PROMPT:,} tokens read and {N_ANSWER} written"
-    return f"{n_rows * request_s:.1f} s for {several}{tokens}"
+    size, usual = (gib(all_cache_bytes(facts, shape)) for shape in (plan.shape, plain))
+    return [f"Keys and values are stored as {kind}, as requested: {size} instead of {usual}."]
 
 
 def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: bool) -> list[str]:
     speed, half = plan.speed, half_ctx_costs(facts, plan, options) - 1
     context = "" if options.n_ctx or not half else f"; half the context counts as {half:.0%} more"
-    unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
+    until = "its first load" if plan.placement.shares_experts else "`gptoss tune`"
+    basis = f"until {until} has measured it"
+    if is_tuned:
+        basis = "corrected by what was measured here"
+    n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
+    several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
     return [
         f"Expected: prompts {rate(speed.prefill_tok_s)} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {rate(speed.decode_tok_s)} tokens/s, bound by {speed.decode_bound}. "
-        f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
-        f"That is {_request(options, plan)}, by which this plan was chosen{context}.",
+        f"An estimate, {basis}.",
+        f"That is {n_rows * speed.request_s:.1f} s for {several}{N_PROMPT:,} tokens read and "
+        f"{N_ANSWER} written, by which this plan was chosen{context}.",
     ]
 
 
 def changes(balanced: Plan, plan: Plan) -> dict[str, tuple[int, int]]:
-    pairs = zip(_numbers(balanced), _numbers(plan), strict=True)
-    return {name: pair for name, pair in zip(_WORDS, pairs, strict=True) if pair[0] != pair[1]}
+    pairs = zip(_WORDS, _numbers(balanced), _numbers(plan), strict=True)
+    return {name: (old, new) for name, old, new in pairs if old != new}
+
+
+def _numbers(plan: Plan) -> tuple[int, ...]:
+    shape, placement = plan.shape, plan.placement
+    n_host_expert_layers = len(placement.host_experts) + len(placement.host_parts)
+    sizes = shape.n_seq, shape.n_ctx, shape.n_batch, n_host_expert_layers
+    return *sizes, plan.n_threads_prefill, plan.n_threads_decode
 
 
 def explain_preset(preset: Preset, facts: ModelFacts, balanced: Plan, plan: Plan) -> list[str]:
@@ -214,15 +205,3 @@ def explain_preset(preset: Preset, facts: ModelFacts, balanced: Plan, plan: Plan
             "Only an administrator can lower a GPU's power: `sudo nvidia-smi --power-limit=WATTS`."
         )
     return lines
-
-
-def _numbers(plan: Plan) -> tuple[int, ...]:
-    shape = plan.shape
-    return (
-        shape.n_seq,
-        shape.n_ctx,
-        shape.n_batch,
-        len(plan.placement.host_experts) + len(plan.placement.host_parts),
-        plan.n_threads_prefill,
-        plan.n_threads_decode,
-    )

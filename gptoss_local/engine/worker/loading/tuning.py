@@ -3,9 +3,8 @@
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.base.types import ContextParams, OffloadTimes
@@ -33,22 +32,19 @@ def tune(
     steps = _Steps(context)
     # Experts come over once for any number of tokens.
     n_prompt = context.n_batch if has_host_experts else _prompt_size(steps, context)
-    prefill = _try_threads(
-        counts, params, lambda: steps.median_s(n_prompt) / n_prompt, context, is_decode=False
-    )
+    prefill = _try_threads(counts, steps, n_prompt)
     n_prefill = best_threads(prefill, params.n_threads_prefill)[0]
     context.close()
     # One token's experts, too, would come to the GPU in this process.
-    context = Context(model, _without_offload(params) if has_host_experts else params)
-    steps = _Steps(context)
-    decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
+    context = Context(model, replace(params, op_offload=False) if has_host_experts else params)
+    decode = _try_threads(counts, _Steps(context), 1)
     n_decode = best_threads(decode, params.n_threads_decode)[0]
     context.set_threads(n_decode=n_decode, n_prefill=n_prefill)
     step_costs = None  # with experts on the host, they depend on how `offload` is used
     if not has_host_experts:
         step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
     context.close()
-    best = msgspec.structs.replace(params, n_threads_decode=n_decode, n_threads_prefill=n_prefill)
+    best = replace(params, n_threads_decode=n_decode, n_threads_prefill=n_prefill)
     return Tuned(
         decode=decode,
         prefill=prefill,
@@ -72,17 +68,17 @@ def tune_offload(model: Model, params: ContextParams) -> Tuned:
 
 class _Steps:
     def __init__(self, context: Context) -> None:
-        self._context, self._batch = context, Batch(context.n_batch)
+        self.context, self._batch = context, Batch(context.n_batch)
 
     def seconds(self, n_tokens: int) -> float:
         self._batch.clear()
         tokens = [7919 * (i + 1) % FIRST_SPECIAL for i in range(n_tokens)]
         self._batch.extend(tokens, 0, 0, n_outputs=1)
         start_s = time.monotonic()
-        self._context.decode_batch(self._batch)
-        self._context.synchronize()
+        self.context.decode_batch(self._batch)
+        self.context.synchronize()
         seconds = time.monotonic() - start_s
-        self._context.remove(0)
+        self.context.remove(0)
         return seconds
 
     def median_s(self, n_tokens: int) -> float:
@@ -102,22 +98,13 @@ def _thread_counts(params: ContextParams) -> list[int]:
     return list(dict.fromkeys(n for n in [*planned, *fitting] if n <= max(n_logical, n_cores)))
 
 
-def _try_threads(
-    counts: Iterable[int],
-    params: ContextParams,
-    token_s: Callable[[], float],
-    context: Context,
-    *,
-    is_decode: bool,
-) -> tuple[tuple[int, float], ...]:
+def _try_threads(counts: list[int], steps: _Steps, n_tokens: int) -> tuple[tuple[int, float], ...]:
+    """Return tokens a second of steps of `n_tokens`, by threads."""
     end_s = time.monotonic() + _PATIENCE_S
     found: list[tuple[int, float]] = []
     for n in counts:
-        context.set_threads(
-            n_decode=n if is_decode else params.n_threads_decode,
-            n_prefill=params.n_threads_prefill if is_decode else n,
-        )
-        found.append((n, 1 / token_s()))
+        steps.context.set_threads(n_decode=n, n_prefill=n)
+        found.append((n, n_tokens / steps.median_s(n_tokens)))
         if time.monotonic() > end_s:
             break
     return tuple(sorted(found))
@@ -131,8 +118,11 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
 
 
 def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
-    context = Context(model, _small(params, params.n_batch))
-    host_context = Context(model, _without_offload(_small(params, sizes[-1])))
+    n_batch, n_few = params.n_batch, sizes[-1]
+    params = replace(params, n_seq_max=1, n_outputs_max=1)
+    context = Context(model, replace(params, n_ctx=max(2048, n_batch)))
+    on_host_only = replace(params, n_ctx=max(2048, n_few), n_batch=n_few, op_offload=False)
+    host_context = Context(model, on_host_only)
     on_gpu, on_host = _Steps(context), _Steps(host_context)
     found: list[tuple[int, float | None, float]] = []
     for n in sizes:
@@ -140,17 +130,7 @@ def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> Off
         found.append((n, host_s, gpu_s))
         if host_s > _CLEARLY * gpu_s:
             break
-    found.append((params.n_batch, None, on_gpu.median_s(params.n_batch)))
+    found.append((n_batch, None, on_gpu.median_s(n_batch)))
     host_context.close()
     context.close()
     return tuple(found)
-
-
-def _small(params: ContextParams, n_batch: int) -> ContextParams:
-    return msgspec.structs.replace(
-        params, n_ctx=max(2048, n_batch), n_batch=n_batch, n_seq_max=1, n_outputs_max=1
-    )
-
-
-def _without_offload(params: ContextParams) -> ContextParams:
-    return msgspec.structs.replace(params, op_offload=False)
