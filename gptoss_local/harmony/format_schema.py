@@ -90,6 +90,7 @@ _NOT_ARRAYS = ("null", "boolean", "number", "string", "object")
 _COUNTS = {
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
 }  # fmt: skip
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 # These are read after the keywords that they say something about, in this order.
 _LAST = ("unevaluatedItems", "unevaluatedProperties", "uniqueItems", "propertyNames")
 
@@ -115,16 +116,15 @@ _DEPENDS_ON = {
 class Enforced:
     """A schema in keywords that llguidance knows.
 
-    Attributes:
-        definitions: The whole schema; each reference leads to one of them.
-        parts: All schemas within, those within others first, and their places.
-        n_joined: Schemas that hold of one value together with others.
+    Its parts come with their places, inner ones first. `n_joined` counts schemas that hold of one
+    value together with others.
     """
 
     def __init__(self, root: Any, subject: str) -> None:
-        """Translate a schema. Raises UsageError at the first keyword that cannot be enforced."""
         self._subject = subject
         self._names: dict[str, str] = {}  # of definitions, by place
+        self._heights: dict[str, int] = {}  # of definitions, in levels
+        self._deepest = 0
         self.definitions: Schema = {}
         self.parts: list[tuple[Schema, str]] = []
         self.patterns: set[str] = set()
@@ -141,18 +141,28 @@ class Enforced:
             return schema
         if not isinstance(schema, dict):
             raise self.refusal(f"{schema!r:.60}{within(place)} is not a schema")
-        if depth > _DEPTH_MAX:
-            raise self.refusal(TOO_DEEP)
+        self._go_down_to(depth)
         if len(self.parts) > _N_PARTS_MAX:
             raise self.refusal("it is too large or too complex")
         return _Reading(self, schema, place, depth).read()
 
     def refer_to(self, target: Target, depth: int) -> str:
         """Return a reference to the definition of a part, which is read where it is first met."""
-        if target.place not in self._names:
-            name = self._names[target.place] = str(len(self._names))
+        name = self._names.setdefault(target.place, str(len(self._names)))
+        if name not in self._heights:
+            self._heights[name] = 0  # within itself it is not followed again
+            around, self._deepest = self._deepest, depth
             self.definitions[name] = self.read(*target, depth)
-        return f"#/$defs/{self._names[target.place]}"
+            self._heights[name] = self._deepest - depth
+            self._deepest = max(around, self._deepest)
+        self._go_down_to(depth + self._heights[name])
+        return f"#/$defs/{name}"
+
+    def _go_down_to(self, depth: int) -> None:
+        """Count levels as if each part was met in the order that llguidance happens to take."""
+        self._deepest = max(self._deepest, depth)
+        if depth > _DEPTH_MAX:
+            raise self.refusal(TOO_DEEP)
 
     def refusal(self, problem: str, hint: str = "") -> UsageError:
         return UsageError(
@@ -248,7 +258,11 @@ class _Reading:
 
     def _read_value(self, keyword: str, value: Any) -> bool:
         match keyword, value:
-            case ("type", str() | list()) | ("multipleOf", int() | float()):
+            case (
+                ("type", str() | list())
+                | ("multipleOf", int() | float())
+                | ("exclusiveMinimum" | "exclusiveMaximum", bool())  # draft 4
+            ):
                 self._out[keyword] = value
             case "required", list() if all(isinstance(name, str) for name in value):
                 self._out[keyword] = value
@@ -264,10 +278,7 @@ class _Reading:
                     self._out[keyword] = value
                 elif value in PATTERNS:
                     self._match(PATTERNS[value])
-            case (
-                ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"),
-                int() | float(),
-            ):
+            case _, int() | float() if keyword in _BOUNDS:
                 self._read_bound(keyword, value)
             case (("required" | "nullable"), bool()):  # `required` of draft 3
                 pass
@@ -316,9 +327,6 @@ class _Reading:
                 self.refuse("a text", f"has more than {LENGTH_MAX} characters")
 
     def _read_bound(self, keyword: str, value: float) -> None:
-        if isinstance(value, bool):  # draft 4, where it says how the other bound is meant
-            self._out[keyword] = value
-            return
         sign = 1 if keyword in ("maximum", "exclusiveMaximum") else -1
         is_integer = self._schema.get("type") in ("integer", ["integer"], ["integer", "null"])
         most = _INTEGER_MAX if is_integer and sign > 0 else _NUMBER_MAX
