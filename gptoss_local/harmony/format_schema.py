@@ -380,7 +380,8 @@ class _Reading:
         if not isinstance(values, list) or "prefixItems" in self._out:
             self.refuse("'uniqueItems'", "is supported for items of a short enum only")
         self._check_exact(values)
-        each = {json.dumps(value, sort_keys=True): value for value in values}
+        whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+        each = {json.dumps(value, sort_keys=True): value for value in whole}  # 1.0 is written 1
         least, most = self._out.get("minItems", 0), self._out.get("maxItems", _COUNT_MAX)
         sizes = range(least, min(most, len(each)) + 1)
         if sum(math.perm(len(each), n) for n in sizes) > _N_LISTS_MAX:
