@@ -84,13 +84,13 @@ _NOTES = {
 }  # fmt: skip
 _KNOWN = _ENFORCED | _NOT_ENFORCED | _NOTES
 _BY_PLAIN = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in _KNOWN}
-_SHORT = {"min": "minimum", "max": "maximum", "item": "items", "prop": "properties"}
+_BY_PLAIN |= {"min": "minimum", "max": "maximum", "item": "items", "prop": "properties"}
 _IN_PLACE = {"$ref", "allOf", "anyOf", "oneOf", "contains"}
-_OF_OBJECTS = ("properties", "patternProperties", "additionalProperties")
 _NOT_ARRAYS = ("null", "boolean", "number", "string", "object")
 _COUNTS = {
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
 }  # fmt: skip
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 # These are read after the keywords that they say something about, in this order.
 _LAST = ("unevaluatedItems", "unevaluatedProperties", "uniqueItems", "propertyNames")
 
@@ -99,58 +99,70 @@ _COUNT_MAX = 2**31 - 1
 # Beyond these llguidance fails. A bound that is further off becomes one of them, and is kept, too.
 _NUMBER_MAX = 10**18 - 1
 _INTEGER_MAX = 2**63 - 1
-_EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 ROOT = "0"  # the name of a schema's definition
 _N_LISTS_MAX = 500  # of unique items: all of 5 values take 326; more are too much for llguidance
 _N_NAME_PATTERNS_MAX = 100  # llguidance compares each with each, in 0.1 s
 _N_PARTS_MAX = 50_000  # llguidance takes no more
+_DEPTH_MAX = 60  # levels of parts and references: a small stack of llguidance takes 80
 _N_REFERENCES_MAX = 20  # from one to the next
+TOO_DEEP = "it nests too deep"
+# What the keyword depends on; without that it demands nothing.
+_DEPENDS_ON = {
+    "if": {"then", "else"}, "then": {"if"}, "else": {"if"},
+    "minContains": {"contains"}, "maxContains": {"contains"},
+}  # fmt: skip
 
 
 class Enforced:
     """A schema in keywords that llguidance knows.
 
-    Attributes:
-        definitions: The whole schema; each reference leads to one of them.
-        places: Of parts in the client's schema, by their ids.
-        n_joined: Schemas that hold of one value together with others.
+    Its parts come with their places, inner ones first. `n_joined` counts schemas that hold of one
+    value together with others.
     """
 
     def __init__(self, root: Any, subject: str) -> None:
-        """Translate a schema. Raises UsageError at the first keyword that cannot be enforced."""
         self._subject = subject
         self._names: dict[str, str] = {}  # of definitions, by place
-        self._waiting: list[Target] = []
+        self._heights: dict[str, int] = {}  # of definitions, in levels
+        self._deepest = 0
         self.definitions: Schema = {}
-        self.places: dict[int, str] = {}
+        self.parts: list[tuple[Schema, str]] = []
         self.patterns: set[str] = set()
         self.n_joined = self.n_name_patterns = 0
         self.document = Document(root)
-        self.refer_to(Target(root, ""))
-        while self._waiting:
-            target = self._waiting.pop()
-            self.definitions[self._names[target.place]] = self.read(*target)
+        self.refer_to(Target(root, ""), 0)
 
     @property
     def schema(self) -> Schema:
         return {"$ref": f"#/$defs/{ROOT}", "$defs": self.definitions}
 
-    def read(self, schema: Any, place: str) -> Any:
+    def read(self, schema: Any, place: str, depth: int) -> Any:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
-            raise self.refusal(f"{_short(schema)}{within(place)} is not a schema")
-        if len(self.places) > _N_PARTS_MAX:
+            raise self.refusal(f"{schema!r:.60}{within(place)} is not a schema")
+        self._go_down_to(depth)
+        if len(self.parts) > _N_PARTS_MAX:
             raise self.refusal("it is too large or too complex")
-        result = _Reading(self, schema, place).read()
-        self.places[id(result)] = place
-        return result
+        return _Reading(self, schema, place, depth).read()
 
-    def refer_to(self, target: Target) -> str:
-        if target.place not in self._names:
-            self._names[target.place] = str(len(self._names))
-            self._waiting.append(target)
-        return f"#/$defs/{self._names[target.place]}"
+    def refer_to(self, target: Target, depth: int) -> str:
+        """Return a reference to the definition of a part, which is read where it is first met."""
+        name = self._names.setdefault(target.place, str(len(self._names)))
+        if name not in self._heights:
+            self._heights[name] = 0  # within itself it is not followed again
+            around, self._deepest = self._deepest, depth
+            self.definitions[name] = self.read(*target, depth)
+            self._heights[name] = self._deepest - depth
+            self._deepest = max(around, self._deepest)
+        self._go_down_to(depth + self._heights[name])
+        return f"#/$defs/{name}"
+
+    def _go_down_to(self, depth: int) -> None:
+        """Count levels as if each part was met in the order that llguidance happens to take."""
+        self._deepest = max(self._deepest, depth)
+        if depth > _DEPTH_MAX:
+            raise self.refusal(TOO_DEEP)
 
     def refusal(self, problem: str, hint: str = "") -> UsageError:
         return UsageError(
@@ -160,10 +172,11 @@ class Enforced:
 
 
 class _Reading:
-    def __init__(self, whole: Enforced, schema: Schema, place: str) -> None:
+    def __init__(self, whole: Enforced, schema: Schema, place: str, depth: int) -> None:
         self._whole = whole
         self._schema = schema
         self._place = place
+        self._depth = depth + 1 + (schema.get("nullable") is True)  # of its parts
         self._out: Schema = {}
         self._also: list[Any] = []
 
@@ -176,7 +189,7 @@ class _Reading:
             value = self._schema[keyword]
             if keyword in _ENFORCED:
                 if not self._read_parts(keyword, value) and not self._read_value(keyword, value):
-                    self.refuse(f"'{keyword}'", f"must not be {_short(value)}")
+                    self.refuse(f"'{keyword}'", f"must not be {value!r:.60}")
             elif keyword in _NOT_ENFORCED:
                 if not _is_idle(self._schema, keyword, value):
                     self.refuse(f"'{keyword}'")
@@ -192,20 +205,19 @@ class _Reading:
         out = self._out
         if out.get("minProperties", 0) > len(out.get("required", ())) + 1:
             self.refuse("'minProperties'")  # llguidance counts a name that is written twice
-        if "patternProperties" in out:  # llguidance reads it with those next to it
-            out = {key: out[key] for key in _OF_OBJECTS if key in out} | out
         if "oneOf" in out and "anyOf" in out:  # one choice at a time
-            self._also.append({"oneOf": out.pop("oneOf")})
+            self._also.append({"anyOf": out.pop("anyOf")})
         if self._also:
             out["allOf"] = [*out.get("allOf", ()), *self._also]
         n_others = sum(key in out for key in _IN_PLACE) if len(out) > 1 else 0
         self._whole.n_joined += len(out.get("allOf", ())) + n_others
+        self._whole.parts.append((out, self._place))
         if self._schema.get("nullable") is True and out:
             return {"anyOf": [out, {"type": "null"}]}
         return out
 
     def _part(self, schema: Any, way: str) -> Any:
-        return self._whole.read(schema, self._place + way)
+        return self._whole.read(schema, self._place + way, self._depth)
 
     def _read_parts(self, keyword: str, value: Any) -> bool:
         """Read a keyword for schemas within this one; return whether it is one."""
@@ -238,20 +250,25 @@ class _Reading:
             case "$ref", _:
                 target = self._whole.document.resolve(value, self._schema)
                 if target is None:
-                    self.refuse(f"'$ref' to {_short(value)}", "leads to nothing within the schema")
-                out[keyword] = self._whole.refer_to(target)
+                    self.refuse(f"'$ref' to {value!r:.60}", "leads to nothing within the schema")
+                out[keyword] = self._whole.refer_to(target, self._depth)
             case _:
                 return False
         return True
 
     def _read_value(self, keyword: str, value: Any) -> bool:
         match keyword, value:
-            case ("type", str() | list()) | ("multipleOf", int() | float()):
+            case (
+                ("type", str() | list())
+                | ("multipleOf", int() | float())
+                | ("exclusiveMinimum" | "exclusiveMaximum", bool())  # draft 4
+            ):
                 self._out[keyword] = value
             case "required", list() if all(isinstance(name, str) for name in value):
                 self._out[keyword] = value
             case ("enum", list()) | ("const", _):
-                self._out[keyword] = self._exact(value)
+                self._check_exact(value)
+                self._out[keyword] = value
             case "pattern", str():
                 if value != IMPLIED.get(str(self._schema.get("format"))):
                     self._match(value)
@@ -261,10 +278,7 @@ class _Reading:
                     self._out[keyword] = value
                 elif value in PATTERNS:
                     self._match(PATTERNS[value])
-            case (
-                ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"),
-                int() | float(),
-            ):
+            case _, int() | float() if keyword in _BOUNDS:
                 self._read_bound(keyword, value)
             case (("required" | "nullable"), bool()):  # `required` of draft 3
                 pass
@@ -300,32 +314,25 @@ class _Reading:
         self._whole.patterns.update(expressions)
         return expressions
 
-    def _exact(self, value: Any) -> Any:
-        """Return a value as llguidance has it: 1.0 is written 1."""
+    def _check_exact(self, value: Any) -> None:
         match value:
             case dict():
-                return {self._exact(key): self._exact(item) for key, item in value.items()}
+                self._check_exact([*value.keys(), *value.values()])
             case list():
-                return [self._exact(item) for item in value]
-            case float() if value.is_integer():
-                return self._exact(int(value))
-            case int() if abs(value) > _EXACT_MAX:
-                self.refuse(_short(value), "is too large a number")
+                for item in value:
+                    self._check_exact(item)
+            case float() | int() if abs(value) > _EXACT_MAX:
+                self.refuse(f"{value!r:.60}", "is too large a number")
             case str() if len(value) > LENGTH_MAX:
                 self.refuse("a text", f"has more than {LENGTH_MAX} characters")
-        return value
 
     def _read_bound(self, keyword: str, value: float) -> None:
-        if isinstance(value, bool):
-            return  # draft 4, where it says how the other bound is meant
         sign = 1 if keyword in ("maximum", "exclusiveMaximum") else -1
         is_integer = self._schema.get("type") in ("integer", ["integer"], ["integer", "null"])
         most = _INTEGER_MAX if is_integer and sign > 0 else _NUMBER_MAX
         if value * sign < -_NUMBER_MAX:
             self.refuse(f"'{keyword}'", "is too large a number")
-        exclusive = _EXCLUSIVE.get(keyword, keyword)
-        name = exclusive if self._schema.get(exclusive) is True else keyword
-        self._out[name] = min(value * sign, most) * sign
+        self._out[keyword] = min(value * sign, most) * sign
 
     def _read_names(self, value: Any) -> None:
         value = self._followed(value)
@@ -348,7 +355,7 @@ class _Reading:
             pattern = names["pattern"]
         elif names.keys() <= {"minLength", "maxLength"}:
             pattern = f"^(?s:.{{{names.get('minLength', 0)},{names.get('maxLength', '')}}})$"
-        elif names.keys() <= {"enum", "const", "pattern", "minLength", "maxLength"}:
+        elif names.keys() - {"pattern", "minLength", "maxLength"} in ({"enum"}, {"const"}):
             listed = names["enum"] if "enum" in names else [names["const"]]
             rest = [n for n in listed if isinstance(n, str) and n not in given and may_be(n)]
             pattern = f"^(?:{'|'.join(map(literal, rest))})$" if rest else ""
@@ -372,7 +379,9 @@ class _Reading:
             values = [False, True]
         if not isinstance(values, list) or "prefixItems" in self._out:
             self.refuse("'uniqueItems'", "is supported for items of a short enum only")
-        each = {json.dumps(value, sort_keys=True): value for value in map(self._exact, values)}
+        self._check_exact(values)
+        whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+        each = {json.dumps(value, sort_keys=True): value for value in whole}  # 1.0 is written 1
         least, most = self._out.get("minItems", 0), self._out.get("maxItems", _COUNT_MAX)
         sizes = range(least, min(most, len(each)) + 1)
         if sum(math.perm(len(each), n) for n in sizes) > _N_LISTS_MAX:
@@ -391,18 +400,12 @@ class _Reading:
 
 
 def _is_idle(schema: Schema, keyword: str, value: Any) -> bool:
-    match keyword:
-        case "if":
-            return schema.keys().isdisjoint({"then", "else"})
-        case "then" | "else":
-            return "if" not in schema
-        case "contains":
-            return schema.get("minContains") == 0 and "maxContains" not in schema
-        case "minContains" | "maxContains":
-            return "contains" not in schema or (keyword == "minContains" and value == 0)
-        case "extends":  # of draft 3, unless it names a class
-            return not isinstance(value, dict | list)
-    return bool(value == {})
+    if keyword in _DEPENDS_ON and _DEPENDS_ON[keyword].isdisjoint(schema):
+        return True
+    if keyword in ("contains", "minContains"):
+        return schema.get("minContains") == 0 and "maxContains" not in schema
+    # Draft 3's `extends` has schemas; otherwise it names a class.
+    return (keyword == "extends" and not isinstance(value, dict | list)) or bool(value == {})
 
 
 def _is_anything(schema: Any) -> bool:
@@ -425,9 +428,4 @@ def _slip(keyword: str, value: Any) -> str:
 def _meant(plain: str) -> str:
     alike = [name for name in _BY_PLAIN if abs(len(name) - len(plain)) <= 1 and len(name) > 5]
     near = [plain] if plain in _BY_PLAIN else difflib.get_close_matches(plain, alike, 1, 0.87)
-    return _SHORT.get(plain) or "".join(_BY_PLAIN[name] for name in near)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return "".join(_BY_PLAIN[name] for name in near)

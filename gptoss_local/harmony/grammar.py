@@ -54,17 +54,11 @@ def compile_grammar(
     must_call: Sequence[str] = (),
     opens_final: bool = False,
 ) -> str:
-    """Make the grammar of an answer and check it.
+    """Make the grammar of an answer. UsageError names a keyword that cannot be enforced.
 
-    Args:
-        answer_format: Of the final message, None for any text; with tools the model may call
-            one instead.
-        tools: Functions that may be called.
-        must_call: Names of tools; the model calls one of these and gives no other answer.
-        opens_final: The answer is the final message alone; the prompt holds its header.
-
-    Raises:
-        UsageError: llguidance cannot enforce it; the reason names the keyword and its place.
+    With `tools` the model may call one instead of giving an answer of the format (None: any text);
+    of those in `must_call` it calls one and gives no other answer. With `opens_final` the answer is
+    the final message alone, as the prompt holds its header.
     """
     grammars: list[dict[str, Any]] = []
     if isinstance(answer_format, JsonFormat):

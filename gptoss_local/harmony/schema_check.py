@@ -9,16 +9,14 @@ from typing import Any
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import guidance
-from gptoss_local.harmony.format_schema import ROOT, Enforced
-from gptoss_local.harmony.schema_document import Schema, all_schemas, parts, within
+from gptoss_local.harmony.format_schema import ROOT, TOO_DEEP, Enforced
+from gptoss_local.harmony.schema_document import Schema, parts, within
 
-_DEPTH_MAX = 60  # levels of parts and references: a small stack of llguidance takes 80
 _N_REFERENCES_MAX = 20  # from one to the next
 _SEARCH_S = 2.0  # for a place, or for two options
 _N_JOINED_MAX = 10  # schemas, and patterns: one text may have to match all of these, and the time
 # of llguidance doubles with each
 
-_TOO_DEEP = "it nests too deep"
 # llguidance's words, and ours.
 _PROBLEMS = {
     "Unsatisfiable": "no finite value satisfies it",
@@ -35,7 +33,7 @@ _PROBLEMS = {
     "too large": "it is too large or too complex",
     "too big": "it is too large or too complex",
     "level exceeded": "it is too large or too complex",
-    "recursion limit": _TOO_DEEP,
+    "recursion limit": TOO_DEEP,
     "Unable to determine": "patterns that are too complex together",
 }
 _PROBLEM_MAX = 200  # characters
@@ -48,7 +46,7 @@ def enforceable(schema: Any, subject: str) -> Schema:
     try:
         enforced = Enforced(schema, subject)
     except RecursionError as error:
-        raise UsageError(f"{subject} cannot be enforced: {_TOO_DEEP}") from error
+        raise UsageError(f"{subject} cannot be enforced: {TOO_DEEP}") from error
     _check(enforced)
     return enforced.schema
 
@@ -64,8 +62,6 @@ def in_words(problem: str) -> str:
 
 
 def _check(enforced: Enforced) -> None:
-    if _nests_deeper(enforced.schema, enforced.definitions, set(), _DEPTH_MAX):
-        raise enforced.refusal(_TOO_DEEP)
     _leave_out_endless(enforced)
     if min(len(enforced.patterns), enforced.n_joined) > _N_JOINED_MAX:
         raise enforced.refusal("it joins too many schemas with patterns")
@@ -78,27 +74,14 @@ def _check(enforced: Enforced) -> None:
         raise enforced.refusal(words + within(_find(words, enforced)))
 
 
-def _nests_deeper(schema: Any, definitions: Schema, seen: set[str], n_left: int) -> bool:
-    """Return whether llguidance would go deeper; it follows each reference once per place."""
-    if isinstance(schema, bool) or n_left < 0:
-        return n_left < 0
-    inner = [part for part, _ in parts({k: v for k, v in schema.items() if k != "$defs"})]
-    if "$ref" in schema and schema["$ref"] not in seen:
-        seen.add(schema["$ref"])
-        inner.append(definitions[_name(schema["$ref"])])
-    return any(_nests_deeper(part, definitions, seen, n_left - 1) for part in inner)
-
-
 def _leave_out_endless(enforced: Enforced) -> None:
     definitions, finite, n_before = enforced.definitions, set[str](), -1
     while len(finite) > n_before:
         n_before = len(finite)
-        finite.update(name for name in reversed(definitions) if _ends(definitions[name], finite))
+        finite.update(name for name in definitions if _ends(definitions[name], finite))
     if ROOT not in finite:
         raise enforced.refusal(_PROBLEMS["Unsatisfiable"])
-    if len(finite) == len(definitions):
-        return
-    for schema in all_schemas(enforced.schema):
+    for schema, _ in enforced.parts:
         if "$ref" in schema and _name(schema["$ref"]) not in finite:
             del schema["$ref"]
             schema["allOf"] = [*schema.get("allOf", ()), False]
@@ -139,15 +122,15 @@ class _Options:
     def __init__(self, enforced: Enforced) -> None:
         self._enforced = enforced
         self._end_s = time.monotonic() + _SEARCH_S
-        self._excluding: set[int] = set()  # ids of schemas that had `oneOf`
+        self._places: dict[int, str] = {}  # of schemas that had `oneOf`, by id
 
     def settle(self) -> None:
-        for schema in [*all_schemas(self._enforced.schema)]:
+        for schema, place in self._enforced.parts:
             if "oneOf" in schema:
                 items = [*schema.items()]
                 schema.clear()
                 schema.update(("anyOf" if key == "oneOf" else key, value) for key, value in items)
-                self._excluding.add(id(schema))
+                self._places[id(schema)] = place
         for definition in self._enforced.definitions.values():
             self._check(definition, [])
 
@@ -158,8 +141,8 @@ class _Options:
         for keyword in ("allOf", "anyOf"):
             options = schema.get(keyword, [])
             rest = [*around, {key: value for key, value in schema.items() if key != keyword}]
-            if keyword == "anyOf" and id(schema) in self._excluding:
-                self._check_options(options, rest, self._enforced.places.get(id(schema), ""))
+            if keyword == "anyOf" and id(schema) in self._places:
+                self._check_options(options, rest, self._places[id(schema)])
             for i, option in enumerate(options):
                 others = [*options[:i], *options[i + 1 :]] if keyword == "allOf" else []
                 self._check(option, [*rest, *others])
@@ -199,11 +182,10 @@ class _Options:
 def _find(words: str, enforced: Enforced) -> str:
     """Return the place of the innermost part with the problem; empty if there is none."""
     end_s = time.monotonic() + _SEARCH_S
-    for part in reversed([*all_schemas(enforced.schema)]):
+    for part, place in enforced.parts:
         if time.monotonic() > end_s:
             break
-        if id(part) in enforced.places:
-            problem = guidance.schema_problem(part | {"$defs": enforced.definitions})
-            if problem and in_words(problem) == words:
-                return enforced.places[id(part)]
+        problem = guidance.schema_problem(part | {"$defs": enforced.definitions})
+        if problem and in_words(problem) == words:
+            return place
     return ""

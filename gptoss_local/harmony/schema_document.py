@@ -11,9 +11,9 @@ from urllib.parse import unquote, urljoin
 
 Schema = dict[str, Any]
 
-NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-LISTED = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
-SINGLE = (
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_SINGLE = (
     "items", "additionalProperties", "additionalItems", "propertyNames", "not", "if", "then",
     "else", "contains", "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
@@ -29,7 +29,12 @@ class Document:
     def __init__(self, root: Any) -> None:
         self._targets = {"": Target(root, "")}  # by URI, and by URI#anchor
         self._bases: dict[int, str] = {}  # URIs that references are relative to, by id of a schema
-        self._index(Target(root, ""), "")
+        waiting = [(root, "", "")]
+        while waiting:
+            schema, place, base = waiting.pop()
+            if isinstance(schema, dict):
+                base = self._index(Target(schema, place), base)
+                waiting += ((part, place + way, base) for part, way in parts(schema))
 
     def resolve(self, reference: Any, schema: Schema) -> Target | None:
         """Follow a reference of `schema`; None if it leads nowhere in this document."""
@@ -43,40 +48,30 @@ class Document:
             target = _follow(target, fragment)
         return target or (_follow(self._targets[""], fragment) if uri == base else None)
 
-    def _index(self, target: Target, base: str) -> None:
+    def _index(self, target: Target, base: str) -> str:
+        """Note where a schema is; return the base of the references within."""
         schema = target.schema
         if isinstance(name := schema.get("$id", schema.get("id")), str):
             uri = _joined(base, name).removesuffix("#")  # drafts 4 to 7 name a place as `#name`
             self._targets.setdefault(uri, target)
             base = uri if "$id" in schema and "#" not in uri else base
-        for key in ("$anchor", "$dynamicAnchor"):
-            if key in schema:
-                self._targets[f"{base}#{schema[key]}"] = target
+        for key in {"$anchor", "$dynamicAnchor"} & schema.keys():
+            self._targets[f"{base}#{schema[key]}"] = target
         self._bases[id(schema)] = base
-        for part, way in parts(schema):
-            if isinstance(part, dict):
-                self._index(Target(part, target.place + way), base)
+        return base
 
 
 def parts(schema: Schema) -> Iterator[tuple[Any, str]]:
     """Yield the schemas directly within a schema, and the way to each."""
     for keyword, value in schema.items():
-        if keyword in NAMED and isinstance(value, dict):
+        if keyword in _NAMED and isinstance(value, dict):
             for name, part in value.items():
                 yield part, step(keyword) + step(name)
-        elif keyword in LISTED and isinstance(value, list):
+        elif keyword in _LISTED and isinstance(value, list):
             for i, part in enumerate(value):
                 yield part, f"{step(keyword)}[{i}]"
-        elif keyword in SINGLE:
+        elif keyword in _SINGLE:
             yield value, step(keyword)
-
-
-def all_schemas(root: Schema) -> Iterator[Schema]:
-    waiting = [root]
-    while waiting:
-        schema = waiting.pop()
-        yield schema
-        waiting.extend(part for part, _ in parts(schema) if isinstance(part, dict))
 
 
 @functools.lru_cache(maxsize=10_000)
