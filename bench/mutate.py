@@ -65,7 +65,7 @@ AREAS = {
     "canary": Area(("engine/llama/canary.py",), ("engine/test_canary.py",)),
     "prefixes": Area(
         ("engine/worker/cache/prefix_cache.py", "engine/worker/cache/checkpoints.py"),
-        ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_prefix.py"),
+        ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_interleavings.py"),
     ),
     "page": Area(
         ("server/web/store.js", "server/web/tree.js"),

@@ -3,7 +3,8 @@
 What is drawn with a seed is compared, token by token, with the same request alone on a fresh
 engine; what is drawn without one, with the probabilities that the model gives it. Both go through
 a reference whose logits come from one plain prefill. Sums in another order round otherwise, so a
-token may differ where two were nearly alike; how alike is measured here, not assumed.
+token may differ where two were nearly alike; how alike is measured here, not assumed. Where the CPU
+draws, the logits themselves are compared: one missing cell of a reused prefix shows.
 """
 
 import math
@@ -11,6 +12,7 @@ import random
 import string
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import gptoss_local.engine.worker.engine as engine_module
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.llama.sampler import N_BLOCK
 from gptoss_local.engine.protocol import (
@@ -36,9 +39,12 @@ from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
-from tests.engine.prefix_run import END, Reference, most_cached, text
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.types import CacheType, Penalties, SamplingParams
+from tests.engine.prefix_run import END, Logits, Reference, most_cached, read_logits, text
+from tests.engine.run import make_context
 from tests.engine.smooth_model import N_VOCAB
 
 N_CTX = 1024
@@ -79,6 +85,8 @@ class Asked:
         self.request = request
         self.answer: list[int] = []
         self.end: Finished | Failed | None = None
+        self.logits: list[Logits] = []
+        """Of its tokens, where the CPU draws them from the model's own."""
         self.is_cancelled = False
         self._n_read = 0
 
@@ -123,10 +131,9 @@ def make_engine(
     overlaps: bool = False,
     cache_type: CacheType = "bf16",
 ) -> Engine:
-    params = ContextParams(
+    context = make_context(
+        model,
         n_ctx=n_ctx,
-        n_threads_prefill=1,
-        n_threads_decode=1,
         n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=n_seq + n_draft_max,
@@ -134,7 +141,7 @@ def make_engine(
         cache_type=cache_type,
     )
     return Engine(
-        Context(model, params),
+        context,
         masks,
         PrefixOptions(
             checkpoint_bytes=checkpoint_bytes,
@@ -149,23 +156,18 @@ def make_engine(
 
 
 class Interleaving:
-    """One engine of a random shape, and all that random clients do with it.
-
-    Args:
-        model: The smooth model.
-        masks: Over its vocabulary.
-        seed: Decides everything.
-        folder: For prefixes on disk.
-        cache_type: Of the cache.
-    """
+    """One engine of a random shape, and all that random clients do with it; the seed decides."""
 
     def __init__(
         self, model: Model, masks: MaskCompiler, seed: int, folder: Path, cache_type: CacheType
     ) -> None:
         rng = self._rng = random.Random(seed)
         self._model, self._masks = model, masks
-        self.on_device = rng.random() < 0.6
-        self.n_seq, self.n_ctx = rng.choice([1, 2, 3, 4, 5, 8, 12]), rng.choice([256, 512, N_CTX])
+        self.on_device = rng.random() < 0.5
+        self.n_seq, self.n_ctx = (
+            rng.choice([1, 2, 3, 4, 5, 8, 12]),
+            rng.choice([256, 256, 512, N_CTX]),
+        )
         saves = rng.random() < 0.4
         self._shape = {
             "on_device": self.on_device,
@@ -186,6 +188,23 @@ class Interleaving:
         self._n_texts = seed * 1000
 
     def run(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine_module, "draw", self._draw)
+            self._run()
+
+    def _draw(
+        self, sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()
+    ) -> list[int]:
+        """Draw, and keep the logits that nothing has changed."""
+        tokens = draw(sequence, context, row, draft)
+        request = sequence.request
+        is_changed = request.grammar or request.sampling.penalties or request.sampling.logit_bias
+        if not self.on_device and not is_changed:
+            kept = self.asked[request.seq_id].logits
+            kept += [read_logits(context, row + i) for i in range(len(tokens))]
+        return tokens
+
+    def _run(self) -> None:
         actions = [self._ask] * 6 + [self._cancel, self._prefetch, self._rest, self._rest]
         actions += [self._restart] * 2 * bool(self._shape["folder"])
         self._rng.choice([self._rest, lambda: None])()
@@ -253,6 +272,9 @@ class Interleaving:
         old = rng.choice(self.asked) if self.asked and rng.random() < 0.5 else None
         if old is None:
             start = rng.choice([text(1, 100), text(2, 30), []])
+        elif rng.random() < 0.5:  # an edit, far back or of the last words
+            n_cut = rng.randint(1, rng.choice([8, len(old.request.prompt)]))
+            start = old.request.prompt[:-n_cut]
         else:  # a turn later, with or without what was answered; or all of it once more
             start = [*old.request.prompt, *rng.choice([old.answer, [], old.answer[2:]])]
         if rng.random() < 0.3:
@@ -271,8 +293,9 @@ class Interleaving:
         if self.asked:
             old = self._rng.choice(self.asked)
             lineage, salt = str(self._rng.randrange(3)), self._rng.choice(SALTS)
-            self.prefetched.append((salt, old.request.prompt))
-            self.engine.prefetch(Prefetch(lineage, old.request.prompt, salt=salt))
+            turn = [*old.request.prompt, *old.answer, END][: self.n_ctx - N_ANSWER_MAX]
+            self.prefetched.append((salt, turn))
+            self.engine.prefetch(Prefetch(lineage, turn, salt=salt))
 
     def _rest(self) -> None:
         """Long enough for all that waits for nobody's asking."""
@@ -342,18 +365,12 @@ class Interleaving:
             preempted=stats.n_preempted,
             cached=stats.n_cached_tokens,
             checkpoints=stats.n_checkpoints,
+            evicted=stats.n_evicted,
         )
 
 
 class Judge:
-    """Tells for each answer whether it is the model's own.
-
-    Args:
-        model: The smooth model.
-        masks: Over its vocabulary.
-        tolerance: How far rounding moves a logit.
-        cache_type: Of the caches.
-    """
+    """Tells for each answer whether it is the model's own; rounding moves logits by `tolerance`."""
 
     def __init__(
         self, model: Model, masks: SmallMasks, tolerance: float, cache_type: CacheType
@@ -364,6 +381,8 @@ class Judge:
         self.n_answers = self.n_tokens = 0
         self.flips: list[float] = []
         """Of each seeded answer that differs: how unlike the first two different tokens are."""
+        self.errors: list[float] = []
+        """Of each answer whose logits were kept: how far they are from the reference's, at most."""
         self.draws: list[float] = []
         """Of each token without a seed: the random number that draws it, from 0 to 1."""
 
@@ -376,10 +395,18 @@ class Judge:
             assert asked.end.usage.n_cached <= most_cached(asked.request.prompt, owned)
             self.n_answers += 1
             self.n_tokens += len(asked.answer)
+            if asked.logits:
+                self._measure(asked)
             if asked.request.sampling.seed is None and asked.request.sampling.temperature > 0:
                 self._draws(asked)
             else:
                 self._compare(asked, on_device=run.on_device)
+
+    def _measure(self, asked: Asked) -> None:
+        prompt = asked.request.prompt
+        wanted = self._reference.logits([*prompt, *asked.answer[:-1]], len(prompt))
+        pairs = zip(wanted, asked.logits, strict=False)
+        self.errors.append(max(float(abs(one - other).max()) for one, other in pairs))
 
     def alone(self, request: Generate, *, on_device: bool) -> list[int]:
         """The answer of a fresh engine that has nothing else to do."""
@@ -432,12 +459,7 @@ class Judge:
 
 
 class Place:
-    """The distribution of one token.
-
-    Args:
-        logits: Behind biases, penalties and masks; (n_vocab,).
-        sampling: How it is drawn.
-    """
+    """The distribution of one token, of logits behind biases, penalties and masks."""
 
     def __init__(self, logits: npt.NDArray[np.float64], sampling: SamplingParams) -> None:
         self._logits, self._sampling = logits, sampling
