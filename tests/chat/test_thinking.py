@@ -107,11 +107,6 @@ async def test_no_room_is_a_length(vocabulary: Vocabulary) -> None:
     assert (whole.content, whole.done.reason) == ("", "length")
 
 
-async def test_circles_that_are_wanted_go_on(vocabulary: Vocabulary) -> None:
-    free = PlayedEngine(vocabulary, f"{CIRCLE}{FINAL}{SO}")
-    assert len((await ask(free, vocabulary, ends_repetition=False)).reasoning) > 12_000
-
-
 def test_text_that_only_looks_alike_goes_on(vocabulary: Vocabulary) -> None:
     rng = random.Random(1)
     day = datetime.date(2026, 1, 1)

@@ -1,21 +1,16 @@
-"""Chats as trees of turns: each call of the store, and changes by another process."""
+"""Chats as trees of turns: what each call of the store does."""
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gptoss_local.errors import ChatNotFoundError
-from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.history import History
 
 pytestmark = pytest.mark.quick
-
-
-def texts(turns: list[Turn]) -> list[str]:
-    return [turn.content for turn in turns]
 
 
 def test_a_turn_keeps_everything(history: History) -> None:
@@ -134,7 +129,7 @@ def test_a_fork_is_a_copy_of_the_branch(history: History) -> None:
     history.add(chat_id, question.id, "assistant", "another answer")
     new_id = history.fork(answer.id)
     copied = history.tree(new_id)
-    assert texts(copied) == ["one", "Answer"]
+    assert [turn.content for turn in copied] == ["one", "Answer"]
     assert copied[1].parent_id == copied[0].id
     assert {turn.id for turn in copied}.isdisjoint(turn.id for turn in history.tree(chat_id))
     new = history.chat(new_id)
@@ -144,61 +139,3 @@ def test_a_fork_is_a_copy_of_the_branch(history: History) -> None:
     assert history.tree(new_id) == copied
     with pytest.raises(ChatNotFoundError):
         history.fork(9999)
-
-
-@pytest.fixture
-def other(history_path: Path, history: History) -> Iterator[History]:
-    opened = History(history_path)
-    yield opened
-    opened.close()
-
-
-def test_the_version_says_who_has_written(history: History, other: History) -> None:
-    before = history.version
-    assert history.version == before
-    other.new_chat("nano", "low")
-    theirs = history.version
-    assert theirs[0] != before[0]
-    assert theirs[1] == before[1]
-    history.new_chat("nano", "low")
-    ours = history.version
-    assert ours[0] == theirs[0]
-    assert ours[1] != theirs[1]
-    history.chats()
-    assert history.version == ours
-
-
-def test_turns_that_have_changed(history: History, other: History) -> None:
-    chat_id, elsewhere = history.new_chat("nano", "low"), history.new_chat("nano", "low")
-    asked = history.add(chat_id, None, "user", "Why?")
-    seen: dict[int, int] = {}
-    assert history.changed(chat_id, seen) == [asked]
-    assert history.changed(chat_id, seen) == []
-    other.add(elsewhere, None, "user", "Not here")
-    answer = other.add(chat_id, asked.id, "assistant", "", state="streaming")
-    assert history.changed(chat_id, seen) == [answer]
-    other.update(answer.id, content="Because", stats={"eval_count": 2}, state="done")
-    (done,) = history.changed(chat_id, seen)
-    assert (done.content, done.state, done.stats) == ("Because", "done", {"eval_count": 2})
-    other.rename(chat_id, "A title")
-    assert history.changed(chat_id, seen) == []
-    other.delete(chat_id)
-    assert history.changed(chat_id, seen) == []
-    assert not history.has(chat_id)
-
-
-@pytest.mark.parametrize("first", ["", "Be brief."])
-def test_other_instructions_begin_another_branch(history: History, first: str) -> None:
-    chat_id = history.new_chat("nano", "low")
-    parent_id = history.add(chat_id, None, "system", first).id if first else None
-    asked = history.add(chat_id, parent_id, "user", "Why?")
-    answer = history.add(chat_id, asked.id, "assistant", "So.", stats={"eval_count": 1})
-    before = history.tree(chat_id)
-    assert history.set_system(chat_id, first) == history.branch(answer.id)
-    branch = history.set_system(chat_id, "Be long.")
-    assert texts(branch) == ["Be long.", "Why?", "So."]
-    assert branch[2].stats == {"eval_count": 1}
-    assert history.chat(chat_id).leaf_id == branch[2].id
-    assert texts(history.set_system(chat_id, "")) == ["Why?", "So."]
-    assert history.tree(chat_id)[: len(before)] == before
-    assert [hit.turn_id for hit in history.search("long")] == [branch[0].id]
