@@ -1,4 +1,6 @@
-"""Rows of text that grows: the same as of the whole text, and nothing is lost."""
+"""Markdown of a growing text: nothing is lost, and it is drawn as the whole text would be."""
+
+import random
 
 import pytest
 from hypothesis import example, given
@@ -6,11 +8,104 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.content import Content
 
+from tests.prose import PROSE, Piece
+from tests.tui.documents import at_random, every_pair
+from tui.code_rows import DARK
+from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_math import formula, formula_rows
+from tui.markdown_rows import markdown_rows, parse
 from tui.markdown_table import Cell, column_widths, table_rows
-from tui.rows import LineRows, wrapped
+from tui.rows import LineRows
 
 pytestmark = pytest.mark.quick
+
+_LINES = st.sampled_from(
+    ["", "a word", "  ", "# title", "- item", "  more", "2. two", "12", "```py", "```", "~~~~",
+     "| a | b |", "|---|---|", "x = `1`", "    code", "-", "*bold*", "1.", "``", "> quoted", "---",
+     "10. ten", "   - nested", "<div>", "<!-- c", "-->", "<b>", "\\[", "\\]", "$$", "```a`b"]
+)  # fmt: skip
+_TEXTS = st.one_of(st.text(max_size=80), st.lists(_LINES, max_size=25).map("\n".join))
+
+
+def split(pieces: list[str]) -> list[Block]:
+    splitter = BlockSplitter()
+    return [block for piece in pieces for block in splitter.feed(piece)] + splitter.close()
+
+
+@given(_TEXTS)
+def test_blocks_make_the_text_again_at_every_moment(text: str) -> None:
+    splitter, done = BlockSplitter(), ""
+    for n, character in enumerate(text, 1):
+        done += "".join(block.text for block in splitter.feed(character))
+        assert done + splitter.open.text == text[:n]
+    assert done + "".join(block.text for block in splitter.close()) == text
+    assert splitter.open.text == ""
+
+
+@given(_TEXTS, st.data())
+def test_blocks_do_not_depend_on_the_pieces(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert split(pieces) == split([text]) == split(list(text))
+
+
+def test_numbers_are_those_that_were_typed() -> None:
+    for typed, shown in (("123", "123"), ("111", "123"), ("357", "357"), ("121", "121")):
+        blocks = split(["".join(f"{n}. item\n" for n in typed)])
+        assert [block.number for block in blocks] == [int(n) for n in shown]
+
+
+@given(st.lists(_LINES, max_size=4).map("\n".join))
+def test_blocks_are_to_markdown_what_the_whole_is(text: str) -> None:
+    apart = [token for block in split([text]) for token in tokens_of(block.text)]
+    assert apart == tokens_of(text)
+
+
+def test_all_kinds_of_blocks_are_to_markdown_what_the_whole_is() -> None:
+    rng = random.Random(3)
+    for text in [*every_pair(rng), *(at_random(rng, 12) for _ in range(20))]:
+        text = text.replace("\r", "")
+        apart = [token for block in split([text]) for token in tokens_of(block.text)]
+        assert apart == tokens_of(text)
+
+
+def tokens_of(text: str) -> list[tuple[str, str, str]]:
+    """What Markdown sees in a text, but for where lists begin and end: items are blocks here."""
+    return [
+        (token.type, token.content.rstrip("\n"), token.markup)
+        for node in parse(text).walk(include_self=False)
+        if node.type not in ("bullet_list", "ordered_list")
+        for token in (node.to_tokens()[0],)
+    ]
+
+
+def text_of(markdown: str) -> str:
+    rows = markdown_rows(markdown, 60, DARK)
+    return "".join((row.joins or "") + row.content.plain for row in rows)
+
+
+@given(PROSE)
+def test_each_digit_letter_and_operator_is_on_the_screen(prose: Piece) -> None:
+    markdown, shown = prose
+    assert text_of(markdown).split() == shown.split()
+
+
+@pytest.mark.parametrize(
+    ("markdown", "style", "part"),
+    [
+        ("a **bold** word", "bold", "bold"),
+        ("an *italic* word", "italic", "italic"),
+        ("**太字**です", "bold", "太字"),
+        ("**굵게**는", "bold", "굵게"),
+        ("10**6 is **big**", "bold", "big"),
+        ("*args is **one**", "bold", "one"),
+    ],
+)
+def test_emphasis_is_drawn(markdown: str, style: str, part: str) -> None:
+    (row,) = markdown_rows(markdown, 60, DARK)
+    (span,) = row.content.spans
+    assert (span.style, row.content.plain[span.start : span.end]) == (style, part)
+
 
 _PIECES = st.lists(st.sampled_from(
     ["word", " ", "  ", "\n", "\t", "日本語", "a-very-long-word-without-a-space", "🎉", "x", ". "]
@@ -33,12 +128,6 @@ def test_growing_lines_have_the_rows_of_the_whole(pieces: list[str], width: int)
     ]
     assert all(row.content.cell_length <= width for row in rows)
     assert "".join("".join(row.content.plain for row in rows).split()) == "".join(text.split())
-
-
-def test_rows_join_to_the_line_they_were() -> None:
-    rows = wrapped(Content("two words and a-word-that-is-broken"), 10)
-    text = "".join((row.joins or "") + row.content.plain for row in rows)
-    assert text == "two words and a-word-that-is-broken"
 
 
 def table(*rows: tuple[str, ...]) -> list[list[Cell]]:
@@ -92,28 +181,22 @@ FORMULAS = r"""
 \frac{n!}{k!(n-k)!} | n!/(k!(n - k)!)
 x = \frac{-b \pm \sqrt{b^2-4ac}}{2a} | x = (-b ± √(b² - 4ac))/(2a)
 \frac{\partial^2 f}{\partial x^2} | ∂²f/∂x²
-\frac{d}{dx} x^n = nx^{n-1} | d/dx xⁿ = nxⁿ⁻¹
 \mu = \frac{1}{N}\sum_{i=1}^N x_i | μ = 1/N ∑ᵢ₌₁ᴺ xᵢ
-P(A \mid B) = \frac{P(B \mid A)P(A)}{P(B)} | P(A ∣ B) = P(B ∣ A)P(A)/P(B)
 e^{i\pi}+1=0 | e^(iπ) + 1 = 0
 e^{-x^2/2} | e^(-x²/2)
-a^2+b^2=c^2 | a² + b² = c²
 2^{2^n} | 2^(2ⁿ)
 x^{\frac{1}{2}} | x^(1/2)
 10^{-6} | 10⁻⁶
 90^\circ | 90°
-A^T A | Aᵀ A
 V_C = IR | V_C = IR
 x_{i,j} | x_(i,j)
 a_{\text{max}} | aₘₐₓ
 x_1, x_2, \ldots, x_n | x₁, x₂, …, xₙ
-\sum_{i=1}^n i | ∑ᵢ₌₁ⁿ i
 \sum_{k=0}^{\infty} \frac{x^k}{k!} | ∑ₖ₌₀^∞ xᵏ/k!
 \prod_{k=1}^n k = n! | ∏ₖ₌₁ⁿ k = n!
 \int_0^\infty e^{-x} dx = 1 | ∫₀^∞ e⁻ˣ dx = 1
 \lim_{x \to 0} \frac{\sin x}{x} = 1 | lim_(x→0) (sin x)/x = 1
 \binom{n}{k} | C(n, k)
-\sqrt{x} | √x
 \sqrt{a^2 + b^2} | √(a² + b²)
 \sqrt{\frac{a}{b}} | √(a/b)
 \frac{1}{(1+x)^2} | 1/(1 + x)²
@@ -121,9 +204,7 @@ x_1, x_2, \ldots, x_n | x₁, x₂, …, xₙ
 \sqrt[3]{27} = 3 | ∛27 = 3
 \left(\frac{a}{b}\right)^n | (a/b)ⁿ
 O(n \log n) | O(n log n)
-\log_2 n | log₂ n
 f'(x) = 2x | f′(x) = 2x
-x \in \mathbb{R}^n | x ∈ ℝⁿ
 2\times 3 = 6 \approx 6.0 | 2 × 3 = 6 ≈ 6.0
 \hat{y} = \sigma(Wx + b) | ŷ = σ(Wx + b)
 a \equiv b \pmod{n} | a ≡ b (mod n)
