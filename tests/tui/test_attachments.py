@@ -103,8 +103,10 @@ async def test_folders_and_patterns(project: Path, tmp_path: Path) -> None:
             assert "[files #" in await tab(chat, typed)
             await chat.ask("")
             assert names_in(server.asked[-1]) == names
-        assert await tab(chat, "@*.nothing") == "@*.nothing"
-        assert "*.nothing has no text files to attach" in chat.notices()
+        for typed in ("@*.nothing", "@*env"):  # .env is hidden
+            assert await tab(chat, typed) == typed
+            assert f"{typed[1:]} has no text files to attach" in chat.notices()
+            chat.app.chat.prompt.fill("")
 
 
 def test_a_folder_over_the_limit_of_tokens(tmp_path: Path) -> None:

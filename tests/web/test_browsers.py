@@ -132,13 +132,16 @@ def test_a_chat_and_the_dark_theme_of_what_the_browser_draws(
     press(driver, "Theme: system. Change to light")
     press(driver, "Theme: light. Change to dark")
     until(driver, "document.documentElement.dataset.theme === 'dark'")
-    image = Image.open(io.BytesIO(driver.screenshot())).convert("L")
-    assert (np.asarray(image) > 230).mean() < 0.05
+
+    def painted() -> np.ndarray:
+        return np.asarray(Image.open(io.BytesIO(driver.screenshot())).convert("L"))
+
+    wait_until(lambda: (painted() > 230).mean() < 0.05)
     bar = driver.evaluate(
         """(() => { const { right, y, height } =
         document.querySelector(".transcript").getBoundingClientRect();
         return [Math.round(right), Math.round(y), Math.round(y + height)]; })()"""
     )
-    edge = np.asarray(image)[bar[1] + 5 : bar[2] - 5, bar[0] - 6 : bar[0] - 1]
+    edge = painted()[bar[1] + 5 : bar[2] - 5, bar[0] - 6 : bar[0] - 1]
     assert edge.max() < 200, "a white scrollbar"
     press(driver, "Theme: dark. Change to system")

@@ -77,9 +77,9 @@ def test_the_end_of_it_has_to_be_seen_first_and_keys_are_enough(page: Page) -> N
     what = question(page).get_by_role("region", name="What would run")
     expect(what).to_contain_text("THE END")
     expect(question(page)).to_contain_text("Scroll to its end before you allow it.")
+    expect(button(page, "No")).to_be_enabled()  # a moment after it is shown
     for name in ("Allow once", "Allow in this chat", "Always allow this tool"):
         expect(button(page, name)).to_be_disabled()
-    expect(button(page, "No")).to_be_enabled()
     what.focus()
     page.keyboard.press("End")
     expect(button(page, "Allow once")).to_be_enabled()
