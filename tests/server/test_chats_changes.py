@@ -130,7 +130,7 @@ def test_two_tabs_and_another_process_lose_and_double_nothing(
 def test_changes_by_another_process_arrive(
     page: Page, history: History, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also that it has died amid an answer, which is stopped then."""
+    """An answer is stopped once its process has died."""
     monkeypatch.setattr(changes, "_ORPHANS_EVERY", 2)
     chat_id = page.new()
     with page.listening(chat_id) as heard, page.listening() as list_only:

@@ -126,7 +126,7 @@ def test_another_tab_answers_the_question(page: Page, served: RunningServer, hom
 
 
 def test_a_no_is_told_to_the_model(page: Page, script: Script) -> None:
-    """And the version of the chat that is shown meanwhile stays."""
+    """The version that is shown meanwhile stays."""
     chat_id = page.new()
     first = page.answered(page.ask(chat_id, "Anything?"))
     page.ask(chat_id, "Weather?")
@@ -242,7 +242,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
     monkeypatch: pytest.MonkeyPatch,
     is_killed: bool,
 ) -> None:
-    """And of an answer, of which a kill costs the last second."""
+    """A kill costs an answer its last second."""
     home = tmp_path / "home"
     shutil.copytree(nano_home / "cache", home / "cache")
     configure(home)

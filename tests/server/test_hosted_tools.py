@@ -74,7 +74,7 @@ Clients = Callable[[str], openai.OpenAI]
 
 @pytest.fixture(scope="module")
 def by(asked: Asked, keys: dict[str, str]) -> Clients:
-    """Clients by the names of their keys, which check every answer against its type."""
+    """Make clients by the names of their keys; they check the type of every answer."""
     checked: Any = {"max_retries": 0, "_strict_response_validation": True}
     url = f"{asked.url}/v1"
     return lambda name: openai.OpenAI(base_url=url, api_key=keys[name], **checked)
@@ -230,7 +230,7 @@ FORGED: dict[str, Callable[[Pending], list[Item]]] = {
 
 
 def test_only_what_was_asked_is_approved(by: Clients, log: Path) -> None:
-    """Neither a changed copy, nor by another key, nor where the tool is no longer the same."""
+    """A changed copy, another key, or a tool that has changed meanwhile approves nothing."""
     pending, before = Pending(by("ada"), store=False), n_added(log)
     whole = [*pending.items(), pending.reply()]
     for case, forge in FORGED.items():

@@ -112,7 +112,7 @@ def queries() -> list[tuple[str, str]]:
 
 @pytest.mark.quick
 def test_the_dashboard_is_complete() -> None:
-    """Each panel asks the one source that can be chosen."""
+    """Every panel queries the selected data source."""
     asked = "\n".join(query for _, query in queries())
     for name in (
         *(f"{name}_bucket" for name in HISTOGRAMS[:3]),

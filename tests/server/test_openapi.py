@@ -65,7 +65,7 @@ ENDS = (
     "/api/gptoss/mcp",  # in programs of chance
     "/api/gptoss/mcp/test",
 )
-BY_CHANCE = (  # that a request names something that is there
+BY_CHANCE = (  # random values do not name what these need
     *("/models/{name}", "{response}", "{path}", "blobs", "/embed", "/gptoss/mcp/{name}"),
     *("/allow", "/answer-now", "/gptoss/open"),
     "/chats/unlock",  # chats that have no passphrase

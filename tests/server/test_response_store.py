@@ -173,7 +173,7 @@ def test_cut_answers_are_remembered_and_left_ones_not(client: openai.OpenAI) -> 
 
 
 def test_references_go_with_their_answer() -> None:
-    """`tests/test_fair_store.py` says whose answer goes first."""
+    """Whose answer goes first is in `tests/test_fair_store.py`."""
     store = ResponseStore(max_bytes=10_000)
     for number in range(9):
         output = [{"id": f"msg_{number}", "text": "x" * 500}]

@@ -131,7 +131,7 @@ def test_a_tool_that_cannot_be_offered_is_refused_by_name(asked: Asked, path: st
 def respond(
     client: openai.OpenAI, items: list[Any], tools: Any, *, stream: bool = False
 ) -> list[Any]:
-    """Return the items of a response."""
+    """Return the items of a response, streamed or whole."""
     if not stream:
         return list(client.responses.create(model="nano", input=items, tools=tools).output)
     events: Any = client.responses.create(model="nano", input=items, tools=tools, stream=True)

@@ -64,7 +64,7 @@ def asked_for_a_title(page: Page, script: Script) -> tuple[int, int]:
 
 
 def titled(page: Page, script: Script) -> tuple[int, int]:
-    """Have a chat titled, after which a title of an earlier answer would have been written."""
+    """Have the model title a chat; the title of an earlier chat would have come before."""
     chat_id, turn_id = asked_for_a_title(page, script)
     script.go_on()
     wait_until(lambda: title(page, chat_id) == TITLE)
@@ -85,7 +85,7 @@ def test_the_model_titles_a_chat_once(page: Page, script: Script) -> None:
 
 
 def test_a_chat_that_is_not_titled(page: Page, script: Script) -> None:
-    """By the embedded model, of an answer that was stopped, or where a person gave one."""
+    """The embedded model titles nothing, a stopped answer has no title, a person's title stays."""
     n_before = len(script.prompts)
     page.answered(page.ask(page.new(), FRANCE))
     stopped = page.ask(page.new(model="mine"), "Slow?")

@@ -141,7 +141,7 @@ def test_spans_of_tools(
     collector: Collector,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the chats of the page, and where a request has the server run them."""
+    """They run in the page's chats, and for requests to `/v1/responses`."""
     script = Script(vocabulary)
     twice = calls("python", {"code": f"{SECRET} = 1"}), calls("python", {"code": "raise"})
     script.say("Set", *twice, answer("It is set."))

@@ -130,7 +130,7 @@ def test_begun_reasoning_goes_on(server: RunningServer) -> None:
 
 
 def test_a_server_goes_on_from_what_another_has_saved(empty_home: Path) -> None:
-    """One that was killed had saved it while idle; one that is stopped saves the rest."""
+    """A killed server has saved it while it was idle; a stopped one saves the rest."""
     text = "The river is quiet near the old house. " * 30
     messages = [user(f"{text}What is 2 plus 4?")]
     for save_s in ("0.5", "1000", "1000"):
