@@ -221,23 +221,21 @@ def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
 ) -> None:
     chat_id = page.new()
     port = int(served.url.rpartition(":")[2])
-    deaf = socket.create_connection(("127.0.0.1", port))
-    deaf.sendall(
-        f"GET /api/gptoss/chats/changes?chat={chat_id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        f"X-Gptoss-Token: {page.token}\r\n\r\n".encode()
-    )
-    assert deaf.recv(10)
-    history = History(served.home / "chats.sqlite3")
-    with page.listening(chat_id) as heard:
-        text = "line\n" * 200_000  # 1 MB; each of these waits for the deaf one
-        for n in range(30):
-            turn = history.add(chat_id, None, "user", f"{n} {text}")
-            heard.until(lambda heard, asked=turn.id: asked in heard.turns)
-        assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "As you say."
-    history.close()
-    deaf.settimeout(PATIENCE_S)
-    received = 0
-    with deaf:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as deaf:
+        deaf.sendall(
+            f"GET /api/gptoss/chats/changes?chat={chat_id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            f"X-Gptoss-Token: {page.token}\r\n\r\n".encode()
+        )
+        assert deaf.recv(10)
+        history = History(served.home / "chats.sqlite3")
+        with page.listening(chat_id) as heard:
+            text = "line\n" * 200_000  # 1 MB; each of these waits for the deaf one
+            for n in range(30):
+                turn = history.add(chat_id, None, "user", f"{n} {text}")
+                heard.until(lambda heard, asked=turn.id: asked in heard.turns)
+            assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "As you say."
+        history.close()
+        received = 0
         while piece := deaf.recv(1 << 20):
             received += len(piece)
             if received > 25 << 20 or piece.endswith(b"0\r\n\r\n"):

@@ -27,20 +27,18 @@ POST = b"POST /api/show HTTP/1.1\r\nHost: localhost\r\n"
 def connect(server: RunningServer, source: str = "127.0.0.1", host: str = "") -> socket.socket:
     """Connect from an address of this machine to the server's, or to another `host`."""
     address = (host or "127.0.0.1", int(server.url.rpartition(":")[2]))
-    connection = socket.create_connection(address, source_address=(source, 0))
-    connection.settimeout(10)
-    return connection
+    return socket.create_connection(address, 10, (source, 0))
 
 
 def status(connection: socket.socket) -> int:
     """Return the status of the next answer; 0 for a connection that is closed without one."""
-    reply = HTTPResponse(connection)
-    try:
-        reply.begin()
-        reply.read()
-    except ConnectionError:
-        return 0
-    return reply.status
+    with closing(HTTPResponse(connection)) as reply:  # which holds the socket until it is closed
+        try:
+            reply.begin()
+            reply.read()
+        except ConnectionError:
+            return 0
+        return reply.status
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -187,15 +185,13 @@ def test_the_local_network_keeps_nobody_out(nano_home: Path, scheme: str, kind: 
     with limited(nano_home, 128, 128) as server:
         url = f"{server.url}/api/gptoss/lan"
         httpx.post(url, json={"scheme": scheme}, headers=server.owner, trust_env=False)
-        idle = connect(server)
-        idle.sendall(GET + b"\r\n")
-        assert status(idle) == 200
-        data = STALLS["half a body for all" if scheme == "http" else "nothing"]
-        with stalled(server, data, 150, lan_addresses()[0]):
-            assert_served(server)
+        with connect(server) as idle:
             idle.sendall(GET + b"\r\n")
             assert status(idle) == 200
-            idle.close()
+            with stalled(server, STALLS[kind], 150, lan_addresses()[0]):
+                assert_served(server)
+                idle.sendall(GET + b"\r\n")
+                assert status(idle) == 200
         httpx.delete(url, headers=server.owner, trust_env=False).raise_for_status()
 
 
@@ -218,7 +214,7 @@ def test_memory_of_stalled_bodies_comes_back(own_server: RunningServer) -> None:
 def test_trailers_are_no_headers(keyed: RunningServer, trailer: bytes) -> None:
     """The second has arrived before the first is answered, with its trailer."""
     request = GET.replace(b"version", b"tags") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
-    with closing(connect(keyed)) as connection:
+    with connect(keyed) as connection:
         connection.sendall((request + trailer + b"\r\n\r\n") * 2)
         answers = b""
         while answers.count(b"HTTP/1.1 ") < 2:
@@ -230,14 +226,14 @@ def test_an_end_logs_no_errors(nano_home: Path, capfd: pytest.CaptureFixture[str
     """Nor does a request for a WebSocket."""
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
     with run_server(nano_home, grace_s="0") as server, ExitStack() as stack:
-        asked = stack.enter_context(closing(connect(server)))
+        asked = stack.enter_context(connect(server))
         asked.sendall(GET + upgrade)
         assert status(asked) == 200
         httpx.post(f"{server.url}/api/generate", json={"model": "nano"}, timeout=60)
         body = b'{"model":"nano","messages":[{"role":"user","content":"Hi"}]}'
         with server.engine_suspended():
             for path in (b"chat", b"gptoss/chats/changes") * 5:
-                client = stack.enter_context(closing(connect(server)))
+                client = stack.enter_context(connect(server))
                 method = b"POST" if path == b"chat" else b"GET"
                 secret = server.owner["authorization"].encode()
                 client.sendall(
@@ -257,7 +253,7 @@ def test_headers_have_a_time_limit(own_server: RunningServer) -> None:
     """However they come: nothing, a half, a byte every now and then, after an answer or before."""
     with ExitStack() as stack:
         silent, half, dripping, used, reading = (
-            stack.enter_context(closing(connect(own_server))) for _ in range(5)
+            stack.enter_context(connect(own_server)) for _ in range(5)
         )
         half.sendall(GET)
         dripping.sendall(GET + b"X: ")
@@ -302,7 +298,7 @@ def test_headers_have_a_size_limit(nano_home: Path, keyed: RunningServer, kind: 
     process = psutil.Process(keyed.process.pid)
     before = process.memory_info().rss
     n_sent = 0
-    with closing(connect(keyed)) as connection:
+    with connect(keyed) as connection:
         try:
             for piece in TOO_LARGE[kind]():
                 connection.sendall(piece)
@@ -326,7 +322,7 @@ def keyed(nano_home: Path) -> Iterator[RunningServer]:
 )
 def test_a_header_that_is_too_large_is_said_so(server: RunningServer, start: bytes) -> None:
     """Also one that comes after the body."""
-    with closing(connect(server)) as connection:
+    with connect(server) as connection:
         connection.sendall(start)
         time.sleep(0.1)
         connection.sendall(b"Cookie: " + b"x" * 70_000 + b"\r\n\r\n")
@@ -349,7 +345,7 @@ def test_broken_requests_are_logged_once_a_minute(
 ) -> None:
     with run_server(nano_home) as server:
         for _ in range(200):
-            with closing(connect(server)) as connection:
+            with connect(server) as connection:
                 connection.sendall(b"\x16\x03\x01 TLS, by mistake\r\n\r\n")
                 assert status(connection) == 400
     assert capfd.readouterr().err.count("Invalid HTTP request") == 1

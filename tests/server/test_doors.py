@@ -4,14 +4,14 @@ The table is the one of docs/api.md, so an endpoint that states nothing, or anot
 page says, fails here.
 """
 
-import http.client
 import json
 import os
 import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -195,15 +195,14 @@ def spellings(path: str) -> list[str]:
 
 
 def status_of(served: Served, method: str, raw: str, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection(served.server.url.removeprefix("http://"), timeout=30)
-    try:
+    address = served.server.url.removeprefix("http://")
+    with closing(HTTPConnection(address, timeout=30)) as connection:
         connection.putrequest(method, raw, skip_accept_encoding=True)
         for name, value in {**headers, "content-length": "2"}.items():
             connection.putheader(name, value)
         connection.endheaders(b"{}")
-        return connection.getresponse().status
-    finally:
-        connection.close()
+        with connection.getresponse() as reply:
+            return reply.status
 
 
 def test_no_spelling_opens_a_door(served: Served) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 
@@ -121,12 +122,13 @@ def test_a_long_context_is_no_attack(http: httpx.Client) -> None:
 def test_a_length_that_is_too_large_is_refused_before_the_body(
     server: RunningServer, path: str
 ) -> None:
-    connection = HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=10)
-    connection.putrequest("POST", path)
-    connection.putheader("Content-Length", "99999999")
-    connection.endheaders()
-    assert connection.getresponse().status == 413
-    connection.close()
+    address = server.url.removeprefix("http://")
+    with closing(HTTPConnection(address, timeout=10)) as connection:
+        connection.putrequest("POST", path)
+        connection.putheader("Content-Length", "99999999")
+        connection.endheaders()
+        with connection.getresponse() as reply:
+            assert reply.status == 413
 
 
 VALUES = st.recursive(
