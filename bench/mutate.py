@@ -38,11 +38,11 @@ class Area(NamedTuple):
 AREAS = {
     "access": Area(
         ("server/guard.py", "server/access.py", "server/origin.py"),
-        ("server/test_doors.py", "server/test_access.py", "server/test_lan.py"),
+        ("server/test_doors.py", "server/test_lan.py"),
     ),
     "limits": Area(
         ("server/limits.py", "api_keys.py", "server/body_limits.py"),
-        ("server/test_keys.py", "server/test_room.py", "server/test_large_bodies.py"),
+        ("server/test_keys.py", "server/test_body.py", "server/test_large_bodies.py"),
     ),
     "consent": Area(
         ("talk/tools/consent.py", "talk/tools/toolbox.py"),

@@ -31,12 +31,9 @@ class Card:
     """NVML's current figures for it."""
 
     joules: float = 1000.0
-    watts: float = 30.0
-    n_reads: int = 0
     calls: list[str] = field(default_factory=list)
 
     def count(self, _handle: object) -> int:
-        self.n_reads += 1
         return round(self.joules * 1e3)
 
 
@@ -45,7 +42,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     card = Card()
     fake_driver(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", card.count)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _: round(card.watts * 1e3))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _: 30_000)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: card.calls.append("init"))
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: card.calls.append("shutdown"))
     monkeypatch.setattr(module, "_SHORTEST_S", 0.0)
@@ -74,21 +71,6 @@ async def joules(part: AnswerEnergy, of: LoadedModel) -> dict[str, float]:
     done = await part.note(DONE, of)
     assert isinstance(done, Done)
     return done.joules
-
-
-async def test_an_answer_alone(card: Card) -> None:
-    energy, of = make_energy(), model()
-    card.joules += 500  # idle
-    with energy.answering("20b") as part:
-        await begin(part, of)
-        card.joules += 40
-        part.add(80)
-        assert await joules(part, of) == {"gpu0": 40.0}
-        card.joules += 7
-    assert energy.answers == {("20b", "gpu0"): 40.0}
-    assert await energy.of(of) == ModelEnergy(joules_per_token=0.5, watts=30.0)
-    assert await energy.of(model("other")) == ModelEnergy(watts=30.0)
-    await energy.rest()
 
 
 async def test_several_share_by_their_tokens(card: Card) -> None:
@@ -145,17 +127,25 @@ async def test_a_model_on_the_cpu_has_no_part_of_a_card(card: Card) -> None:
 
 
 async def test_the_driver_is_held_while_a_model_is_in_memory(card: Card) -> None:
+    """What is used while no answer runs has no owner."""
     energy, of = make_energy(), model()
     for _ in range(2):
         for _ in range(2):
+            card.joules += 500
             with energy.answering("20b") as part:
                 await begin(part, of)
-                await joules(part, of)
+                card.joules += 40
+                part.add(80)
+                assert await joules(part, of) == {"gpu0": 40.0}
+                card.joules += 7
+        assert await energy.of(of) == ModelEnergy(joules_per_token=0.5, watts=30.0)
+        assert await energy.of(model("other")) == ModelEnergy(watts=30.0)
         assert card.calls == ["init"]
         await energy.rest()
         await energy.rest()
         assert card.calls == ["init", "shutdown"]
         card.calls.clear()
+    assert energy.answers == {("20b", "gpu0"): 160.0}
 
 
 async def test_a_driver_that_hangs_holds_up_no_answer(
