@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gptoss_local.engine.llama import Canary, Context, Model, Sampler
+from gptoss_local.engine.llama import Canary, Model, Sampler
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.errors import GptOssError
 from gptoss_local.types import CacheType
 from tests.engine.interleavings import Interleaving, Judge, SmallMasks, repeatable
-from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
+from tests.engine.smooth_model import GPU_TOLERANCE, TOLERANCE
 from tests.engine.test_canary import keep_no_outputs
-from tests.engine.test_prefix_reuse import rule
 
-N_FEW, N_MANY = 30, int(os.environ.get("INTERLEAVINGS", "300"))
+N_FEW, N_MANY = 20, int(os.environ.get("INTERLEAVINGS", "300"))
 N_ON_GPU = int(os.environ.get("INTERLEAVINGS", "60"))
 FEW_OR_MANY = pytest.mark.parametrize(
     "seeds", [range(N_FEW), pytest.param(range(N_FEW, N_MANY), marks=pytest.mark.nightly)], ids=len
@@ -36,7 +35,6 @@ FEW_OR_MANY = pytest.mark.parametrize(
 MAX_FLIPS = 0.002  # of answers: 8 of 15,900 were seen
 MAX_DISTANCE = 0.016  # of logits, or of odds: 0.0009 was seen
 GPU_MAX_FLIPS = 0.1
-SMALL_CACHE_ERROR = 10  # its blocks have one scale for 32 numbers: rounding jumps
 MAX_CHI_SQUARE = 62  # of 20 bins, if all is well: once in a million runs
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -70,16 +68,9 @@ class Outcome:
         expected = len(self.judge.draws) / 20
         return float(((counts - expected) ** 2 / expected).sum())
 
-    def check(
-        self,
-        max_flips: float = MAX_FLIPS,
-        max_distance: float = MAX_DISTANCE,
-        max_error: float = TOLERANCE,
-    ) -> None:
+    def check(self, *, max_flips: float = MAX_FLIPS, max_distance: float = MAX_DISTANCE) -> None:
         flips, n_answers = self.judge.flips, self.judge.n_answers
         print(dict(self.done), f"{self.judge.n_tokens} tokens, flips {flips} of {n_answers}")
-        print(f"largest error of {len(self.judge.errors)} answers {max(self.judge.errors):.1e}")
-        assert max(self.judge.errors) <= max_error
         assert max(flips, default=0) <= max_distance
         assert len(flips) <= max(2, max_flips * n_answers)
         assert self.chi_square <= MAX_CHI_SQUARE
@@ -90,7 +81,7 @@ def test_every_answer_is_the_models_own(smooth_model: Model, seeds: range) -> No
     outcome = Outcome(smooth_model, seeds)
     outcome.check()
     assert min(outcome.done.values()) > 0, outcome.done
-    assert len(outcome.done) == 11, outcome.done
+    assert len(outcome.done) == 10, outcome.done
 
 
 @pytest.mark.parametrize("cache_type", ["q8_0", "q4_0"])
@@ -98,13 +89,13 @@ def test_every_answer_is_the_models_own(smooth_model: Model, seeds: range) -> No
 def test_every_answer_is_the_models_own_with_a_small_cache(
     wide_model: Model, seeds: range, cache_type: CacheType
 ) -> None:
-    Outcome(wide_model, seeds[::8], cache_type=cache_type).check(max_error=SMALL_CACHE_ERROR)
+    Outcome(wide_model, seeds[::8], cache_type=cache_type).check()
 
 
 @pytest.mark.gpu
 def test_every_answer_is_the_models_own_on_a_gpu(gpu_model: Model) -> None:
     outcome = Outcome(gpu_model, range(N_ON_GPU), GPU_TOLERANCE)
-    outcome.check(GPU_MAX_FLIPS, GPU_TOLERANCE, GPU_TOLERANCE)
+    outcome.check(max_flips=GPU_MAX_FLIPS, max_distance=GPU_TOLERANCE)
 
 
 def wrong_drafts_are_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -143,16 +134,12 @@ def owners_are_one_on_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrefixStore, "write", lambda s, *prefix: write(s, *prefix[:-1]))
 
 
-def half_a_window_is_missing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Context, "can_resume", rule(n_missing=N_WINDOW // 2))
-
-
 @pytest.mark.nightly  # it watches the watchmen
 @pytest.mark.parametrize(
     "broken",
     [
         *(keep_no_outputs, wrong_drafts_are_accepted, random_states_are_lost),
-        *(owners_are_one_in_memory, owners_are_one_on_disk, half_a_window_is_missing),
+        *(owners_are_one_in_memory, owners_are_one_on_disk),
     ],
 )
 def test_faults_are_noticed(

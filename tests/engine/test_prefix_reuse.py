@@ -1,15 +1,11 @@
-"""Reuse of prefixes, and the order of eviction.
-
-That reuse never changes logits, in random conversations, is told by test_interleavings.py.
-"""
+"""Reuse of prefixes, and the order of eviction."""
 
 from collections.abc import Callable
 
 import pytest
 
-from gptoss_local.engine.llama import Context
 from tests.engine.prefix_run import END, Run, in_memory, text
-from tests.engine.smooth_model import N_WINDOW, TOLERANCE
+from tests.engine.smooth_model import TOLERANCE
 
 Start = Callable[..., Run]
 
@@ -139,30 +135,3 @@ def test_checkpoints_keep_to_their_cap(start: Start) -> None:
     assert stats.checkpoint_bytes <= 8 * 18_000
     assert run.answer([*old.prompt[:200], *text(60, 9)]).n_cached < 200
     assert max(run.errors()) <= TOLERANCE
-
-
-def rule(n_missing: int) -> Callable[[Context, int, int], bool]:
-    """Let a sequence go on with so many positions of its window missing; llama.cpp does."""
-
-    def can_resume(self: Context, seq_id: int, position: int) -> bool:
-        first, last = self.positions(seq_id)
-        return position - 1 <= last and first <= max(0, position - N_WINDOW + 1 + n_missing)
-
-    return can_resume
-
-
-@pytest.mark.parametrize("n_missing", [0, 1])
-def test_one_missing_position_is_noticed(
-    start: Start, monkeypatch: pytest.MonkeyPatch, n_missing: int
-) -> None:
-    """Cut by one token, when another sequence has taken all that was behind the window."""
-    monkeypatch.setattr(Context, "can_resume", rule(n_missing))
-    errors = []
-    for seed in range(1, 4):
-        run = start(n_ctx=768, n_seq=2, prefixes=in_memory(0))
-        run.answer(text(seed, 100), n_answer=1)
-        run.answer(text(10, 600))
-        again = run.answer(text(seed, 99) + text(20, 1), n_answer=2)
-        assert again.n_cached == 99 * n_missing
-        errors.append(max(run.errors()))
-    assert (max(errors) > TOLERANCE) == bool(n_missing), errors
