@@ -104,7 +104,8 @@ def draft_in_the_terminal(
 
 def ask_by_run(server: RunningServer, is_temporary: bool) -> None:
     options = ["--temporary"] * is_temporary
-    asked = run_cli(server.environment, "run", "nano", *options, stdin=FILE)
+    text = f"Read this.\n{LONG}"  # as a prompt that no other way has sent
+    asked = run_cli(server.environment, "run", "nano", *options, stdin=text)
     assert asked.stdout.strip()
     with Terminal(server, "nano", *options, TERM="xterm") as terminal:
         terminal.read_until("Send a message")

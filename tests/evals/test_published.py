@@ -64,7 +64,8 @@ def environment(nano_home: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_scores_and_questions_that_cannot_be_fetched(environment: dict[str, str]) -> None:
     def evaluate(name: str, *options: str, code: int = 0) -> str:
-        done = run_cli(environment, "eval", name, "gpt-oss:20b", "--yes", *options)
+        command = ("eval", name, "gpt-oss:20b", "--yes", *options)
+        done = run_cli(environment, *command, is_process=True)  # with packages of its own
         assert done.returncode == code, done.stderr
         return done.stderr if code else done.stdout
 
