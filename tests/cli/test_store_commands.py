@@ -16,7 +16,7 @@ from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import HubServer, run_hub
 from tests.pulling.test_pull import read_folder
-from tests.store.test_external import ollama_model
+from tests.store.test_elsewhere import ollama_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 
