@@ -21,7 +21,7 @@ from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
 from tests.pulling.test_pull import read_folder
-from tests.store.test_external import ollama_model
+from tests.store.test_elsewhere import ollama_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 SHARDS = [f"model-{i:05d}-of-00003.safetensors" for i in (1, 2, 3)]

@@ -12,7 +12,7 @@ from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.harmony import Vocabulary
 from tests.engine.prefix_run import Run
 from tests.engine.run import Prompt
-from tests.engine.smooth_model import GPU_HEAD_DIM, write_smooth_model
+from tests.engine.smooth_model import GPU_HEAD_DIM, GPU_TOLERANCE, write_smooth_model
 
 Start = Callable[..., Run]
 
@@ -69,12 +69,22 @@ def gpu_model(wide_model: Model) -> Model:
 @pytest.fixture
 def start(smooth_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Makes engines, whose distances are as short as their window."""
+    yield from _starts(smooth_model, monkeypatch)
+
+
+@pytest.fixture
+def start_on_gpu(gpu_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """As `start`, on a GPU and with its tolerance."""
+    yield from _starts(gpu_model, monkeypatch, tolerance=GPU_TOLERANCE)
+
+
+def _starts(model: Model, monkeypatch: pytest.MonkeyPatch, **settings: float) -> Iterator[Start]:
     monkeypatch.setattr(prefix_cache, "_CHECKPOINT_EVERY", 100)
     monkeypatch.setattr(prefix_cache, "_WORTH_REUSING", 4)
     runs: list[Run] = []
 
     def make(**sizes: Any) -> Run:
-        runs.append(Run(smooth_model, monkeypatch, **sizes))
+        runs.append(Run(model, monkeypatch, **settings, **sizes))
         return runs[-1]
 
     yield make

@@ -101,6 +101,7 @@ class Run(run.Run):
         monkeypatch: pytest.MonkeyPatch,
         *,
         prefixes: PrefixOptions | None = None,
+        tolerance: float = TOLERANCE,
         cache_type: CacheType = "bf16",
         **sizes: int,
     ) -> None:
@@ -108,7 +109,9 @@ class Run(run.Run):
         context = own_context(model, **sizes, cache_type=cache_type)
         super().__init__(context, prefixes=prefixes or in_memory())
         self.asked: list[Asked] = []
+        self.prefetched: list[tuple[bytes, list[int]]] = []
         self.model = model
+        self._tolerance = tolerance
         monkeypatch.setattr(engine_module, "draw", self._draw)
         # Drafts as they are found, not as they would pay at the moment: a run can be repeated.
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
@@ -128,6 +131,7 @@ class Run(run.Run):
     def prefetch(
         self, tokens: list[int], lineage: str = "x", *, in_memory: bool = False, salt: bytes = b""
     ) -> None:
+        self.prefetched.append((salt, tokens))
         self.engine.prefetch(Prefetch(lineage, tokens, in_memory, salt))
 
     def errors(self) -> list[float]:
@@ -141,9 +145,15 @@ class Run(run.Run):
             pairs = list(zip(wanted, asked.logits, strict=False))
             found.append(max((float(abs(a - b).max()) for a, b in pairs), default=0.0))
             for logits, token in zip(wanted, asked.answer, strict=False):
-                if found[-1] <= TOLERANCE:  # or else the token may be another one
-                    assert logits[token] >= logits.max() - 2 * TOLERANCE
+                if found[-1] <= self._tolerance:  # or else the token may be another one
+                    assert logits[token] >= logits.max() - 2 * self._tolerance
         return found
+
+    def check_owners(self) -> None:
+        for asked in self.asked:
+            others = [(a.salt, a.prompt + a.answer) for a in self.asked if a is not asked]
+            owned = (text for salt, text in others + self.prefetched if salt == asked.salt)
+            assert asked.n_cached <= most_cached(asked.prompt, owned)
 
     def close(self) -> None:
         self.context.close()

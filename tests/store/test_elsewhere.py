@@ -1,4 +1,4 @@
-"""Models of Ollama and of Hugging Face's cache: found, used, never changed."""
+"""Models that lie elsewhere: files of the user, of Ollama and of Hugging Face's cache."""
 
 import hashlib
 import json
@@ -7,11 +7,85 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.models.store import adopt_file, find_model, known_sha256
+from convert import convert_checkpoint
+from gptoss_local.engine.llama import Model
+from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.models.store import (
+    ModelDefaults,
+    add_model,
+    adopt_file,
+    delete_model,
+    find_model,
+    known_sha256,
+    list_models,
+)
 from gptoss_local.models.store.external import find_elsewhere
 from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
 from tests.store.gguf_parts import as_ollama_wrote_it
+
+
+@pytest.fixture(scope="module")
+def nano_parts(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    target = tmp_path_factory.mktemp("parts") / "tune.gguf"
+    return convert_checkpoint(nano_checkpoint, target, max_shard_bytes=70_000_000)
+
+
+def names(settings: Settings) -> list[str]:
+    return [entry.name for entry in list_models(settings) if not entry.embedded]
+
+
+def test_a_file_is_referred_to_and_never_touched(
+    settings: Settings, tmp_path: Path, tiny: Path
+) -> None:
+    file = tmp_path / "Mine.gguf"
+    file.hardlink_to(tiny)
+    before = file.stat()
+    adopt_file(file, settings, "mine:1")
+    add_model("copy", file, settings, ModelDefaults(system="Be brief."), in_place=True)
+    entry = find_model("copy", settings)
+    assert (entry.path, entry.is_in_place) == (file, True)
+    assert not list(settings.models_dir.rglob("*.gguf"))
+    assert (file.stat().st_nlink, file.stat().st_mtime_ns) == (before.st_nlink, before.st_mtime_ns)
+    with pytest.raises(UsageError, match="another model 'copy'"):
+        adopt_file(file, settings, "copy")  # its defaults would come with it, unasked
+    delete_model("copy", settings)
+    assert file.is_file()
+    file.unlink()
+    assert names(settings) == []
+    with pytest.raises(ModelNotFoundError, match=r"is the file .*Mine\.gguf, which is gone"):
+        find_model("mine:1", settings)
+    delete_model("mine:1", settings)
+    with pytest.raises(ModelNotFoundError, match="model 'mine:1' not found"):
+        find_model("mine:1", settings)
+
+
+def test_a_model_in_several_files(settings: Settings, nano_parts: list[Path]) -> None:
+    """It is one model, copied and deleted as a whole, and llama.cpp finds all of it."""
+    assert len(nano_parts) > 1
+    entry = adopt_file(nano_parts[1], settings)
+    assert (entry.name, entry.path) == ("tune", nano_parts[0])
+    assert entry.size_bytes == sum(part.stat().st_size for part in nano_parts)
+    add_model("own", nano_parts[0], settings)
+    add_model("own", find_model("own", settings).path or Path(), settings)
+    own = find_model("own", settings)
+    assert len(list(settings.models_dir.rglob("*.gguf"))) == len(nano_parts)
+    assert own.path is not None
+    Model(own.path).close()
+    own.files[1].unlink()
+    assert names(settings) == ["tune"]
+    with pytest.raises(ModelNotFoundError, match="00002-of-0000"):
+        find_model("own", settings)
+    delete_model("own", settings)
+    assert not list(settings.models_dir.rglob("*.gguf"))
+    for part in nano_parts:
+        (settings.models_dir / part.name).hardlink_to(part)
+    delete_model("tune", settings)  # the adopted model goes first
+    assert find_model("tune", settings).path == settings.models_dir / nano_parts[0].name
+    delete_model("tune", settings)
+    assert names(settings) == []
+    assert all(part.is_file() for part in nano_parts)
+
 
 MODEL = "application/vnd.ollama.image.model"
 
@@ -60,23 +134,23 @@ def cached(cache: Path, repo: str, files: Path) -> Path:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def theirs(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A disk on which both have something, and something of no use."""
     folder, cache = tmp_path / "theirs" / "ollama", tmp_path / "theirs" / "hub"
     monkeypatch.setenv("OLLAMA_MODELS", str(folder))
     monkeypatch.setenv("HF_HUB_CACHE", str(cache))
     made = tmp_path / "made"
     made.mkdir()
-    old = as_ollama_wrote_it(nano_gguf, made / "old.gguf")
+    old = as_ollama_wrote_it(tiny, made / "old.gguf")
     ollama_model(folder, "registry.ollama.ai/library/gpt-oss/20b", old)
     (made / "llama.gguf").write_bytes(b"GGUF of another kind")
     ollama_model(folder, "registry.ollama.ai/library/llama3/latest", made / "llama.gguf")
-    ollama_model(folder, "hf.co/ggml-org/gpt-oss-120b-GGUF/latest", nano_gguf)
+    ollama_model(folder, "hf.co/ggml-org/gpt-oss-120b-GGUF/latest", tiny)
     (folder / "manifests" / "registry.ollama.ai" / "library" / "cut").mkdir()
     (folder / "manifests" / "registry.ollama.ai" / "library" / "cut" / "1").write_text("{")
     published = tmp_path / "published"
     published.mkdir()
-    (published / "gpt-oss-20b-mxfp4.gguf").hardlink_to(nano_gguf)
+    (published / "gpt-oss-20b-mxfp4.gguf").hardlink_to(tiny)
     cached(cache, "ggml-org/gpt-oss-20b-GGUF", published)
     cached(cache, "openai/gpt-oss-20b", write_tiny(tmp_path / "whole", n_shards=2))
     partly = write_tiny(tmp_path / "partly", n_shards=2)
@@ -85,7 +159,7 @@ def theirs(tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path / "theirs"
 
 
-def test_what_there_is_is_found_and_used_and_stays(theirs: Path, tmp_path: Path) -> None:
+def test_models_of_other_programs_are_used_and_stay(theirs: Path, settings: Settings) -> None:
     before = snapshot(theirs)
     found = {each.name: each for each in find_elsewhere()}
     assert {name: (each.kind, each.model, each.problem[:20]) for name, each in found.items()} == {
@@ -95,23 +169,14 @@ def test_what_there_is_is_found_and_used_and_stays(theirs: Path, tmp_path: Path)
         "hf/openai/gpt-oss-20b": ("checkpoint", "gpt-oss:20b", ""),
         "hf/me/tune": ("checkpoint", "", "model-00002-of-00002"),
     }
-    settings = Settings(home=tmp_path / "home")
     for name, each in found.items():
         if each.kind == "gguf" and not each.problem:
             entry = adopt_file(each.path, settings, name.rpartition("/")[2].lower())
             assert entry.size_bytes == each.size_bytes
-            assert (
-                known_sha256(each.path, settings)
-                == hashlib.sha256(each.path.read_bytes()).hexdigest()
-            )
+            digest = hashlib.sha256(each.path.read_bytes()).hexdigest()
+            assert known_sha256(each.path, settings) == digest
             assert find_model(entry.name, settings).path == each.path
     assert snapshot(theirs) == before
-
-
-def test_a_dangling_link_hides_no_other_model(theirs: Path) -> None:
-    before = {each.name for each in find_elsewhere()}
-    snapshots = sorted((theirs / "hub").glob("models--*/snapshots/*"))
-    assert snapshots
-    for folder in snapshots:
+    for folder in (theirs / "hub").glob("models--*/snapshots/*"):
         (folder / "gone.gguf").symlink_to("../../blobs/" + "0" * 64)
-    assert {each.name for each in find_elsewhere()} == before
+    assert {each.name for each in find_elsewhere()} == found.keys()  # a dangling link hides none
