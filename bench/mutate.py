@@ -38,11 +38,11 @@ class Area(NamedTuple):
 AREAS = {
     "access": Area(
         ("server/guard.py", "server/access.py", "server/origin.py"),
-        ("server/test_doors.py", "server/test_access.py", "server/test_lan.py"),
+        ("server/test_doors.py", "server/test_lan.py"),
     ),
     "limits": Area(
-        ("server/limits.py", "api_keys.py", "server/body.py"),
-        ("server/test_keys.py", "server/test_room.py", "server/test_large_bodies.py"),
+        ("server/limits.py", "server/keys.py", "server/body.py"),
+        ("server/test_keys.py", "server/test_body.py", "server/test_large_bodies.py"),
     ),
     "consent": Area(
         ("talk/tools/consent.py", "talk/tools/toolbox.py"),
@@ -52,7 +52,7 @@ AREAS = {
         ("talk/answer.py", "runner/counters.py"),
         (
             *("server/test_metrics.py", "server/test_corrections.py", "tui/test_continue.py"),
-            *("tui/test_views.py", "server/test_keys.py"),
+            *("server/test_keys.py"),
         ),
     ),
     "plan": Area(
@@ -65,7 +65,7 @@ AREAS = {
     "canary": Area(("engine/llama/canary.py",), ("engine/test_canary.py",)),
     "prefixes": Area(
         ("engine/worker/cache/prefix_cache.py", "engine/worker/cache/checkpoints.py"),
-        ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_prefix.py"),
+        ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_interleavings.py"),
     ),
     "page": Area(
         ("server/web/store.js", "server/web/tree.js"),

@@ -2,12 +2,11 @@
 
 import asyncio
 import gzip
-import threading
+import re
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -20,6 +19,7 @@ from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
 from gptoss_local.runner.upstream.connection import UpstreamConnection, silent_urls
 from gptoss_local.runner.upstream.replicas import Replica
 from gptoss_local.talk.tools.browser.searching import SearchEngine
+from tests.threaded_server import QuietHandler, served_by
 
 pytestmark = pytest.mark.quick
 
@@ -32,112 +32,107 @@ def bomb() -> bytes:
     return gzip.compress(b"[" * (N_MB * MB), compresslevel=1)
 
 
-class Hostile(BaseHTTPRequestHandler):
+class Endless(QuietHandler):
+    """Answers with 100 MB."""
+
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        is_packed = self.server.server_name == "packed"  # type: ignore[attr-defined]
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(200)
-        if is_packed:
-            self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(bomb())))
-        else:
-            self.send_header("Connection", "close")
-        self.end_headers()
         with suppress(ConnectionError):
-            if is_packed:
-                self.wfile.write(bomb())
-            self.close_connection = True
-            for _ in range(0 if is_packed else N_MB):
-                self.wfile.write(b"[" * MB)
+            self.send_body()
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.do_GET()
+    do_POST = do_GET
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    def send_body(self) -> None:
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for _ in range(N_MB):
+            self.wfile.write(b"[" * MB)
 
 
-@pytest.fixture(params=["packed", "endless"])
+class Packed(Endless):
+    """Answers with a few kilobytes, which are 100 MB."""
+
+    def send_body(self) -> None:
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(bomb())))
+        self.end_headers()
+        self.wfile.write(bomb())
+
+
+@pytest.fixture(params=[Packed, Endless])
 def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     bomb()  # before memory is counted
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as http:
-        http.daemon_threads, http.block_on_close = True, False
-        http.server_name = request.param
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
-
-
-def said(ask: Callable[[], object]) -> str:
-    """Return how a question is refused, after a look at the memory that it took."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(GptOssError) as refused:
-            ask()
-        _, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak_bytes < 40 * MB
-    return f"{refused.value.message} {refused.value.hint}"
+    with served_by(request.param) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def upstream_at(url: str) -> UpstreamAddress:
     return UpstreamAddress(urls=(url,), kind="vllm", model="served")
 
 
-def test_the_context_of_an_upstream(hostile: str) -> None:
-    async def ask() -> None:
-        connection = UpstreamConnection("far", upstream_at(hostile))
-        try:
-            await connection.n_ctx(Replica(hostile))
-        finally:
-            await connection.close()
-
-    words = said(lambda: asyncio.run(ask()))
-    assert f"the upstream of 'far' at {hostile}" in words
-    assert "more than 2 MiB" in words or "it is compressed" in words
+async def context_of_an_upstream(url: str) -> None:
+    connection = UpstreamConnection("far", upstream_at(url))
+    try:
+        await connection.n_ctx(Replica(url))
+    finally:
+        await connection.close()
 
 
-def test_the_answer_of_an_upstream(hostile: str) -> None:
-    call = UpstreamCall(hostile, "vllm", "served", n_prompt=1, n_resent=0)
-
-    async def ask() -> None:
-        connection = UpstreamConnection("far", upstream_at(hostile))
-        try:
-            async for _ in connection.stream(Replica(hostile), {}, None, call):
-                pass
-        except UpstreamFault as fault:
-            raise fault.error from fault
-        finally:
-            await connection.close()
-
-    assert "the upstream" in said(lambda: asyncio.run(ask()))
+async def answer_of_an_upstream(url: str) -> None:
+    connection = UpstreamConnection("far", upstream_at(url))
+    call = UpstreamCall(url, "vllm", "served", n_prompt=1, n_resent=0)
+    try:
+        async for _ in connection.stream(Replica(url), {}, None, call):
+            pass
+    except UpstreamFault as fault:
+        raise fault.error from fault
+    finally:
+        await connection.close()
 
 
-def test_the_health_of_an_upstream_is_its_status_alone(hostile: str) -> None:
-    def ask() -> None:
-        assert asyncio.run(silent_urls("far", upstream_at(hostile))) == ()
-        raise ToolError("it is well")
-
-    assert "it is well" in said(ask)
+async def health_of_an_upstream(url: str) -> None:
+    """Ask for its status, which is well without a look at the body."""
+    assert await silent_urls("far", upstream_at(url)) == ()
+    raise ToolError("it is well")
 
 
-def test_a_hub(hostile: str) -> None:
-    words = said(lambda: HubClient(hostile).list_files("openai/gpt-oss-20b", "main"))
-    assert hostile in words
-    assert "more than 16 MiB" in words or "it is compressed" in words
+async def hub(url: str) -> None:
+    HubClient(url).list_files("openai/gpt-oss-20b", "main")
 
 
-def test_a_search_engine(hostile: str) -> None:
-    engine = SearchEngine(Settings(search="searxng", searxng_url=hostile))
-    assert hostile in said(lambda: asyncio.run(engine.search("x", 3)))
+async def search_engine(url: str) -> None:
+    await SearchEngine(Settings(search="searxng", searxng_url=url)).search("x", 3)
 
 
-def test_another_program_on_our_port(hostile: str) -> None:
-    settings = Settings(host="127.0.0.1", port=int(hostile.rpartition(":")[2]))
-    assert hostile in said(Client(settings).is_running)
+async def program_on_our_port(url: str) -> None:
+    Client(Settings(host="127.0.0.1", port=int(url.rpartition(":")[2]))).is_running()
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (context_of_an_upstream, "the upstream of 'far' at {url}.*(more than 2 MiB|compressed)"),
+        (answer_of_an_upstream, "the upstream"),
+        (health_of_an_upstream, "it is well"),
+        (hub, "{url}.*(more than 16 MiB|it is compressed)"),
+        (search_engine, "{url}"),
+        (program_on_our_port, "{url}"),
+    ],
+)
+def test_an_answer_without_end_is_refused(
+    hostile: str, ask: Callable[[str], Coroutine[None, None, None]], words: str
+) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(GptOssError) as refused:
+            asyncio.run(ask(hostile))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 40 * MB
+    said = f"{refused.value.message} {refused.value.hint}"
+    assert re.search(words.format(url=hostile), said, re.DOTALL), said

@@ -92,6 +92,10 @@ def test_a_user_adds_and_changes(users: Path, tmp_path: Path, nano_gguf: Path) -
     assert canonical_name("tu") == "tu"
 
 
+NAMED = "[[model]]\nname = 'x'\n"
+FILED = f"{NAMED}file = '/x.gguf'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -99,41 +103,23 @@ def test_a_user_adds_and_changes(users: Path, tmp_path: Path, nano_gguf: Path) -
         ("model = 1", r"'model' is not a \[\[model\]\]"),
         ("[other]\n", "unknown key 'other'"),
         ("[[model]]\ntitle = 'x'", "without a name"),
-        ("[[model]]\nname = 'x'", "where it comes from"),
+        (NAMED, "where it comes from"),
         ("[[model]]\nname = 'a b'\nfile = 'x.gguf'", "'a b' is not a name"),
-        ("[[model]]\nname = 'x'\nfile = 'sub/x.gguf'", "neither a name nor an absolute path"),
-        ("[[model]]\nname = 'x'\nfile = '/x.bin'", r"is not a \.gguf file"),
-        ("[[model]]\nname = 'x'\nfile = '~nobody-here/x.gguf'", "nor an absolute path"),
-        ('[[model]]\nname = "x"\nfile = "/x\\u0000.gguf"', r"is not a \.gguf file"),
+        (f"{NAMED}file = 'sub/x.gguf'", "neither a name nor an absolute path"),
+        (f"{NAMED}file = '/x.bin'", r"is not a \.gguf file"),
+        (f"{NAMED}file = '~nobody-here/x.gguf'", "nor an absolute path"),
+        (f'{NAMED}file = "/x\\u0000.gguf"', r"is not a \.gguf file"),
         (f"a = {'[' * 5000}", "cannot be read"),
-        ("[[model]]\nname = 'x'\nembedded = true", "only nano is embedded"),
-        ("[[model]]\nname = 'x'\nrepo = 'a/b'", "model 'x': 'repo' is not known"),
-        (
-            "[[model]]\nname = 'x'\ncheckpoint = {repo = 'a'}",
-            "checkpoint.repo must .*, not 'a'",
-        ),
-        (
-            "[[model]]\nname = 'x'\nsampling = {temprature = 1}",
-            "'temprature' is not known",
-        ),
-        (
-            "[[model]]\nname = 'x'\nsampling = {top_p = 2.0}",
-            "top_p must be .*of at most 1",
-        ),
-        (
-            "[[model]]\nname = 'x'\ngguf = {repo = 'a/b', files = []}",
-            "gguf.files must be a list",
-        ),
-        ("[[model]]\nname = 'x'\nfile = '/x.gguf'\nneeds = {vram = 'much'}", "is not a size"),
-        (
-            "[[model]]\nname = 'x'\nfile = '/x.gguf'\naliases = ['20b']",
-            "'20b' would be a name of both",
-        ),
-        ("[[model]]\nname='x'\nfile='x.gguf'\n[[model]]\nname='X'\nfile='y.gguf'", "listed twice"),
-        (
-            "[[model]]\nname = 'x'\nfile = '/x.gguf'\ncheckpoint = {repo = 'a/b'}",
-            "a file of its own and a place to pull it from",
-        ),
+        (f"{NAMED}embedded = true", "only nano is embedded"),
+        (f"{NAMED}repo = 'a/b'", "model 'x': 'repo' is not known"),
+        (f"{NAMED}checkpoint = {{repo = 'a'}}", "checkpoint.repo must .*, not 'a'"),
+        (f"{NAMED}sampling = {{temprature = 1}}", "'temprature' is not known"),
+        (f"{NAMED}sampling = {{top_p = 2.0}}", "top_p must be .*of at most 1"),
+        (f"{NAMED}gguf = {{repo = 'a/b', files = []}}", "gguf.files must be a list"),
+        (f"{FILED}needs = {{vram = 'much'}}", "is not a size"),
+        (f"{FILED}aliases = ['20b']", "'20b' would be a name of both"),
+        (f"{FILED}[[model]]\nname = 'X'\nfile = 'y.gguf'", "listed twice"),
+        (f"{FILED}checkpoint = {{repo = 'a/b'}}", "a file of its own and a place to pull it from"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(users: Path, text: str, message: str) -> None:

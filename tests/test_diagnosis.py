@@ -16,6 +16,7 @@ pytestmark = pytest.mark.quick
 AROUND = Surroundings(
     models_dir="/models", disk_free_bytes=10**12, address="http://127.0.0.1:11434", answers="nobody"
 )
+PASCAL = gpu(8, compute_capability=(6, 1))
 GOOD = msgspec.structs.replace(machine(gpu(16, 15.5)), driver=Driver("580.95", (13, 0)))
 
 
@@ -36,18 +37,8 @@ def test_a_good_machine_needs_nothing() -> None:
     [
         ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
         ({"gpus": ()}, "GPU", "problem", "nvidia-smi -L"),
-        (
-            {"gpus": (), "visible_devices": "MIG-1"},
-            "GPU",
-            "problem",
-            "CUDA_VISIBLE_DEVICES is 'MIG-1'",
-        ),
-        (
-            {"gpus": (gpu(8, compute_capability=(6, 1)),), "cuda_build": 13},
-            "GPU 0",
-            "note",
-            "not used: CUDA 13",
-        ),
+        ({"gpus": (), "visible_devices": "MIG-1"}, "GPU", "problem", "DEVICES is 'MIG-1'"),
+        ({"gpus": (PASCAL,), "cuda_build": 13}, "GPU 0", "note", "not used: CUDA 13"),
         ({"gpus": (gpu(119, 60, shares_ram=True),)}, "GPU 0", "ok", ""),
         ({"driver": Driver("580.1", None, 1)}, "GPU", "problem", "Restart"),
         ({"driver": Driver("570.86", (12, 8))}, "GPU 0", "note", "driver 580"),

@@ -29,7 +29,7 @@ PAGES = [path for place in PLACES for path in sorted(ROOT.glob(f"{place}/**/*.md
 PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
 
 TEST_ROOMS = (
-    *("*.py", "cli/*.py", "clients/*.py", "docs/*.py", "dynamo/*.py"),
+    *("*.py", "capacity/*.py", "cli/*.py", "clients/*.py", "docs/*.py", "dynamo/*.py"),
     *("evals/*.py", "hub/*.py", "installers/*.py", "machine/*.py", "plan/*.py", "pulling/*.py"),
     *("repair/*.py", "runner/*.py", "store/*.py", "upstream/**/*.py", "windows/**/*.py"),
 )

@@ -11,6 +11,13 @@ class _Server(ThreadingHTTPServer):
         """Write nothing when a client leaves: a command's output may go to the same terminal."""
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    """A handler that logs nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
 @contextmanager
 def served_by(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """Yield the port of a server with this handler."""

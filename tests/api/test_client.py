@@ -1,9 +1,8 @@
 """The client of our own server, against servers that answer otherwise."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from gptoss_local.api.client import AsyncClient, Client
 from gptoss_local.api.models import JobStatus, RunningModels
 from gptoss_local.base.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.base.settings import Settings
+from tests.threaded_server import served_by
 
 pytestmark = pytest.mark.quick
 
@@ -43,12 +43,8 @@ class Later(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Later) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield Settings(port=http.server_port, home=tmp_path)
-        http.shutdown()
-        thread.join()
+    with served_by(Later) as port:
+        yield Settings(port=port, home=tmp_path)
 
 
 def test_a_server_of_another_version_is_named_as_such(settings: Settings) -> None:

@@ -2,22 +2,14 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.harmony import JsonFormat, Tool, Vocabulary
+from gptoss_local.harmony import JsonFormat, Tool
 from gptoss_local.harmony.grammar import compile_grammar
-from tests.chat.masked import accepts
-
-
-@pytest.fixture(scope="module")
-def masks(nano_gguf: Path) -> MaskCompiler:
-    return MaskCompiler(nano_gguf)
-
+from tests.chat.conftest import Accepts
 
 # Of the vocabularies of drafts 4 to 2020-12.
 KEYWORDS = {
@@ -40,34 +32,19 @@ NOTES = {
 # What editors, form builders and code generators write into real schemas.
 VENDORS_NOTES: dict[str, Any] = {
     "readonly": True, "name": "a", "links": [], "version": 2, "comment": "x", "javaType": "a.B",
-    "propertyOrder": 1, "alias": "b", "markdownDescription": "*x*", "enumNames": ["A"],
-    "propertyOrdering": ["a"], "errorMessage": {"type": "no"}, "enumDescriptions": ["x"],
-    "deprecationMessage": "x", "defaultSnippets": [{"body": {}}], "tsType": "Foo", "order": 3,
-    "javaInterfaces": ["C"], "faker": "name", "unit": "kg", "options": {"hidden": True},
-    "label": "A", "placeholder": "a", "widget": "select", "group": "g", "help": "h", "meta": {},
-    "ui:widget": "x", "x-order": 1, "$async": True, "strict": True, "media": {}, "scope": "s",
-    "source": "x", "optional": True, "hidden": False, "tags": ["a"], "display": "x", "note": "y",
-    "headerTemplate": "x", "doNotSuggest": True, "suggestSortText": "a", "displayName": "A",
-    "sensitive": True, "immutable": True, "visible": True, "position": 1, "values": [1],
-    "@type": "x", "_type": "x", "ui:type": "x",
-    "extends": "Base", "$generated": "now", "_id": "5", "self": {"vendor": "v"}, "id": "/a",
-    "discriminator": {"propertyName": "kind"}, "example": "a", "externalDocs": {}, "xml": {},
+    "propertyOrder": 1, "alias": "b", "enumNames": ["A"], "errorMessage": {"type": "no"},
+    "defaultSnippets": [{"body": {}}], "order": 3, "options": {"hidden": True}, "label": "A",
+    "ui:widget": "x", "x-order": 1, "$async": True, "strict": True, "optional": True, "note": "y",
+    "values": [1], "@type": "x", "_type": "x", "ui:type": "x", "extends": "Base", "_id": "5",
+    "$generated": "now", "self": {"vendor": "v"}, "id": "/a", "example": "a", "xml": {},
+    "discriminator": {"propertyName": "kind"}, "externalDocs": {},
 }  # fmt: skip
 S = {"type": "string"}
-CAT = '{"kind": "cat"}'
-CATS = {
-    "$defs": {
-        name: {
-            "type": "object",
-            "properties": {"kind": {"const": kind}},
-            "required": ["kind"],
-        }
-        for name, kind in (("c", "cat"), ("d", "dog"))
-    },
-    "discriminator": {"propertyName": "kind"},
-}
+A = {"properties": {"k": {"const": "a"}}, "required": ["k"]}
+B = {"properties": {"k": {"const": "b"}}, "required": ["k"]}
+KINDS = {"$defs": {"a": {"type": "object", **A}, "b": {"type": "object", **B}}}
 ENFORCED_CASES: list[tuple[dict[str, Any], str, str]] = [
-    (S, '"a"', "1"),
+    (S | {"discriminator": {"propertyName": "k"}}, '"a"', "1"),
     ({"enum": ["a", 1]}, "1", "2"),
     ({"const": {"a": 1}}, '{"a": 1}', '{"a": 2}'),
     ({"anyOf": [S, {"type": "null"}]}, "null", "1"),
@@ -114,25 +91,54 @@ ENFORCED_CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"format": "date-time"}, '"2021-02-28T22:59:59Z"', '"2021-02-28T22:59:60Z"'),
     ({"format": "hostname"}, '"a.example"', f'"{"a." * 126}com"'),
     ({"pattern": "^\\s$"}, '"\ufeff"', '"a"'),
-    ({"oneOf": [{"$ref": "#/$defs/c"}, {"$ref": "#/$defs/d"}], **CATS}, CAT, '{"kind": "cow"}'),
+    ({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], **KINDS}, '{"k": "b"}', "{}"),
     ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "null", "1"),
-]
+    # names of properties
+    ({"propertyNames": {"maxLength": 1}}, '{"b": 1}', '{"ab": 1}'),
+    ({"propertyNames": {"pattern": "^a"}, "properties": {"b": S}}, '{"ab": 1}', '{"b": "c"}'),
+    ({"propertyNames": {"pattern": "^a"}, "properties": {"a": S}}, '{"a": "c"}', '{"a": 1}'),
+    ({"propertyNames": {"const": "a"}, "required": ["a"]}, '{"a": 1}', "{}"),
+    ({"propertyNames": {"maxLength": 1}, "unevaluatedProperties": False, "properties": {"a": S}},
+     '{"a": "b"}', '{"b": "c"}'),
+    ({"propertyNames": {"enum": ["a", "bc"], "maxLength": 1}, "additionalProperties": S},
+     '{"a": "b"}', '{"bc": "d"}'),
+    # options that the keywords around them tell apart
+    ({"type": "object", "oneOf": [A, B]}, '{"k": "b"}', '{"k": "c"}'),
+    ({"type": "integer", "oneOf": [{"maximum": 3}, {"minimum": 4}]}, "4", "4.5"),
+    ({"allOf": [{"type": "object", "required": ["k"]}],
+      "oneOf": [{"properties": A["properties"]}, {"properties": B["properties"]}]},
+     '{"k": "a"}', "{}"),
+    ({"allOf": [{"oneOf": [{"minLength": 3}, {"maxLength": 2}]}, {"type": "string"}]},
+     '"abc"', "5"),
+    ({"oneOf": [{"type": "string", "pattern": p} for p in ("^a", "^b")]}, '"b"', '"c"'),
+    ({"anyOf": [{"type": "number"}, {"type": "boolean"}], "type": "number",
+      "oneOf": [{"exclusiveMaximum": 0, "type": "number"}, {"minimum": 0}]}, "1", "true"),
+    ({"properties": {"x": {"type": "array", "oneOf": [{"maxItems": 1}, {"minItems": 2}]}}},
+     '{"x": [1, 2]}', '{"x": 1}'),
+    ({"oneOf": [{"$ref": "#/$defs/n"}, {"type": "integer", "minimum": 5}],
+      "$defs": {"n": {"oneOf": [{"const": 1}, {"const": 2}]}}}, "2", "3"),
+]  # fmt: skip
 ENFORCED = {key for schema, *_ in ENFORCED_CASES for key in schema} | {"$anchor"}
 NODE = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["x"]}
 
 
 REFUSED_CASES: list[tuple[Any, str]] = [
     ({"type": "array", "uniqueItems": True}, "'uniqueItems' is supported for items of a short"),
-    (
-        {"properties": {"a": {"items": {"uniqueItems": True}}}},
-        "'uniqueItems' in properties.a.items",
-    ),
+    ({"properties": {"a": {"items": {"uniqueItems": True}}}},
+     "'uniqueItems' in properties.a.items"),
     ({"properties": {"a": {"not": S}}}, "'not' in properties.a is not supported"),
     ({"oneOf": [{"type": "string"}, {"minLength": 3}]}, "options 0 and 1 of 'oneOf'"),
-    (
-        {"items": {"oneOf": [{"$ref": "#/$defs/c"}, {"$ref": "#/$defs/c"}]}, **CATS},
-        "options 0 and 1 of 'oneOf' in items",
-    ),
+    ({"items": {"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}, **KINDS},
+     "options 0 and 1 of 'oneOf' in items"),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "options 0 and 1"),
+    ({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "options 0 and 1"),
+    ({"oneOf": [A, B]}, "options 0 and 1"),  # a number may be both
+    ({"oneOf": [{"$ref": "#/$defs/n"}, {"const": 2}], "$defs": {"n": {"enum": [1, 2]}}},
+     "options 0 and 1"),
+    ({"oneOf": [{"pattern": "^a", "type": "string"}, {"pattern": "b$", "type": "string"}]},
+     "options 0 and 1"),
+    ({"type": "integer", "anyOf": [{"oneOf": [{"maximum": 4}, {"minimum": 4}]}]},
+     "options 0 and 1"),
     ({"type": "string", "pattern": "(?<=a)b"}, "look-behind"),
     ({"pattern": "^(?!(?:ab)+)a"}, "the pattern has negative look-ahead"),
     ({"pattern": "^(?=a)b|c"}, "the pattern has look-ahead next to '|'"),
@@ -146,16 +152,12 @@ REFUSED_CASES: list[tuple[Any, str]] = [
     ({"type": "string", "pattern": r"(a)\1"}, "a pattern that refers back"),
     ({"$ref": "#/$defs/x"}, "'$ref' to '#/$defs/x' leads to nothing within the schema"),
     ({"enum": list(range(100_000))}, "it is too large or too complex"),
-    ({"const": "a" * 30_000}, "a text has more than 20000 characters"),
     ({"type": "string", "pattern": "(" * 5000 + ")" * 5000}, "nest"),
     ({"not": S, "x-guidance": {"lenient": True}}, "'not'"),
     ({"properties": {"a/b": {"contains": S}}}, """'contains' in properties["a/b"]"""),
     ({"properties": {"a": {"requried": ["x"]}}}, "'requried' in properties.a"),
-    ({"requird": ["x"]}, "did you mean 'required'?"),
     ({"additonalProperties": False}, "did you mean 'additionalProperties'?"),
-    ({"additional_properties": False}, "did you mean 'additionalProperties'?"),
     ({"type": "integer", "min": 1}, "did you mean 'minimum'?"),
-    ({"type": "integer", "max": 1}, "did you mean 'maximum'?"),
     ({"type": "array", "item": {}}, "did you mean 'items'?"),
     ({"type:": "string"}, "did you mean 'type'?"),
     ({"type": "strnig"}, "Invalid type: strnig"),
@@ -166,15 +168,15 @@ REFUSED_CASES: list[tuple[Any, str]] = [
     ({"properties": {"a": 5}}, "5 in properties.a is not a schema"),
     ({"$ref": "http://[x#/a"}, "'$ref' to 'http://[x#/a' leads to nothing"),
     ({"$ref": f"#/anyOf/{'9' * 5000}", "anyOf": [{}]}, "leads to nothing"),
-    (
-        {"uniqueItems": True, "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"type": [["b"]]}}},
-        "'uniqueItems' is supported for items of a short",
-    ),
+    ({"uniqueItems": True, "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"type": [["b"]]}}},
+     "'uniqueItems' is supported for items of a short"),
     ({"pattern": f"a{{1,{'9' * 5000}}}"}, "not a regular expression: decimal literal"),
     ({"pattern": r"\x-1"}, "invalid hexadecimal digit"),
     ({"pattern": r"\uDBFF\uFFFF"}, "not a Unicode scalar value"),
     ({"pattern": "a)"}, "not a regular expression: unopened group"),
-]
+    ({"const": "ab" * 50_000}, "a text has more than 20000 characters"),
+    ({"patternProperties": {"^(a{300}){300}$": True}}, "needs more than 20000 characters"),
+]  # fmt: skip
 # However it is hidden, no value of these has an end.
 ENDLESS: list[dict[str, Any]] = [
     {"not": {}},
@@ -182,33 +184,19 @@ ENDLESS: list[dict[str, Any]] = [
     {"anyOf": [{"$ref": "#"}]},
     {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
     {"$ref": "#/$defs/a", "$defs": {"a": NODE}},
-    {
-        "$ref": "#/$defs/a",
-        "$defs": {
-            "a": {"type": "object", "properties": {"b": {"$ref": "#/$defs/b"}}, "required": ["b"]},
-            "b": {"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": 1},
-        },
-    },
-    {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": NODE, "minItems": 1}}},
     {"type": "array", "prefixItems": [{"$ref": "#"}], "minItems": 1},
     {"type": "object", "additionalProperties": {"$ref": "#"}, "minProperties": 1},
     {"allOf": [{"$ref": "#/$defs/a"}, {"title": "x"}], "$defs": {"a": NODE}},
-    {
-        "$ref": "#/$defs/a",
-        "$defs": {"a": {"anyOf": [NODE, {"type": "array", "items": NODE, "minItems": 2}]}},
-    },
+    {"$ref": "#/$defs/a",
+     "$defs": {"a": {"anyOf": [NODE, {"type": "array", "items": NODE, "minItems": 2}]}}},
     {"type": "object", "properties": {"a": False}, "required": ["a"]},
     {"type": "object", "propertyNames": False, "minProperties": 1},
-    {
-        "type": "object",
-        "propertyNames": {"enum": ["a"]},
-        "properties": {"a": False},
-        "minProperties": 1,
-    },
+    {"type": "object", "propertyNames": {"enum": ["a"]}, "properties": {"a": False},
+     "minProperties": 1},
     {"type": "array", "minItems": 2, "maxItems": 1},
-    {"enum": []},
     {"type": "string", "enum": [1, 2]},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("schema", "words"), REFUSED_CASES, ids=lambda value: str(value)[:40])
@@ -217,6 +205,7 @@ def test_refusals_name_the_keyword(schema: dict[str, Any], words: str) -> None:
         compile_grammar(JsonFormat(schema))
     assert words in caught.value.message
     assert len(caught.value.message) < 400
+    assert "options 0 and 1" not in words or "anyOf" in caught.value.hint
 
 
 @pytest.mark.parametrize("schema", ENDLESS, ids=str)
@@ -240,16 +229,14 @@ def test_every_other_keyword_of_json_schema_is_refused(keyword: str) -> None:
 
 
 @pytest.mark.parametrize("draft", ["draft-04", "none"])
-def test_every_keyword_counts_in_every_draft(
-    masks: MaskCompiler, vocabulary: Vocabulary, draft: str
-) -> None:
+def test_every_keyword_counts_in_every_draft(accepts: Accepts, draft: str) -> None:
     """One schema each, an answer that it allows, and one that it does not."""
     for schema, good, bad in ENFORCED_CASES:
         if draft != "none":
             schema = {"$schema": f"http://json-schema.org/{draft}/schema#", **schema}
         grammar = compile_grammar(JsonFormat(schema), opens_final=True)
-        assert accepts(masks, vocabulary, grammar, good + "<|return|>"), (schema, good)
-        assert not accepts(masks, vocabulary, grammar, bad + "<|return|>"), (schema, bad)
+        assert accepts(grammar, good + "<|return|>"), (schema, good)
+        assert not accepts(grammar, bad + "<|return|>"), (schema, bad)
 
 
 def test_notes_and_idle_keywords_pass() -> None:
@@ -262,7 +249,7 @@ def test_notes_and_idle_keywords_pass() -> None:
     compile_grammar(JsonFormat({**notes, "properties": {"a": notes | idle}}))
 
 
-def test_vendors_notes_change_nothing(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+def test_vendors_notes_change_nothing(accepts: Accepts) -> None:
     person = {
         "type": "object",
         "properties": {
@@ -273,8 +260,8 @@ def test_vendors_notes_change_nothing(masks: MaskCompiler, vocabulary: Vocabular
         "additionalProperties": False,
     }
     grammar = compile_grammar(JsonFormat(person | VENDORS_NOTES), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, '{"name": "Bo", "ages": [4]}<|return|>')
-    assert not accepts(masks, vocabulary, grammar, '{"name": 4}<|return|>')
+    assert accepts(grammar, '{"name": "Bo", "ages": [4]}<|return|>')
+    assert not accepts(grammar, '{"name": 4}<|return|>')
 
 
 def test_the_tool_is_named() -> None:
@@ -285,79 +272,6 @@ def test_the_tool_is_named() -> None:
         "the parameters of the tool 'odd' cannot be enforced: "
         "'contains' in properties.path is not supported"
     )
-
-
-A = {"properties": {"k": {"const": "a"}}, "required": ["k"]}
-B = {"properties": {"k": {"const": "b"}}, "required": ["k"]}
-APART: list[tuple[dict[str, Any], str, str]] = [
-    ({"type": "object", "oneOf": [A, B]}, '{"k": "b"}', '{"k": "c"}'),
-    ({"type": "integer", "oneOf": [{"maximum": 3}, {"minimum": 4}]}, "4", "4.5"),
-    (
-        {
-            "allOf": [{"type": "object", "required": ["k"]}],
-            "oneOf": [{"properties": A["properties"]}, {"properties": B["properties"]}],
-        },
-        '{"k": "a"}',
-        "{}",
-    ),
-    (
-        {"allOf": [{"oneOf": [{"minLength": 3}, {"maxLength": 2}]}, {"type": "string"}]},
-        '"abc"',
-        "5",
-    ),
-    ({"oneOf": [{"type": "string", "pattern": p} for p in ("^a", "^b")]}, '"b"', '"c"'),
-    (
-        {
-            "anyOf": [{"type": "number"}, {"type": "boolean"}],
-            "oneOf": [{"exclusiveMaximum": 0, "type": "number"}, {"minimum": 0}],
-            "type": "number",
-        },
-        "1",
-        "true",
-    ),
-    (
-        {
-            "properties": {"x": {"type": "array", "oneOf": [{"maxItems": 1}, {"minItems": 2}]}},
-        },
-        '{"x": [1, 2]}',
-        '{"x": 1}',
-    ),
-    (
-        {
-            "oneOf": [{"$ref": "#/$defs/n"}, {"type": "integer", "minimum": 5}],
-            "$defs": {"n": {"oneOf": [{"const": 1}, {"const": 2}]}},
-        },
-        "2",
-        "3",
-    ),
-]
-
-
-@pytest.mark.parametrize(("schema", "good", "bad"), APART, ids=lambda value: str(value)[:40])
-def test_surrounding_keywords_tell_options_apart(
-    masks: MaskCompiler, vocabulary: Vocabulary, schema: dict[str, Any], good: str, bad: str
-) -> None:
-    grammar = compile_grammar(JsonFormat(schema), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, good + "<|return|>")
-    assert not accepts(masks, vocabulary, grammar, bad + "<|return|>")
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"oneOf": [{"type": "integer"}, {"type": "number"}]},
-        {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        {"oneOf": [A, B]},  # a number may be both
-        {"oneOf": [{"$ref": "#/$defs/n"}, {"const": 2}], "$defs": {"n": {"enum": [1, 2]}}},
-        {"oneOf": [{"pattern": "^a", "type": "string"}, {"pattern": "b$", "type": "string"}]},
-        {"type": "integer", "anyOf": [{"oneOf": [{"maximum": 4}, {"minimum": 4}]}]},
-    ],
-    ids=str,
-)
-def test_options_that_one_value_may_satisfy_are_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="may satisfy options 0 and 1 of 'oneOf'") as caught:
-        compile_grammar(JsonFormat(schema))
-    assert "anyOf" in caught.value.hint
 
 
 # As JavaScript reads them. Rust's `.`, `\s` and `[]` differ, and it has no look-ahead.
@@ -393,16 +307,14 @@ PATTERNS: list[tuple[str, list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("pattern", "good", "bad"), PATTERNS)
 def test_patterns_mean_the_same_as_in_javascript(
-    masks: MaskCompiler, vocabulary: Vocabulary, pattern: str, good: list[str], bad: list[str]
+    accepts: Accepts, pattern: str, good: list[str], bad: list[str]
 ) -> None:
     schema = {"type": "string", "pattern": pattern}
     grammar = compile_grammar(JsonFormat(schema), opens_final=True)
-    for text in good:
-        answer = json.dumps(text, ensure_ascii=False) + "<|return|>"
-        assert accepts(masks, vocabulary, grammar, answer), text
-    for text in bad:
-        answer = json.dumps(text, ensure_ascii=False) + "<|return|>"
-        assert not accepts(masks, vocabulary, grammar, answer), text
+    for is_good, texts in ((True, good), (False, bad)):
+        for text in texts:
+            answer = json.dumps(text, ensure_ascii=False) + "<|return|>"
+            assert accepts(grammar, answer) == is_good, text
 
 
 def node(i: int) -> dict[str, Any]:
@@ -421,14 +333,9 @@ TOO_MUCH: list[tuple[dict[str, Any], str]] = [
     ({"patternProperties": {f"^{i}_": {} for i in range(500)}}, "has too many patterns"),
     ({"$ref": "#/$defs/0", "$defs": {str(i): node(i + 1) for i in range(4000)} | {"4000": S}},
      "nests too deep"),
-    ({"properties": {f"a{i}": {"$ref": f"#/$defs/{i}"} for i in range(1000, 0, -1)},
-      "items": {"$ref": "#/$defs/0"},
-      "$defs": {str(i): node(i + 1) for i in range(1000)} | {"1000": S}}, "nests too deep"),
     (nested(500), "nests too deep"),
     ({"allOf": [{"anyOf": [{"required": [f"{c}{i}"]} for c in "abc"]} for i in range(14)]},
      "too large or too complex"),
-    ({"const": "ab" * 50_000}, "a text has more than 20000 characters"),
-    ({"patternProperties": {"^(a{300}){300}$": True}}, "needs more than 20000 characters"),
 ]  # fmt: skip
 
 
@@ -466,31 +373,3 @@ def test_large_schemas_of_real_programs_pass() -> None:
     ):
         assert compile_grammar(JsonFormat(schema))
     assert time.monotonic() - start_s < 20
-
-
-NAMES: list[tuple[dict[str, Any], str, str]] = [
-    ({"propertyNames": {"enum": ["a", "b"]}}, '{"b": 1, "a": 2}', '{"c": 1}'),
-    ({"propertyNames": {"maxLength": 1}}, '{"b": 1}', '{"ab": 1}'),
-    ({"propertyNames": {"pattern": "^a"}, "properties": {"b": S}}, '{"ab": 1}', '{"b": "c"}'),
-    ({"propertyNames": {"pattern": "^a"}, "properties": {"a": S}}, '{"a": "c"}', '{"a": 1}'),
-    ({"propertyNames": {"const": "a"}, "required": ["a"]}, '{"a": 1}', "{}"),
-    (
-        {"propertyNames": {"maxLength": 1}, "unevaluatedProperties": False, "properties": {"a": S}},
-        '{"a": "b"}',
-        '{"b": "c"}',
-    ),
-    (
-        {"propertyNames": {"enum": ["a", "bc"], "maxLength": 1}, "additionalProperties": S},
-        '{"a": "b"}',
-        '{"bc": "d"}',
-    ),
-]
-
-
-@pytest.mark.parametrize(("schema", "good", "bad"), NAMES, ids=lambda value: str(value)[:60])
-def test_names_of_properties(
-    masks: MaskCompiler, vocabulary: Vocabulary, schema: dict[str, Any], good: str, bad: str
-) -> None:
-    grammar = compile_grammar(JsonFormat(schema), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, good + "<|return|>")
-    assert not accepts(masks, vocabulary, grammar, bad + "<|return|>")

@@ -1,15 +1,13 @@
-"""The grammar of a formatted answer: harmony in the spellings models use, and schemas at random."""
-
-from pathlib import Path
+"""Grammars of answers take harmony in every spelling that models use."""
 
 import msgspec
 import pytest
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.harmony import JsonFormat, RegexFormat, Tool, Vocabulary
+from gptoss_local.harmony import JsonFormat, RegexFormat, Tool
 from gptoss_local.harmony.grammar import compile_grammar
-from tests.chat.masked import accepts
+from tests.chat.conftest import Accepts
+from tests.chat.test_parser import BUILT_IN
 
 PERSON = {
     "type": "object",
@@ -17,16 +15,28 @@ PERSON = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
-TOOLS = (Tool("get_weather"), Tool('say "hi"'))
+CITY = {
+    "properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = Tool("get_weather", "", CITY)
+STRICT = msgspec.structs.replace(WEATHER, strict=True)
+ODD = Tool("odd", "", {"type": "object", "properties": {"a": {"not": {"type": "string"}}}})
 BOB = '{"name": "Bob", "age": 4}<|return|>'
 THOUGHT = "<|channel|>analysis<|message|>A {thought}\n日本 😀<|end|><|start|>assistant"
+WAIT = "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>"
+TO_WEATHER = "<|channel|>commentary to=functions.get_weather"
+TO_ODD = "<|channel|>commentary to=functions.odd"
 
-
-@pytest.fixture(scope="module")
-def masks(nano_gguf: Path) -> MaskCompiler:
-    return MaskCompiler(nano_gguf)
-
+PLAIN = compile_grammar(JsonFormat(PERSON))
+CALLING = compile_grammar(JsonFormat(PERSON), (Tool("get_weather"), Tool('say "hi"'), *BUILT_IN))
+MUST_CALL = compile_grammar(None, [WEATHER, ODD], must_call=["get_weather"])
+MUST_CALL_EITHER = compile_grammar(
+    JsonFormat(PERSON), [WEATHER, ODD], must_call=["get_weather", "odd"]
+)
+STRICTLY = compile_grammar(None, [STRICT, Tool("any")])
 
 GOOD = [
     FINAL + BOB,
@@ -46,112 +56,70 @@ BAD = [
     FINAL + '{"name": "Bob", "age": 4, "x": 1}<|return|>',
     FINAL + '{"name": "Bob", "age": 4}',
     FINAL + '{"name": "Bob", "age": 4}<|end|>',
-    FINAL + "{" + " " * 3 + '"name": "Bob", "age": 4}<|return|>',
-    "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant" + FINAL + BOB,
+    FINAL + '{   "name": "Bob", "age": 4}<|return|>',
+    WAIT + FINAL + BOB,
     "<|channel|>analysis<|message|>It is 4.<|return|>",
 ]
 CALLS = [
-    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|call|>",
-    "<|channel|>commentary to=functions.get_weather<|constrain|>json<|message|>{}<|call|>",
-    "<|channel|>commentary to=functions.get_weather json<|message|>{}<|call|>",
+    TO_WEATHER + " <|constrain|>json<|message|>{}<|call|>",
+    TO_WEATHER + "<|constrain|>json<|message|>{}<|call|>",
+    TO_WEATHER + " json<|message|>{}<|call|>",
     " to=functions.get_weather<|channel|>commentary<|message|>{}<|call|>",
     " to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
     '<|channel|>commentary to=functions.say "hi"<|message|>{"a": [1]}<|call|>',
-    "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant"
-    "<|channel|>commentary to=functions.get_weather<|message|>{}<|call|>",
+    WAIT + TO_WEATHER + "<|message|>{}<|call|>",
+    "<|channel|>analysis to=python code<|message|>print(1)<|call|>",
+    " to=python<|channel|>analysis code<|message|>print(1)<|call|>",
+    '<|channel|>commentary to=browser.search <|constrain|>json<|message|>{"query":1}<|call|>',
 ]
 BAD_CALLS = [
     "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>",
-    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{<|call|>",
-    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>[]<|call|>",
-    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|return|>",
+    "<|channel|>analysis to=other code<|message|>print(1)<|call|>",
+    TO_WEATHER + " <|constrain|>json<|message|>{<|call|>",
+    TO_WEATHER + " <|constrain|>json<|message|>[]<|call|>",
+    TO_WEATHER + " <|constrain|>json<|message|>{}<|return|>",
 ]
+OSLO = '<|message|>{"city": "Oslo"}<|call|>'
+# A grammar, answers that it takes, and answers that it does not.
+ANSWERS: dict[str, tuple[str, list[str], list[str]]] = {
+    "a format": (PLAIN, GOOD, [*BAD, *CALLS]),
+    "a format and tools": (CALLING, [*GOOD, *CALLS, *(THOUGHT + call for call in CALLS)],
+                           [*BAD, *BAD_CALLS]),
+    "strict arguments": (
+        STRICTLY,
+        [TO_WEATHER + OSLO,
+         THOUGHT + TO_WEATHER + '<|message|>{"city": "Oslo", "unit": "c"}<|call|>',
+         "<|channel|>commentary to=functions.any<|message|>{}<|call|>",
+         THOUGHT + FINAL + "It is {cold}.\n<|return|>"],
+        [f"{TO_WEATHER}<|message|>{body}<|call|>" for body in
+         ("{}", '{"city": 1}', '{"city": "Oslo", "x": 1}')],
+    ),
+    "one must be called": (MUST_CALL, [THOUGHT + TO_WEATHER + OSLO],
+                           [TO_WEATHER + "<|message|>{}<|call|>", FINAL + BOB,
+                            TO_ODD + "<|message|>{}<|call|>"]),
+    "either must be called": (MUST_CALL_EITHER,
+                              [THOUGHT + TO_WEATHER + OSLO, TO_ODD + "<|message|>{}<|call|>"],
+                              [TO_WEATHER + "<|message|>{}<|call|>", FINAL + BOB]),
+    "an open final message": (compile_grammar(JsonFormat(PERSON), opens_final=True),
+                              [BOB], [FINAL + BOB]),
+    "open text": (compile_grammar(None, [Tool("f", strict=True)], opens_final=True),
+                  [", 4\n<|return|>"], [", 4<|end|>"]),
+    "any JSON": (compile_grammar(JsonFormat(), opens_final=True),
+                 ['{"a": [1, null, {"b": "ü"}]}<|return|>'], ["[1]<|return|>"]),
+    "a regex": (compile_grammar(RegexFormat(r"a/\d{2}\"?"), opens_final=True),
+                ['a/12"<|return|>'], ["a/1<|return|>"]),
+}  # fmt: skip
 
 
-def test_answers_in_every_spelling(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    plain = compile_grammar(JsonFormat(PERSON))
-    with_tools = compile_grammar(JsonFormat(PERSON), TOOLS)
-    for answer in GOOD:
-        assert accepts(masks, vocabulary, plain, answer), answer
-        assert accepts(masks, vocabulary, with_tools, answer), answer
-    for answer in BAD:
-        assert not accepts(masks, vocabulary, plain, answer), answer
-        assert not accepts(masks, vocabulary, with_tools, answer), answer
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers(accepts: Accepts, name: str) -> None:
+    grammar, good, bad = ANSWERS[name]
+    assert [each for each in good if not accepts(grammar, each)] == []
+    assert [each for each in bad if accepts(grammar, each)] == []
 
 
-def test_calls_in_every_spelling(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    with_tools = compile_grammar(JsonFormat(PERSON), TOOLS)
-    for call in CALLS:
-        assert accepts(masks, vocabulary, with_tools, call), call
-        assert accepts(masks, vocabulary, with_tools, THOUGHT + call), call
-        assert not accepts(masks, vocabulary, compile_grammar(JsonFormat(PERSON)), call), call
-    for call in BAD_CALLS:
-        assert not accepts(masks, vocabulary, with_tools, call), call
-
-
-WEATHER = Tool(
-    "get_weather",
-    "",
-    {
-        "properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-)
-ODD = Tool("odd", "", {"type": "object", "properties": {"a": {"not": {"type": "string"}}}})
-
-
-def weather_call(arguments: str) -> str:
-    return f"<|channel|>commentary to=functions.get_weather<|message|>{arguments}<|call|>"
-
-
-def test_strict_arguments(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    strict = msgspec.structs.replace(WEATHER, strict=True)
-    grammar = compile_grammar(None, [strict, Tool("any")])
-    for answer in (
-        weather_call('{"city": "Oslo"}'),
-        THOUGHT + weather_call('{"city": "Oslo", "unit": "c"}'),
-        "<|channel|>commentary to=functions.any<|message|>{}<|call|>",
-        THOUGHT + FINAL + "It is {cold}.\n<|return|>",
-    ):
-        assert accepts(masks, vocabulary, grammar, answer), answer
-    for arguments in ("{}", '{"city": 1}', '{"city": "Oslo", "x": 1}'):
-        assert not accepts(masks, vocabulary, grammar, weather_call(arguments)), arguments
-    with pytest.raises(UsageError, match="not"):
-        compile_grammar(None, [msgspec.structs.replace(ODD, strict=True)])
-
-
-def test_calls_that_must_be_made(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    tools = [WEATHER, ODD]
-    one = compile_grammar(None, tools, must_call=["get_weather"])
-    either = compile_grammar(JsonFormat(PERSON), tools, must_call=["get_weather", "odd"])
-    odd = "<|channel|>commentary to=functions.odd<|message|>{}<|call|>"
-    for grammar in (one, either):
-        assert accepts(masks, vocabulary, grammar, THOUGHT + weather_call('{"city": "Oslo"}'))
-        assert not accepts(masks, vocabulary, grammar, weather_call("{}"))
-        assert not accepts(masks, vocabulary, grammar, FINAL + BOB)
-    assert accepts(masks, vocabulary, either, odd)
-    assert not accepts(masks, vocabulary, one, odd)
-
-
-def test_an_open_final_message(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    grammar = compile_grammar(JsonFormat(PERSON), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, BOB)
-    assert not accepts(masks, vocabulary, grammar, FINAL + BOB)
-    text = compile_grammar(None, [Tool("f", strict=True)], opens_final=True)
-    assert accepts(masks, vocabulary, text, ", 4\n<|return|>")
-    assert not accepts(masks, vocabulary, text, ", 4<|end|>")
-
-
-def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
-    grammar = compile_grammar(JsonFormat(), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, '{"a": [1, null, {"b": "ü"}]}<|return|>')
-    assert not accepts(masks, vocabulary, grammar, "[1]<|return|>")
-    grammar = compile_grammar(RegexFormat(r"a/\d{2}\"?"), opens_final=True)
-    assert accepts(masks, vocabulary, grammar, 'a/12"<|return|>')
-    assert not accepts(masks, vocabulary, grammar, "a/1<|return|>")
-
-
-def test_a_bad_regex_is_refused() -> None:
+def test_unusable_regexes_and_schemas_are_refused() -> None:
     with pytest.raises(UsageError, match="not a regular expression: unclosed group"):
         compile_grammar(RegexFormat("(a"))
+    with pytest.raises(UsageError, match="'not'"):
+        compile_grammar(None, [msgspec.structs.replace(ODD, strict=True)])

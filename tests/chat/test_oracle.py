@@ -1,11 +1,15 @@
-"""Random texts and conversations have openai-harmony's tokens."""
+"""Random texts and conversations have openai-harmony's tokens, and long words take a moment."""
 
 import datetime
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from openai_harmony import (
     Author,
     Conversation,
@@ -23,8 +27,11 @@ from openai_harmony import Message as Harmony
 from gptoss_local.base.formats.o200k import SPECIAL_TOKENS
 from gptoss_local.base.types import Effort
 from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest, Vocabulary
+from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.built_in import built_in
+from gptoss_local.harmony.parts import Part
 from gptoss_local.harmony.render import render_chat
+from gptoss_local.harmony.vocabulary import _BORDER
 
 SEED = 20261127
 N_TEXTS, N_CONVERSATIONS = 1_500, 150
@@ -126,20 +133,29 @@ def conversation(rng: random.Random) -> tuple[ChatRequest, list[Harmony]]:
         ours.append(Message(role="user", content=text()))
         theirs.append(of(Role.USER, ours[-1].content))
 
-    def call(reasoning: str = "") -> None:
-        name = rng.choice(["f0", "functions.f", "a<|end|>b", "ls\n", "漢字", "x" * 2_000])
-        arguments, result = {text(): text()}, text()
+    def call(*, is_finished: bool) -> None:
+        """A finished turn loses its reasoning and its calls of built-in tools."""
+        own = [tool.name for tool in tools]
+        name = rng.choice(["f0", "functions.f", "a<|end|>b", "ls\n", "漢字", "x" * 2_000, *own])
+        arguments = {"code" if name == "python" else text(): text()}
+        reasoning, result = text(), text()
         request = ToolRequest(name, arguments)
         ours.append(Message(role="assistant", reasoning=reasoning, tool_calls=(request,)))
         ours.append(Message(role="tool", content=result))
-        if reasoning:
+        if reasoning and not is_finished:
             theirs.append(of(Role.ASSISTANT, reasoning).with_channel("analysis"))
         body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-        said = of(Role.ASSISTANT, body).with_channel("commentary")
-        said = said.with_recipient(f"functions.{name}").with_content_type("<|constrain|>json")
-        author = Author(role=Role.TOOL, name=f"functions.{name}")
-        answer = Harmony.from_author_and_content(author, result).with_channel("commentary")
-        theirs.extend([said, answer.with_recipient("assistant")])
+        channel, recipient, kind = "commentary", f"functions.{name}", "<|constrain|>json"
+        if name in own:
+            if is_finished:
+                return
+            body = arguments["code"] if name == "python" else body
+            channel, recipient, kind = "analysis", name, "code"
+        said = of(Role.ASSISTANT, body).with_channel(channel)
+        author = Author(role=Role.TOOL, name=recipient)
+        answer = Harmony.from_author_and_content(author, result).with_channel(channel)
+        theirs.append(said.with_recipient(recipient).with_content_type(kind))
+        theirs.append(answer.with_recipient("assistant"))
 
     tools = [tool for tool in BUILT_IN if rng.random() < 0.3]
     functions = [Tool(f"f{i}", text()) for i in range(rng.randint(0, 2))]
@@ -164,12 +180,12 @@ def conversation(rng: random.Random) -> tuple[ChatRequest, list[Harmony]]:
     for _ in range(rng.randint(0, 3)):
         ask()
         for _ in range(rng.choice([0, 0, 1, 2])):
-            call()
-        ours.append(Message(role="assistant", content=text() or "."))
+            call(is_finished=True)
+        ours.append(Message(role="assistant", content=text() or ".", reasoning=text()))
         theirs.append(of(Role.ASSISTANT, ours[-1].content).with_channel("final"))
     ask()
     for _ in range(rng.choice([0, 0, 1, 3])):
-        call(text())
+        call(is_finished=False)
     request = ChatRequest(messages=tuple(ours), tools=(*tools, *functions), effort=effort)
     return request, theirs
 
@@ -182,3 +198,36 @@ def test_whole_conversations(vocabulary: Vocabulary, harmony_encoding: HarmonyEn
             Conversation.from_messages(messages), Role.ASSISTANT, keeps_all
         )
         assert render_chat(request, vocabulary, DATE) == expected, request
+
+
+N = 300_000  # characters: openai-harmony takes 40 s
+LONG = ["a", " ", "\n", "👋🏽", "a\u0301", "漢", ".", "─", "ACGT", "\r\n", "A", "'s", "é"]
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("word", LONG)
+def test_long_words_take_a_moment(vocabulary: Vocabulary, word: str) -> None:
+    """Tools print dots, lines, and alphabets without spaces."""
+    text = "Output: " + word * (N // len(word)) + " end"
+    start_s = time.monotonic()
+    tokens = vocabulary.encode(text)
+    assert time.monotonic() - start_s < 10
+    assert vocabulary.encoding.decode(tokens) == text
+    result = Part("tool", text, "commentary", "assistant", name="f")
+    rendered = vocabulary.encoding.decode(vocabulary.rendered.tokens(result, TokenBudget()))
+    header = "<|start|>f to=assistant<|channel|>commentary<|message|>"
+    assert rendered == f"{header}{text}<|end|>"
+
+
+UNITS = [*WORDS.split(), *LONG, "12345", "->", "//", "...", "\n\n    ", "\u3000", "<|end|>", "$5"]
+TEXTS = st.lists(st.sampled_from(UNITS), max_size=60).map("".join)
+
+
+@given(TEXTS | st.text(alphabet="aZ漢1 .,'\n\u0301é²", max_size=400))
+def test_pieces_that_end_at_a_border_have_the_tokens_of_the_whole(
+    vocabulary: Vocabulary, text: str
+) -> None:
+    for border in _BORDER.finditer(text):
+        parts = text[: border.start()], text[border.start() :]
+        tokens = [token for part in parts for token in vocabulary.encode(part)]
+        assert tokens == vocabulary.encoding.encode(text, disallowed_special=()), parts

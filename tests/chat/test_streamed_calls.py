@@ -9,7 +9,8 @@ import pytest
 from gptoss_local.base.events import Delta
 from gptoss_local.harmony import CallDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.parser import HarmonyParser
-from tests.chat.test_parser import BASH, WEATHER, function, tagged
+from tests.chat.test_calls import function
+from tests.chat.test_parser import BASH, WEATHER, tagged
 
 WRITE = function("write", "path", "text", path="string", text="string", line="integer")
 NESTED = Tool("edit", "", {"type": "object", "properties": {"edits": {"type": "array"}}})
@@ -57,58 +58,10 @@ def test_a_long_text_comes_as_it_is_written(
     early = "".join(pieces(events))
     assert call.arguments_json().startswith(early)
     assert len(early) > len(call.arguments_json()) - 80  # the last step, and what follows the text
+    unasked, _ = read(vocabulary, HEADER.format("write") + body + "⟨L⟩", streams_calls=False)
+    assert [type(event) for event in unasked] == [ToolCall]
     heads = {(e.index, e.id, e.name) for e in events if isinstance(e, CallDelta)}
     assert heads == {(0, call.id, "write")}
-
-
-def test_nothing_is_passed_on_that_nobody_asked_for(vocabulary: Vocabulary) -> None:
-    text = HEADER.format("write") + json.dumps({"path": "a", "text": PROGRAM}) + "⟨L⟩"
-    events, _ = read(vocabulary, text, streams_calls=False)
-    assert [type(event) for event in events] == [ToolCall]
-
-
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("bash", '{"name": "bash", "arguments": {"command": "rm a long file of that name"}}'),
-        ("bash", '{"arguments": {"command": "rm a long file of that name, and another one"}}'),
-        ("bash", '{"input": "{\\"command\\": \\"rm a long file of that name, and more\\"}"}'),
-        ("bash", '[{"command": "rm a long file of that name"}, {"command": "and another one"}]'),
-        ("bash", "rm a long file of that name, and another one; this is no JSON at all"),
-        ("bash", '{command: "rm a long file of that name, and another one"}'),
-        ("bash", '{"command": ["a long list of words", "that is not what the tool wants"]}'),
-        ("unknown", '{"command": "rm a long file of that name, and another one"}'),
-    ],
-)
-def test_calls_in_need_of_repair_are_not_streamed(
-    vocabulary: Vocabulary, name: str, body: str
-) -> None:
-    text = HEADER.format(name) + body + "⟨L⟩"
-    events, broken = read(vocabulary, text)
-    assert (pieces(events), broken) == ([], "")
-    whole, _ = read(vocabulary, text, streams_calls=False)
-    assert [c.arguments for c in calls(events)] == [c.arguments for c in calls(whole)]
-
-
-@pytest.mark.parametrize(
-    ("body", "last"),
-    [
-        ('{{"path": "a", "text": "{}",}}', "a trailing comma"),
-        ('{{"path": "a", "text": "{}", "line": None}}', "Python"),
-        ('{{"path": "a", "text": "{}"', "a lost brace"),
-        ('{{"path": "a", "text": "{} and\nmore"}}', "a raw newline"),
-        ('{{"path": "a", "text": "{}"}}{{"path": "b", "text": "c"}}', "a second call"),
-        ('{{"path": "a", "text": "{}"}}.', "a full stop"),
-    ],
-)
-def test_a_slip_after_a_long_text_is_repaired(vocabulary: Vocabulary, body: str, last: str) -> None:
-    text = HEADER.format("write") + body.format("many words of a long text " * 9) + "⟨L⟩"
-    events, broken = read(vocabulary, text)
-    whole, _ = read(vocabulary, text, streams_calls=False)
-    assert broken == "", last
-    assert [c.arguments for c in calls(events)] == [c.arguments for c in calls(whole)] != []
-    assert pieces(events)
-    assert calls(events)[0].arguments_json().startswith("".join(pieces(events)))
 
 
 @pytest.mark.parametrize("tag", ["⟨C⟩final⟨M⟩done⟨R⟩", "⟨S⟩assistant⟨C⟩final⟨M⟩x⟨R⟩", "⟨R⟩", ""])
@@ -132,6 +85,11 @@ def _body(rng: random.Random) -> tuple[str, str]:
             ("bash", {"command": words}),
             ("free", {words[:5]: words}),
             ("write", {"text": words, "extra": words, "path": None}),
+            # calls in need of repair
+            ("bash", {"name": "bash", "arguments": {"command": words}}),
+            ("bash", {"input": json.dumps({"command": words})}),
+            ("bash", [{"command": words}, {"command": words}]),
+            ("unknown", {"command": words}),
         ]
     )
     return name, json.dumps(
@@ -151,13 +109,10 @@ def _mutated(rng: random.Random, body: str) -> str:
     return body[:at] if kind == 3 else body + rng.choice([body, f",{body}", "}", " ok", ","])
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_streamed_calls_are_the_calls_that_a_whole_answer_has(
-    vocabulary: Vocabulary, seed: int
-) -> None:
-    rng = random.Random(seed)
+def test_streamed_calls_are_the_calls_that_a_whole_answer_has(vocabulary: Vocabulary) -> None:
+    rng = random.Random(1)
     n_broken = n_early = 0
-    for _ in range(250):
+    for _ in range(300):
         name, body = _body(rng)
         is_mutated = rng.random() < 0.7
         text = HEADER.format(name) + (_mutated(rng, body) if is_mutated else body) + "⟨L⟩"
@@ -175,5 +130,5 @@ def test_streamed_calls_are_the_calls_that_a_whole_answer_has(
         if early:
             assert calls(events)[0].arguments_json().startswith(early)
             assert calls(events)[0].id == next(e.id for e in events if isinstance(e, CallDelta))
-    assert n_early > 100
-    assert n_broken < 80  # of what is broken on purpose
+    assert n_early > 80
+    assert n_broken < 80  # most repairs succeed

@@ -11,7 +11,7 @@ import pytest
 from gptoss_local.base.events import WholeAnswer
 from gptoss_local.base.types import Usage
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
-from gptoss_local.harmony import AnswerNow, ChatRequest, Message, Tool, Vocabulary
+from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
 from gptoss_local.harmony.thinking import Repetition
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
@@ -27,13 +27,11 @@ class PlayedEngine:
         self._replies = [vocabulary.encode_tagged(text) for text in texts]
         self._cancelled = False
         self.prompts: list[list[int]] = []
-        self.grammars: list[str | None] = []
 
     async def generate(
-        self, prompt: list[int], sampling: Any, *, grammar: str | None = None, **_: Any
+        self, prompt: list[int], sampling: Any, **_: Any
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         self.prompts.append(list(prompt))
-        self.grammars.append(grammar)
         self._cancelled = False
         n, reason = 0, "length"
         for token in self._replies[len(self.prompts) - 1]:
@@ -56,90 +54,57 @@ class PlayedEngine:
 
 
 THOUGHT = "<|channel|>analysis<|message|>" + " ".join(f"thought{n}" for n in range(200))
-F = Tool("f", "", {"type": "object", "properties": {"x": {"type": "integer"}}})
+CIRCLE = THOUGHT + " Wait, let me check that again." * 400
 FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
+OPEN = "<|end|><|start|>assistant"
+SO = "So.<|return|>"
+CALL = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|>'
+F = Tool("f", "", {"type": "object", "properties": {"x": {"type": "integer"}}})
 
 
-async def ask(
-    engine: PlayedEngine, vocabulary: Vocabulary, now: AnswerNow | None = None, **fields: Any
-) -> WholeAnswer:
-    request = ChatRequest(
-        messages=(Message(role="user", content="Why?"),), answer_now=now, **fields
-    )
+async def ask(engine: PlayedEngine, vocabulary: Vocabulary, **fields: Any) -> WholeAnswer:
+    request = ChatRequest(messages=(Message(role="user", content="Why?"),), **fields)
     whole = WholeAnswer()
-    events = answer(engine, vocabulary, request)  # type: ignore[arg-type]
-    async for event in events:
+    async for event in answer(engine, vocabulary, request):  # type: ignore[arg-type]
         whole.add(event)
-        if now is not None and len(whole.reasoning) > 50:
-            now.is_wished = True
     return whole
 
 
-def written(engine: PlayedEngine, vocabulary: Vocabulary) -> str:
-    """Return the second generation's prompt without the first one's."""
-    first, second = engine.prompts[:2]
-    assert second[: len(first)] == first
-    return str(vocabulary.encoding.decode(second[len(first) :]))
-
-
-@pytest.mark.parametrize("budget", [0, 1, 7, 100])
-async def test_a_budget_closes_the_analysis(vocabulary: Vocabulary, budget: int) -> None:
-    engine = PlayedEngine(vocabulary, THOUGHT, "So.<|return|>")
-    whole = await ask(engine, vocabulary, think_budget=budget)
-    assert whole.content == "So."
-    assert whole.done.reason == "stop"
-    assert whole.done.n_reasoning == budget
-    assert len(vocabulary.encode(whole.reasoning)) == budget
-    assert written(engine, vocabulary).endswith(f"{whole.reasoning}{FINAL}")
-    tokens = whole.done.tokens
-    assert tokens[: len(engine.prompts[1])] == engine.prompts[1]
-
-
-async def test_the_answer_comes_now(vocabulary: Vocabulary) -> None:
-    engine = PlayedEngine(vocabulary, THOUGHT, "So.<|return|>")
-    whole = await ask(engine, vocabulary, AnswerNow())
-    assert whole.content == "So."
-    assert 50 < len(whole.reasoning) < 80
-
-
-async def test_a_tool_may_still_be_called(vocabulary: Vocabulary) -> None:
-    call = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|>'
-    engine = PlayedEngine(vocabulary, THOUGHT, call)
-    whole = await ask(engine, vocabulary, think_budget=9, tools=(F,))
-    assert [c.arguments for c in whole.calls] == [{"x": 1}]
-    assert written(engine, vocabulary).endswith("<|end|><|start|>assistant")
-
-
-async def test_a_second_analysis_is_not_allowed(vocabulary: Vocabulary) -> None:
-    engine = PlayedEngine(vocabulary, THOUGHT, THOUGHT, "So.<|return|>")
-    whole = await ask(engine, vocabulary, think_budget=9, tools=(F,))
-    assert whole.content == "So."
-    assert whole.done.n_reasoning == 9
-    assert vocabulary.encoding.decode(engine.prompts[2]).endswith(FINAL)
+@pytest.mark.parametrize(
+    ("texts", "fields", "content", "n_reasoning", "last"),
+    [
+        *(([THOUGHT, SO], {"think_budget": n}, "So.", n, FINAL) for n in (0, 1, 7, 100)),
+        ([THOUGHT, CALL], {"think_budget": 9, "tools": (F,)}, "", 9, OPEN),
+        ([THOUGHT, THOUGHT, SO], {"think_budget": 9, "tools": (F,)}, "So.", 9, FINAL),
+        ([CIRCLE, SO], {}, "So.", None, FINAL),
+    ],
+    ids=["none", "one token", "seven", "many", "then a call", "no second analysis", "circles"],
+)
+async def test_analysis_is_closed(
+    vocabulary: Vocabulary,
+    texts: list[str],
+    fields: dict[str, Any],
+    content: str,
+    n_reasoning: int | None,
+    last: str,
+) -> None:
+    engine = PlayedEngine(vocabulary, *texts)
+    whole = await ask(engine, vocabulary, **fields)
+    assert (whole.content, whole.done.reason) == (content, "stop")
+    assert [call.arguments for call in whole.calls] == ([] if content else [{"x": 1}])
+    assert whole.done.n_reasoning == len(vocabulary.encode(whole.reasoning))
+    assert whole.done.n_reasoning in (range(2_500) if n_reasoning is None else [n_reasoning])
+    prompt, *_, final = engine.prompts
+    assert final[: len(prompt)] == prompt
+    assert vocabulary.encoding.decode(final[len(prompt) :]).endswith(last)
+    assert whole.done.tokens[: len(final)] == final
 
 
 async def test_no_room_is_a_length(vocabulary: Vocabulary) -> None:
-    engine = PlayedEngine(vocabulary, THOUGHT, "So.<|return|>")
-    whole = await ask(engine, vocabulary, think_budget=9, max_tokens=10)
+    whole = await ask(
+        PlayedEngine(vocabulary, THOUGHT, SO), vocabulary, think_budget=9, max_tokens=10
+    )
     assert (whole.content, whole.done.reason) == ("", "length")
-
-
-async def test_analysis_in_circles_is_closed(vocabulary: Vocabulary) -> None:
-    circle = THOUGHT + " Wait, let me check that again." * 400
-    engine = PlayedEngine(vocabulary, circle, "So.<|return|>")
-    whole = await ask(engine, vocabulary)
-    assert (whole.content, whole.done.reason) == ("So.", "stop")
-    assert whole.done.n_reasoning < 2_500
-    free = PlayedEngine(vocabulary, f"{circle}{FINAL}So.<|return|>")
-    assert len((await ask(free, vocabulary, ends_repetition=False)).reasoning) > 12_000
-
-
-async def test_an_answer_in_circles_ends(vocabulary: Vocabulary) -> None:
-    circle = "<|channel|>final<|message|>" + "All work and no play. " * 2_000
-    engine = PlayedEngine(vocabulary, circle)
-    whole = await ask(engine, vocabulary)
-    assert whole.done.reason == "repetition"
-    assert 4_096 <= whole.done.usage.n_generated < 5_000
 
 
 def test_text_that_only_looks_alike_goes_on(vocabulary: Vocabulary) -> None:

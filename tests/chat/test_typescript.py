@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai_harmony import DeveloperContent, HarmonyEncoding, Role, ToolDescription
 from openai_harmony import Message as HarmonyMessage
@@ -171,7 +171,6 @@ def _above(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
     )
 
 
-@settings(max_examples=150)
 @given(schema=st.recursive(LEAVES, _above, max_leaves=6), description=TEXTS)
 def test_equals_openai_harmony(
     harmony_encoding: HarmonyEncoding, schema: Schema, description: str
@@ -215,7 +214,6 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(schema=st.dictionaries(KEYWORDS, JUNK, max_size=6))
 def test_no_schema_is_too_odd(schema: Schema) -> None:
     assert declared([Tool("f", "", schema)]).startswith("# Tools")

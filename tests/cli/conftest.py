@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import IO, NoReturn
+from typing import IO, NoReturn, Self
 from unittest.mock import patch
 
 import psutil
@@ -236,6 +236,12 @@ class PseudoTerminal:
         os.close(child_fd)
         self.screen = ""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def read_until(self, text: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
         while text not in self.screen:
@@ -272,10 +278,24 @@ class PseudoTerminal:
 
 
 class Terminal(PseudoTerminal):
-    """A command of gptoss in a terminal: `run`, unless told."""
+    """A command of gptoss in a terminal: `run`, unless named."""
 
     def __init__(
-        self, server: RunningServer, *arguments: str, command: str = "run", **variables: str
+        self,
+        user: RunningServer | dict[str, str],
+        *arguments: str,
+        command: str = "run",
+        size: tuple[int, int] = (0, 0),
+        **variables: str,
     ) -> None:
         program = [sys.executable, "-m", "gptoss_local", command, *arguments]
-        super().__init__(program, server.environment | variables, Path())
+        environment = user if isinstance(user, dict) else user.environment
+        super().__init__(program, environment | variables, Path(), size)
+
+
+READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
+
+
+def chat_in_terminal(user: RunningServer | dict[str, str], *arguments: str) -> Terminal:
+    """Start the chat in a terminal of 100 x 30."""
+    return Terminal(user, *arguments, command="chat", size=(30, 100), TERM="xterm-256color")

@@ -5,10 +5,9 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from tests.threaded_server import served_by
+from tests.threaded_server import QuietHandler, served_by
 
 EVIL = (
     "\x1b]52;c;cHduZWQ=\x07\x1b]0;pwned\x1b\\\x1b[2J\x1b[8m\x1bP+q\x1b\\\x9b2J\x9d0;x\x9c\x90q"
@@ -36,11 +35,8 @@ def hostile_server(*, refuses: bool = False, speaks_json: bool = True) -> Iterat
         speaks_json: Errors are JSON.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
 
         def version_string(self) -> str:
             return "gptoss/0.1.0"

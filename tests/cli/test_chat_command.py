@@ -1,87 +1,73 @@
 """`gptoss chat` as a process in a terminal: it starts the server, and a kill loses nothing."""
 
+import asyncio
 import json
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from gptoss_local.base.settings import load_settings
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.talk.history import History
-from tests.cli.conftest import PseudoTerminal, run_cli
+from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.presets import Preset, save_preset
+from gptoss_local.talk.tools import ToolSources
+from tests.cli.conftest import READY, Terminal, chat_in_terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server
 
-READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
 
-
-class ChatTerminal(PseudoTerminal):
-    """The chat in a terminal of 100 x 30."""
-
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
-        command = [sys.executable, "-m", "gptoss_local", "chat", *arguments]
-        super().__init__(command, environment | {"TERM": "xterm-256color"}, Path(), (30, 100))
-
-
-@pytest.fixture
-def terminals() -> Iterator[list[ChatTerminal]]:
-    opened: list[ChatTerminal] = []
-    yield opened
-    for terminal in opened:
-        terminal.close()
-
-
-def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
-    chats = Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3"
-    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
-    terminals[0].read_until(READY)
-    terminals[0].type("Count from 1 to 900.\r")
-    terminals[0].read_until("20, 21,")
-
-    def is_saved() -> bool:
-        terminals[0].drain()
-        history = History(chats)
-        turns = history.branch(history.chats()[0].leaf_id)
-        history.close()
-        return "20, 21" in turns[-1].content
-
-    wait_until(is_saved)
-    terminals[0].process.send_signal(signal.SIGKILL)
-    terminals[0].process.wait()
-    terminals.append(ChatTerminal(fresh, "--resume"))
-    terminals[1].read_until("20, 21,")
-    terminals[1].read_until("stopped")
-    terminals[1].type("What is the capital of France?\r")
-    terminals[1].read_until("Paris")
-    terminals[1].type("/bye\r")
-    terminals[1].read_until("gptoss chat --chat 1")
-    assert terminals[1].process.wait() == 0
-
-
-def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
-    """It saves all there is, and gives the terminal back as it was."""
-    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
-    terminals[0].read_until(READY)
-    terminals[0].type("Count from 1 to 900.\r")
-    terminals[0].read_until("20, 21,")
-    terminals[0].process.send_signal(signal.SIGTERM)
-    terminals[0].read_until("gptoss chat --chat 1")
-    assert terminals[0].process.wait() == 0
-    assert terminals[0].screen.count("\x1b[?1049l") == 1
-    history = History(Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3")
-    last = history.branch(history.chats()[0].leaf_id)[-1]
+def last_turn(home: str) -> Turn:
+    history = History(Path(home) / "chats.sqlite3")
+    turn = history.branch(history.chats()[0].leaf_id)[-1]
     history.close()
-    assert (last.state, "20, 21" in last.content) == ("stopped", True)
+    return turn
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_an_answer_that_streams_outlives_its_chat(
+    fresh: dict[str, str], end: signal.Signals
+) -> None:
+    """SIGTERM also gives the terminal back as it was; a server that was stopped starts again."""
+    with chat_in_terminal(fresh, "nano", "--effort", "low") as chat:
+        chat.read_until(READY)
+        chat.type("Count from 1 to 900.\r")
+        chat.read_until("20, 21,")
+
+        def is_saved() -> bool:
+            chat.drain()
+            return "20, 21" in last_turn(fresh["GPTOSS_HOME"]).content
+
+        if end == signal.SIGKILL:
+            wait_until(is_saved)
+        chat.process.send_signal(end)
+        if end == signal.SIGTERM:
+            chat.read_until("gptoss chat --chat 1")
+            assert chat.process.wait() == 0
+            assert chat.screen.count("\x1b[?1049l") == 1
+            last = last_turn(fresh["GPTOSS_HOME"])
+            assert (last.state, "20, 21" in last.content) == ("stopped", True)
+        chat.process.wait()
+    with chat_in_terminal(fresh, "--resume") as chat:
+        chat.read_until("20, 21,")
+        chat.read_until("stopped")
+        if end == signal.SIGTERM:
+            assert run_cli(fresh, "stop").returncode == 0
+            wait_until(lambda: run_cli(fresh, "status").returncode == 7)
+        chat.type("What is the capital of France?\r")
+        chat.read_until("Paris")
+        chat.type("/bye\r")
+        chat.read_until("gptoss chat --chat 1")
+        assert chat.process.wait() == 0
+    assert run_cli(fresh, "status").returncode == 0
 
 
 def test_a_tool_that_runs_ends_with_the_chat(
-    empty_home: Path, vocabulary: Vocabulary, terminals: list[ChatTerminal], tmp_path: Path
+    empty_home: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(90)"
     command = json.dumps([sys.executable, "-c", code, str(tmp_path / "pid")])
@@ -89,41 +75,28 @@ def test_a_tool_that_runs_ends_with_the_chat(
     (tmp_path / "gptoss" / "config.toml").write_text(
         f"[tools.sleep]\ncommand = {command}\ntimeout_s = 90\n"
     )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    toolbox = ToolSources(load_settings(), Path()).toolbox()
+    asyncio.run(toolbox.prepare())
+    toolbox.allow(toolbox.tools["sleep"], "always")
     script = Script(vocabulary)
     script.otherwise(calls("sleep", {}))
-    with run_scripted_server(empty_home, script) as server:
-        environment = server.environment | {"XDG_CONFIG_HOME": str(tmp_path)}
-        terminals.append(ChatTerminal(environment, "nano"))
-        chat = terminals[0]
+
+    def is_running() -> bool:
+        chat.drain()
+        return (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
+
+    with (
+        run_scripted_server(empty_home, script) as server,
+        chat_in_terminal(server, "nano") as chat,
+    ):
         chat.read_until(READY)
         chat.type("Sleep\r")
-        chat.read_until("Allow once")
-        time.sleep(1)  # the question counts once no key was pressed for a while
-        for key in ("\x1b[B", "\x1b[B", "\r"):  # from No to Allow once
-            chat.type(key)
-            time.sleep(0.2)
-        wait_until(lambda: _pid_in(tmp_path / "pid", chat))
+        wait_until(is_running)
         chat.type("/quit\r")
         chat.read_until("gptoss chat --chat 1")
         assert chat.process.wait() == 0
-        assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
-
-
-def _pid_in(path: Path, chat: ChatTerminal) -> str:
-    chat.drain()
-    return path.read_text() if path.exists() else ""
-
-
-def test_a_server_that_was_stopped_is_started_again(
-    fresh: dict[str, str], terminals: list[ChatTerminal]
-) -> None:
-    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
-    terminals[0].read_until(READY)
-    assert run_cli(fresh, "stop").returncode == 0
-    wait_until(lambda: run_cli(fresh, "status").returncode == 7)
-    terminals[0].type("What is the capital of France?\r")
-    terminals[0].read_until("Paris")
-    assert run_cli(fresh, "status").returncode == 0
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
@@ -133,7 +106,7 @@ def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
 
 
 @pytest.mark.timing
-def test_cold_start(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
+def test_cold_start(fresh: dict[str, str]) -> None:
     """CPU time to the first prompt, as wall time would measure other programs, too.
 
     0.6 s is the aim; 0.47 s passed, nearly all of it CPU time, on an idle machine with 2 cores.
@@ -141,13 +114,53 @@ def test_cold_start(fresh: dict[str, str], terminals: list[ChatTerminal]) -> Non
     """
     seconds = []
     for _ in range(4):  # the first one starts the server, which compiles its imports
-        terminals.append(ChatTerminal(fresh, "nano"))
-        terminals[-1].read_until(READY)
-        used = psutil.Process(terminals[-1].process.pid).cpu_times()
-        seconds.append(used.user + used.system)
-        terminals[-1].process.kill()
-    print(f"first prompt after {min(seconds[1:]):.2f} s of CPU time")
+        with chat_in_terminal(fresh, "nano") as chat:
+            chat.read_until(READY)
+            used = psutil.Process(chat.process.pid).cpu_times()
+            seconds.append(used.user + used.system)
     assert min(seconds[1:]) <= 1.2
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"ACCESSIBLE": "1"}], ids=str)
+def test_a_terminal_that_cannot_be_drawn_on(
+    server: RunningServer,
+    tmp_path: Path,
+    nano_home: Path,
+    variables: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It gets the line-by-line chat, which begins with a preset and is saved as any other."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    shutil.copytree(nano_home / "cache", tmp_path / "cache")
+    save_preset("guard", Preset(system="The passcode is quiet-river-42."))
+    user = server.environment | {"GPTOSS_HOME": str(tmp_path), "TERM": "xterm"} | variables
+    prompt = "You: " if "ACCESSIBLE" in variables else ">>> "
+
+    def talk(*arguments: str, says: list[tuple[str, str]]) -> None:
+        with Terminal(user, *arguments, "--effort", "low", command="chat") as terminal:
+            terminal.read_until(prompt)
+            for line, answer in [*says, ("/bye", "gptoss chat --chat ")]:
+                terminal.type(f"{line}\n")
+                terminal.read_until(answer)
+                assert "\x1b" not in terminal.screen
+                terminal.screen = ""
+            assert terminal.process.wait() == 0
+
+    passcode = ("What is the passcode?", "The passcode is quiet-river-42.")
+    talk("nano", "--preset", "guard", says=[passcode])
+    talk("--resume", says=[passcode, ("/retry", passcode[1]), ("/clear", "Cleared"),
+                           ("What is 2 + 3?", "2 + 3 = 5")])  # fmt: skip
+    history = History(tmp_path / "chats.sqlite3")
+    latest, first = [
+        [turn.content for turn in history.tree(chat.id) if turn.role != "system"]
+        for chat in history.chats()
+    ]
+    roles = [turn.role for turn in history.tree(history.chats()[1].id)]
+    history.close()
+    assert latest[0] == "What is 2 + 3?"
+    assert "2 + 3 = 5" in latest[1]
+    assert first == 3 * list(passcode)
+    assert roles == ["system", *3 * ["user", "assistant"]]
 
 
 def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None:
@@ -156,45 +169,3 @@ def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None
     loaded = set(done.stdout.split())
     assert "textual" in loaded
     assert not loaded & {"markdown_it", "psutil", "pydantic", "numpy", "llama_cpp"}
-
-
-@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"ACCESSIBLE": "1"}], ids=str)
-def test_a_terminal_that_cannot_be_drawn_on(
-    server: RunningServer, tmp_path: Path, nano_home: Path, variables: dict[str, str]
-) -> None:
-    """It gets the line-by-line chat, which continues a chat and is saved as any other."""
-    home = tmp_path / "home"
-    shutil.copytree(nano_home / "cache", home / "cache")
-    history = History(home / "chats.sqlite3")
-    chat_id = history.new_chat("nano", "low")
-    turn = history.add(chat_id, None, "user", "My name is Peter Parker.")
-    history.add(chat_id, turn.id, "assistant", "Nice to meet you, Peter Parker!", state="done")
-    history.close()
-    environment = server.environment | {"GPTOSS_HOME": str(home), "TERM": "xterm"} | variables
-    command = [sys.executable, "-m", "gptoss_local", "chat", "--resume", "--effort", "low"]
-    terminal = PseudoTerminal(command, environment, tmp_path)
-    try:
-        terminal.read_until("You: " if "ACCESSIBLE" in variables else ">>> ")
-        terminal.type("What is my name?\n")
-        terminal.read_until("Your name is Peter Parker.")
-        written, terminal.screen = terminal.screen, ""
-        terminal.type("/retry\n")
-        terminal.read_until("Your name is Peter Parker.")
-        terminal.type("/clear\n")
-        terminal.read_until("Cleared")
-        terminal.type("What is 2 + 3?\n")
-        terminal.read_until("2 + 3 = 5")
-        terminal.type("/bye\n")
-        terminal.read_until("gptoss chat --chat ")
-        assert terminal.process.wait() == 0
-    finally:
-        terminal.close()
-    assert "\x1b" not in written + terminal.screen
-    history = History(home / "chats.sqlite3")
-    [latest, first] = history.chats()
-    said = [turn.content for turn in history.tree(latest.id)]
-    asked_again = [turn.content for turn in history.tree(first.id)]
-    history.close()
-    assert said[0] == "What is 2 + 3?"
-    assert "2 + 3 = 5" in said[1]
-    assert asked_again[2:] == 2 * ["What is my name?", "Your name is Peter Parker."]

@@ -24,7 +24,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"GPTOSS_HOME": str(tmp_path)}
 
 
-def test_list(environment: dict[str, str]) -> None:
+def test_list_search_and_print(environment: dict[str, str]) -> None:
     header, *rows = run_cli(environment, "chats").stdout.splitlines()
     assert header.split() == ["CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"]
     assert [row.split()[:4] for row in rows] == [
@@ -32,11 +32,7 @@ def test_list(environment: dict[str, str]) -> None:
         ["1", "Capitals", "nano", "2"],
     ]
     data = json.loads(run_cli(environment, "chats", "--json", "-n", "1").stdout)
-    assert data["version"] == 1
-    assert [chat["title"] for chat in data["chats"]] == ["Sums"]
-
-
-def test_search(environment: dict[str, str]) -> None:
+    assert (data["version"], [chat["title"] for chat in data["chats"]]) == (1, ["Sums"])
     header, *rows = run_cli(environment, "chats", "-q", "paris").stdout.splitlines()
     assert header.split() == ["CHAT", "TITLE", "FOUND"]
     assert [row.split() for row in rows] == [["1", "Capitals", "Paris", "is", "the", "capital."]]
@@ -44,6 +40,11 @@ def test_search(environment: dict[str, str]) -> None:
     assert (hit["chat_id"], hit["snippet"]) == (2, "42")
     nothing = run_cli(environment, "chats", "--query", 'NEAR("')
     assert (nothing.returncode, len(nothing.stdout.splitlines())) == (0, 1)
+    shown = run_cli(environment, "chats", "1").stdout
+    assert shown.startswith("# Capitals\n")
+    assert shown.endswith(
+        "## You\n\nA question of capitals?\n\n## Assistant\n\nParis is the \x1b[31mcapital.\n"
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
@@ -54,41 +55,38 @@ def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
         assert "\x1b" not in in_terminal(environment | variables, *search)
 
 
-def test_print(environment: dict[str, str]) -> None:
-    shown = run_cli(environment, "chats", "1").stdout
-    assert shown.startswith("# Capitals\n")
-    assert shown.endswith("## You\n\nA question of capitals?\n\n## Assistant\n\n"
-                          "Paris is the \x1b[31mcapital.\n")  # fmt: skip
-    data = json.loads(run_cli(environment, "chats", "1", "--json").stdout)
-    assert [turn["role"] for turn in data["turns"]] == ["user", "assistant"]
-
-
-def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
-    missing = run_cli(environment, "chats", "9")
-    assert (missing.returncode, missing.stdout) == (3, "")
-    assert "no chat 9" in missing.stderr
-    assert run_cli(environment, "chats", "1", "-q", "x").returncode == 2
-    (tmp_path / "chats.sqlite3").write_bytes(b"junk" * 999)
-    damaged = run_cli(environment, "chats")
-    assert damaged.returncode == 12
-    assert "Traceback" not in damaged.stderr
-    assert "chats.sqlite3" in damaged.stderr
-
-
 def test_import(environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     exported = run_cli(environment, "chats", "1", "--json").stdout
+    assert [turn["role"] for turn in json.loads(exported)["turns"]] == ["user", "assistant"]
     file.write_text(exported, encoding="utf-8")
     done = run_cli(environment, "chats", "--import", str(file))
     assert done.stdout == "Imported as chat 3: gptoss chat --chat 3\n"
     assert run_cli(environment, "chats", "3").stdout == run_cli(environment, "chats", "1").stdout
     done = run_cli(environment, "chats", "--import", str(file), "--json")
     assert json.loads(done.stdout)["chat_id"] == 4
-    for arguments, words in (
-        (["--import", str(tmp_path / "none.json")], "there is no file"),
-        (["--import", str(file), "1"], "--import adds a chat"),
-        (["--import", str(tmp_path / "chats.sqlite3")], "not an exported chat"),
-    ):
-        done = run_cli(environment, "chats", *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["9"], 3, "no chat 9"),
+        (["1", "-q", "x"], 2, ""),
+        (["--import", "{home}/none.json"], 2, "there is no file"),
+        (["--import", "{home}/chats.sqlite3", "1"], 2, "--import adds a chat"),
+        (["--import", "{home}/chats.sqlite3"], 2, "not an exported chat"),
+    ],
+)
+def test_errors(environment: dict[str, str], arguments: list[str], code: int, words: str) -> None:
+    filled = [each.format(home=environment["GPTOSS_HOME"]) for each in arguments]
+    done = run_cli(environment, "chats", *filled)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+
+
+def test_a_damaged_file_is_named(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "chats.sqlite3").write_bytes(b"junk" * 999)
+    damaged = run_cli(environment, "chats")
+    assert damaged.returncode == 12
+    assert "Traceback" not in damaged.stderr
+    assert "chats.sqlite3" in damaged.stderr

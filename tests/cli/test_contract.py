@@ -1,4 +1,4 @@
-"""Rules for all commands: help, versioned JSON, exit codes, suggestions, a quick start."""
+"""Rules for all commands, and the small ones: help, JSON, exit codes, suggestions, quick starts."""
 
 import json
 import math
@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from gptoss_local.api.models import ModelDetails, RunningModel
 from gptoss_local.base import errors
+from gptoss_local.cli._output import human_age
 from gptoss_local.cli.main import COMMANDS as MAIN_COMMANDS
 from gptoss_local.cli.main import make_app, make_help_app
+from gptoss_local.cli.server import processor
 from tests.cli.conftest import Cli
 from tests.conftest import RunningServer
 
@@ -144,36 +147,87 @@ def _cpu_s(arguments: list[str], environment: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+RUN = (
+    "import sys\nfrom gptoss_local.__main__ import main\n"
+    "try:\n    main()\nexcept SystemExit:\n    pass\n"
+)
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "heavy"),
     [
-        *(["--help"], ["run", "--help"], ["--version"], ["completion", "bash"]),
-        *(["__complete", ""], ["__complete", "pull", ""]),
-        *(["__complete", "run", ""], ["__complete", "stop", ""]),
+        *(
+            (line.split(" "), HEAVY)
+            for line in ("--help", "run --help", "--version", "__complete ")
+        ),
+        *((line.split(" "), HEAVY) for line in ("completion bash", "__complete pull ")),
+        *((line.split(" "), HEAVY) for line in ("__complete run ", "__complete stop ")),
+        (["ls"], {"numpy", "llama_cpp"}),
+        (["run", "nano", "hi"], {"prompt_toolkit"}),
     ],
 )
-def test_imports_nothing_heavy(server: RunningServer, arguments: list[str]) -> None:
+def test_imports_nothing_heavy(
+    server: RunningServer, arguments: list[str], heavy: set[str]
+) -> None:
     """The reason for the lazy imports."""
     code = (
-        "import sys\nfrom gptoss_local.__main__ import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"found = {HEAVY} & set(sys.modules)\n"
-        "sys.exit(f'imported {found}' if found else 0)"
+        f"{RUN}found = {heavy} & set(sys.modules)\nsys.exit(f'imported {{found}}' if found else 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=server.environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=server.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_one_question_imports_no_editor_of_lines(server: RunningServer) -> None:
-    code = (
-        "import sys\nfrom gptoss_local.__main__ import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "sys.exit('prompt_toolkit' in sys.modules)"
+def test_version_and_ls(cli: Cli) -> None:
+    assert cli("--version").stdout == "gptoss 0.1.0 (llama-cpp-python 0.3.36)\n"
+    header, row = cli("ls").stdout.splitlines()
+    assert header.split() == ["NAME", "ID", "SIZE", "MODIFIED"]
+    assert row.startswith("nano ")
+    listed = cli("ls", "--json").stdout
+    assert [m["name"] for m in json.loads(listed)["models"]] == ["nano"]
+    assert cli("list", "--json").stdout == listed  # without "a minute ago"
+    assert cli("ls", "--quiet").stdout == "nano\n"
+
+
+def test_ps_and_stop(cli: Cli) -> None:
+    assert cli("load", "nano").returncode == 0
+    header, row = cli("ps").stdout.splitlines()
+    assert header.split() == ["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"]
+    assert "100% CPU" in row
+    assert json.loads(cli("ps", "--json").stdout)["models"][0]["name"] == "nano"
+    assert cli("stop", "nano").returncode == 0
+    assert json.loads(cli("ps", "--json").stdout)["models"] == []
+    assert cli("ps", "-q").stdout == ""
+
+
+def test_show(cli: Cli) -> None:
+    shown = cli("show", "nano").stdout
+    assert "8, 4 active" in shown
+    assert "131,072" in shown
+    keys = json.loads(cli("show", "nano", "--json").stdout)["keys"]
+    assert keys["gpt-oss.attention.sliding_window"] == 128
+    assert cli("show", "nope").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        *((0, "Less than a second"), (1, "1 second"), (59, "59 seconds"), (60, "About a minute")),
+        *((3599, "59 minutes"), (3600, "About an hour"), (5500, "2 hours"), (86_400, "24 hours")),
+        *((172_800, "2 days"), (13 * 86_400, "13 days"), (14 * 86_400, "2 weeks")),
+        *((61 * 86_400, "2 months"), (800 * 86_400, "2 years")),
+    ],
+)
+def test_ages_in_the_words_of_ollama(seconds: float, words: str) -> None:
+    assert human_age(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("vram", "words"), [(0, "100% CPU"), (1000, "100% GPU"), (520, "48%/52% CPU/GPU")]
+)
+def test_processor_in_the_words_of_ollama(vram: int, words: str) -> None:
+    details = ModelDetails(
+        parent_model="", format="", family="", families=[], parameter_size="", quantization_level=""
     )
-    command = [sys.executable, "-c", code, "run", "nano", "hi"]
-    assert subprocess.run(command, env=server.environment).returncode == 0
+    model = RunningModel("m", "m", 1000, "", details, "", vram, 8192)
+    assert processor(model) == words

@@ -1,35 +1,208 @@
-"""The model that `gptoss run` takes if none is named, and its words about others."""
+"""The first model: `gptoss` alone in a terminal, and the one that is taken if none is named."""
 
 import os
 import re
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings
+from gptoss_local.cli import _first_model
 from gptoss_local.cli._first_model import _words, chosen_model
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.models.catalog import catalog
-from gptoss_local.runner.fits import as_fit
+from gptoss_local.runner.fits import as_fit, machine_facts
+from tests.cli.conftest import run_cli
+from tests.conftest import free_port
+from tests.hub.conftest import no_account  # noqa: F401
+from tests.hub.server import Fault, HubServer, run_hub
 from tests.plan.machines import LARGE, SMALL, gpu, machine
+from tests.pulling.test_pull import read_folder
 from tests.store.gguf_parts import as_ollama_wrote_it
+from tests.tui.running_chat import FRANCE, PARIS
+from tests.tui.test_tmux import Tmux
 
-pytestmark = pytest.mark.quick
-
-TWO_CARDS = machine(gpu(12), gpu(12, index=1))
-NOT_PINNED = machine(gpu(12), pinnable_bytes=0)
-SMALL_RAM = machine(gpu(12), ram_gib=32)
+needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 
 
+@pytest.fixture
+def hub(nano_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A hub that has nano's checkpoint under the name of the small model."""
+    with run_hub() as server:
+        server.add("openai/gpt-oss-20b", read_folder(nano_checkpoint))
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def environment(hub: HubServer, empty_home: Path) -> Iterator[dict[str, str]]:
+    """A user without a model and without a running server; stops any that a test started."""
+    environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
+    environment |= {"LC_ALL": "C.UTF-8", "GPTOSS_CONTEXT_LENGTH": "8192"}
+    yield environment
+    run_cli(environment, "stop")
+
+
+@pytest.fixture
+def terminal() -> Iterator[Tmux]:
+    tmux = Tmux((80, 30))
+    yield tmux
+    tmux.close()
+
+
+def start(terminal: Tmux, environment: dict[str, str], term: str = "screen-256color") -> None:
+    """Type `gptoss`, and keep the terminal open after it has ended."""
+    script = f"trap : INT; export TERM={term}; "  # tmux sets its own
+    script += f'"{sys.executable}" -m gptoss_local; echo "exit code $?"; sleep 600'
+    terminal.start(["sh", "-c", script], environment)
+
+
+def leave(terminal: Tmux) -> None:
+    terminal.type("/quit")
+    terminal.press("Enter")
+    terminal.wait_for("exit code 0")
+
+
+@needs_tmux
+def test_a_hub_that_fails_and_nano(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer
+) -> None:
+    """Where nothing can be fetched, Enter takes the model that is here."""
+    hub.strike("", Fault(status=404))
+    start(terminal, environment)
+    terminal.wait_for(r"Which one\? \[\d\]:\s*$")
+    screen = terminal.screen()
+    for row in (
+        r"^Welcome to gptoss",
+        r"^GPU +\S",
+        r"^RAM +\d+\.\d GiB of",
+        r"^Disk +[\d.]+ [GMT]B are free",
+        r"^1 +gpt-oss:20b +13\.8 GB +\S",
+        r"^3 +nano +is here",
+    ):
+        assert re.search(row, screen, re.MULTILINE), screen
+    assert hub.requests == []
+    terminal.type("0")
+    terminal.press("Enter")
+    terminal.wait_for("Type a number from 1 to 3")
+    terminal.type("1")
+    terminal.press("Enter")
+    terminal.wait_for(r"\ngptoss: \S[\s\S]*\.\ngpt-oss:20b is not here yet\. Enter takes nano")
+    terminal.wait_for(r"1 tries again\.\nWhich one\?")
+    terminal.press("Enter")
+    terminal.wait_for("Message, /command or @file")
+    terminal.wait_for(" nano │")
+    terminal.type(FRANCE)
+    terminal.press("Enter")
+    terminal.wait_for(re.escape(PARIS))
+    leave(terminal)
+
+
+@needs_tmux
+def test_a_model_that_is_fetched_and_the_second_time(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer
+) -> None:
+    start(terminal, environment)
+    terminal.wait_for(r"Which one\?")
+    terminal.type("1")
+    terminal.press("Enter")
+    terminal.wait_for(r"\n[^\n]* gpt-oss:20b │")
+    leave(terminal)
+    assert hub.sent["model.safetensors"]
+    terminal.close()
+    start(terminal, environment)
+    terminal.wait_for(r"\n[^\n]* gpt-oss:20b │")
+    leave(terminal)
+    assert "Starting the chat with your last model" in terminal.screen()
+
+
+@needs_tmux
+@pytest.mark.parametrize(
+    ("key", "term"), [("Escape", "screen-256color"), ("C-c", "dumb"), ("C-d", "screen-256color")]
+)
+def test_a_question_that_is_left(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer, key: str, term: str
+) -> None:
+    before = sorted(Path(environment["GPTOSS_HOME"]).rglob("*"))
+    start(terminal, environment, term)
+    terminal.wait_for(r"Which one\?")
+    terminal.press(key)
+    terminal.wait_for("exit code 130")
+    screen = terminal.screen()
+    assert "`gptoss` continues here" in screen
+    assert "Traceback" not in screen
+    assert sorted(Path(environment["GPTOSS_HOME"]).rglob("*")) == before
+    assert hub.requests == []
+
+
+def test_the_help_without_a_terminal(environment: dict[str, str], hub: HubServer) -> None:
+    alone, asked = run_cli(environment), run_cli(environment, "--help")
+    assert alone.returncode == 2
+    assert asked.returncode == 0
+    assert alone.stdout + alone.stderr == asked.stdout
+    assert hub.requests == []
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("here", "free", "number", "texts"),
+    [
+        (machine(gpu(16)), 10**12, 2, ["tokens/s, all on the GPU", "gpt-oss:120b is the sugg"]),
+        (machine(gpu(16)), 20 * 10**9, 1, ["only 20.0 GB of disk are free", "about 18 minutes at"]),
+        (machine(gpu(16)), 10**9, 3, ["nano is the suggestion"]),
+        (machine(gpu(16), ram_gib=8), 10**12, 1, ["does not fit; 16GiB VRAM and 64GiB RAM do"]),
+        (machine(ram_gib=4), 10**12, 3, ["nano is the suggestion"]),
+    ],
+)
+def test_the_suggestion(
+    here: Machine,
+    free: int,
+    number: int,
+    texts: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the largest model that is quick here and for which the disk has room."""
+    asked: list[int] = []
+
+    def take_nano(_question: str, n: int, *, default: int) -> int:
+        asked.append(default)
+        return n
+
+    monkeypatch.setattr(_first_model, "choose", take_nano)
+    monkeypatch.setattr("gptoss_local.runner.fits.free_bytes", lambda _: free)
+    assert _first_model.ask_for_model(Settings(home=tmp_path), here) == "nano"
+    printed = capsys.readouterr().out
+    assert asked == [number], printed
+    for text in texts:
+        assert text in printed
+    assert max(map(len, printed.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+@pytest.mark.quick
+def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    cards = machine_facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()
+    assert cards[0] == "card 0, 15.5 GiB of 16.0 GiB are free"
+    assert len(cards) == 2
+    assert "gptoss doctor" in machine_facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
+    assert "none" in machine_facts(machine(), settings)["GPU"]
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("facts", "here", "text"),
     [
-        (SMALL, TWO_CARDS, "tokens/s, all on the GPU"),
-        (LARGE, NOT_PINNED, "tokens/s, partly on the GPU"),
-        (LARGE, SMALL_RAM, "about 2.8 tokens/s"),
+        (SMALL, machine(gpu(12), gpu(12, index=1)), "tokens/s, all on the GPU"),
+        (LARGE, machine(gpu(12), pinnable_bytes=0), "tokens/s, partly on the GPU"),
+        (LARGE, machine(gpu(12), ram_gib=32), "about 2.8 tokens/s"),
         (SMALL, machine(), "without a GPU"),
     ],
 )
@@ -38,6 +211,7 @@ def test_where_it_would_be(facts: ModelFacts, here: Machine, text: str) -> None:
     assert text in _words(model, as_fit(model.name, make_plan(facts, here)))
 
 
+@pytest.mark.quick
 def test_the_newest_that_can_be_loaded(
     tmp_path: Path, nano_gguf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

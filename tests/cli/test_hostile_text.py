@@ -34,6 +34,17 @@ def home(empty_home: Path) -> dict[str, str]:
     return os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
 
 
+def check(
+    environment: dict[str, str], *command: str, shows: str = "", typed: str = "", at: str = ""
+) -> str:
+    """Return the output of a command, which drives no terminal and is no traceback."""
+    written = in_terminal(environment, *command, typed=typed, at=at)
+    assert not driven_by(written), (command, written)
+    assert "Traceback" not in written, command
+    assert shows in written, command
+    return written
+
+
 def test_the_test_sees_what_drives_a_terminal() -> None:
     assert len(driven_by(EVIL)) >= 12
     assert not driven_by(f"{shown(EVIL)}{printable(EVIL)}{visible(EVIL)}\x1b[1mbold\x1b[0m\r\n\ta")
@@ -42,19 +53,15 @@ def test_the_test_sees_what_drives_a_terminal() -> None:
 @pytest.mark.parametrize("command", _ASKING, ids=" ".join)
 def test_a_server(home: dict[str, str], command: tuple[str, ...]) -> None:
     with hostile_server() as port:
-        written = in_terminal(home | {"GPTOSS_PORT": str(port)}, *command)
+        written = check(home | {"GPTOSS_PORT": str(port)}, *command)
     assert written.strip() or command == ("stop", "--all")
-    assert not driven_by(written)
-    assert "Traceback" not in written
 
 
 @pytest.mark.parametrize("speaks_json", [True, False])
 def test_errors_of_a_server(home: dict[str, str], speaks_json: bool) -> None:
     with hostile_server(refuses=True, speaks_json=speaks_json) as port:
         for command in _ASKING:
-            written = in_terminal(home | {"GPTOSS_PORT": str(port)}, *command)
-            assert not driven_by(written), command
-            assert "Traceback" not in written, command
+            check(home | {"GPTOSS_PORT": str(port)}, *command)
 
 
 def test_names_of_files(home: dict[str, str], nano_gguf: Path) -> None:
@@ -72,26 +79,22 @@ def test_names_of_files(home: dict[str, str], nano_gguf: Path) -> None:
         ("plan", name), ("rm", name, "-y"),
     ]  # fmt: skip
     for command in commands:
-        written = in_terminal(home, *command, typed="n\n")
-        assert not driven_by(written), command
-        assert "pwned" in written, command
-        assert "Traceback" not in written, command
+        check(home, *command, typed="n\n", shows="pwned")
     run_cli(home, "stop")
 
 
+GPT_OSS = ("general.architecture", "gpt-oss")
+
+
 @pytest.mark.parametrize(
-    "keys",
+    ("keys", "tensor"),
     [
-        [("general.architecture", EVIL)],
-        [("general.architecture", "gpt-oss"), (EVIL, "1"), (EVIL, "2")],
-        [
-            ("general.architecture", "gpt-oss"),
-            ("general.name", EVIL),
-            ("gpt-oss.block_count", EVIL),
-        ],
+        ([("general.architecture", EVIL)], ""),
+        ([GPT_OSS, (EVIL, "1"), (EVIL, "2")], ""),
+        ([GPT_OSS, ("general.name", EVIL), ("gpt-oss.block_count", EVIL)], ""),
+        ([GPT_OSS, ("general.name", EVIL)], EVIL),
     ],
 )
-@pytest.mark.parametrize("tensor", ["", EVIL], ids=["no tensor", "tensor"])
 def test_gguf_files(
     home: dict[str, str], tmp_path: Path, keys: list[tuple[str, str]], tensor: str
 ) -> None:
@@ -100,9 +103,7 @@ def test_gguf_files(
         ("show",), ("show", "--json"), ("verify",), ("plan",), ("import",), ("run", "hi"),
         ("bench",),
     ):  # fmt: skip
-        written = in_terminal(home, command[0], path, *command[1:])
-        assert not driven_by(written), (command, written)
-        assert "Traceback" not in written, command
+        check(home, command[0], path, *command[1:])
     run_cli(home, "stop")
 
 
@@ -114,9 +115,7 @@ def test_a_hub(home: dict[str, str], tmp_path: Path) -> None:
         hub.add("ggml-org/gpt-oss-20b-GGUF", {f"{odd}.gguf": b"GGUF"})
         environment = home | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
         for flags in (("--dry-run",), ("--dry-run", "--json"), ("--gguf",), ()):
-            written = in_terminal(environment, "pull", "gpt-oss:20b", *flags)
-            assert not driven_by(written), flags
-            assert "Traceback" not in written, flags
+            check(environment, "pull", "gpt-oss:20b", *flags)
 
 
 def test_what_a_model_carries(home_server: RunningServer) -> None:
@@ -126,9 +125,7 @@ def test_what_a_model_carries(home_server: RunningServer) -> None:
     answer = httpx.post(f"{home_server.url}/api/create", json=create, trust_env=False, timeout=None)
     assert answer.is_success, answer.text
     for flag in ((), ("--modelfile",), ("--json",)):
-        written = in_terminal(home_server.environment, "show", "evil", *flag)
-        assert not driven_by(written), flag
-        assert "pwned" in written, flag
+        written = check(home_server.environment, "show", "evil", *flag, shows="pwned")
         if flag == ("--json",):  # an escape is the same text to a program
             assert json.loads(written)["defaults"]["system"] == EVIL
     piped = run_cli(home_server.environment, "show", "evil", "--modelfile").stdout
@@ -156,11 +153,9 @@ def test_logs_settings_and_words_of_the_command_line(
         ("completion", EVIL), ("run", EVIL, "hi"), ("verify", EVIL), ("load", EVIL), ("tune", EVIL),
         ("bench", EVIL), ("bench", "nano", "--plot", EVIL), ("rm", EVIL), ("chats", "-q", EVIL),
     ):  # fmt: skip
-        written = in_terminal(home, *command, typed="\x03", at="Which one?")
-        assert not driven_by(written), (command, written)
-        assert "Traceback" not in written, command
+        check(home, *command, typed="\x03", at="Which one?")
     for variable in ("GPTOSS_PORT", "GPTOSS_VRAM", "GPTOSS_HOST", "OLLAMA_KEEP_ALIVE"):
-        assert not driven_by(in_terminal(home | {variable: EVIL}, "config"))
+        check(home | {variable: EVIL}, "config")
     run_cli(home, "stop")
 
 
@@ -177,9 +172,7 @@ def test_chats(home: dict[str, str]) -> None:
     store.close()
     for command in (("chats",), ("chats", "--json"), ("chats", "1"), ("chats", "1", "--json"),
                     ("chats", "-q", "needle"), ("chats", "-q", "needle", "--json")):  # fmt: skip
-        written = in_terminal(home, *command)
-        assert not driven_by(written), command
-        assert "evil" in written, command
+        written = check(home, *command, shows="evil")
         if "--json" in command:
             json.loads(written)
     bold = in_terminal(home, "chats", "-q", "needle")

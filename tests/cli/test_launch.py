@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from gptoss_local.cli.launch.agents import AGENTS, ServedModel
-from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import RunningServer, free_port, run_server
 
 REPORT = f"""#!{sys.executable}
@@ -125,25 +125,22 @@ def test_a_key_reaches_the_program(nano_home: Path, user: dict[str, str]) -> Non
 
 
 def test_ctrl_c_is_the_programs(here: dict[str, str], server: RunningServer) -> None:
-    command = [sys.executable, "-m", "gptoss_local", "launch", "codex", "--model", "nano"]
-    terminal = PseudoTerminal([*command, "--", "wait"], here, Path(here["HOME"]))
-    try:
+    arguments = ("codex", "--model", "nano", "--", "wait")
+    with Terminal(here, *arguments, command="launch") as terminal:
         terminal.read_until("interrupt me")
         os.killpg(terminal.process.pid, signal.SIGINT)  # as the terminal does
         assert terminal.process.wait() == 42
-    finally:
-        terminal.close()
     assert httpx.get(server.url, trust_env=False).is_success
 
 
 def test_list(here: dict[str, str]) -> None:
-    for arguments in ([], ["--list"], ["codex", "--list"]):
-        done = run_cli(here, "launch", *arguments)
-        rows = {line.split()[0]: line for line in done.stdout.splitlines()}
-        assert next(iter(rows)) == "NAME"
-        assert set(rows) == {"NAME", *AGENTS}
-        assert rows["codex"].endswith("/programs/codex")
-        assert "(not tried)" in rows["goose"]
+    done = run_cli(here, "launch", "codex", "--list")
+    assert run_cli(here, "launch").stdout == done.stdout
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert next(iter(rows)) == "NAME"
+    assert set(rows) == {"NAME", *AGENTS}
+    assert rows["codex"].endswith("/programs/codex")
+    assert "(not tried)" in rows["goose"]
     nothing = run_cli(here | {"PATH": "/nonexistent"}, "launch")
     assert "not installed: npm install -g @openai/codex" in nothing.stdout
 
@@ -163,6 +160,7 @@ def test_a_program_that_is_not_installed(user: dict[str, str], fresh: dict[str, 
         (["codex", "--model", "nanno"], 3, "Did you mean nano?"),
         (["codex", "--modle", "nano"], 2, "no such option: --modle (Possible options: --model)"),
         (["codex", "--model", "nano", "--json"], 2, "Add --config-only or --list."),
+        (["claude", "--undo"], 2, "gets them as it starts"),
     ],
 )
 def test_what_is_misspelt(here: dict[str, str], arguments: list[str], code: int, said: str) -> None:
@@ -260,91 +258,63 @@ def test_a_file_is_changed_only_with_a_yes(here: dict[str, str], file: Path) -> 
 @pytest.mark.parametrize(("key", "code"), [("y", 7), ("\r", 7), ("n", 1)])
 def test_asked_on_a_terminal(here: dict[str, str], file: Path, key: str, code: int) -> None:
     file.write_text(MINE)
-    command = [sys.executable, "-m", "gptoss_local", "launch", "pi", "--model", "nano"]
-    terminal = PseudoTerminal(command, here, file.parent)
-    try:
+    with Terminal(here, "pi", "--model", "nano", command="launch") as terminal:
         terminal.read_until("like this? [Y/n]")
         assert '+    "gptoss": {' in terminal.screen
         terminal.type(f"{key}\r")
         terminal.read_until("nothing was changed" if code == 1 else '"arguments"')
         assert terminal.process.wait() == code
-    finally:
-        terminal.close()
     assert (file.read_text() == MINE) == (code == 1)
-
-
-def test_a_new_file_is_its_owners(here: dict[str, str], file: Path) -> None:
-    launched(here, "pi", "--model", "nano", "--yes")
-    assert file.stat().st_mode & 0o077 == 0
-    assert [backup.read_bytes() for backup in backups(file)] == [b""]
-
-
-@pytest.mark.parametrize("before", [None, MINE])
-def test_undo_puts_back_what_was_there(
-    here: dict[str, str], file: Path, before: str | None
-) -> None:
-    if before is not None:
-        file.write_text(before)
-    launched(here, "pi", "--model", "nano", "--yes")
-    changed = file.read_text()
-    file.write_text(changed.replace("nano", "other"))  # so that the next start changes it again
-    launched(here, "pi", "--model", "nano", "--yes")
-    refused = run_cli(here, "launch", "pi", "--undo")
-    assert refused.returncode == 2
-    assert '-    "gptoss": {' in refused.stderr
-    done = run_cli(here, "launch", "pi", "--undo", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert (file.read_text() if file.exists() else None) == before
-    assert not backups(file)
-    again = run_cli(here, "launch", "pi", "--undo", "--yes")
-    assert again.returncode == 2
-    assert "nothing here has changed it" in again.stderr
-    assert "gets them as it starts" in run_cli(here, "launch", "claude", "--undo").stderr
 
 
 @pytest.mark.parametrize("agent", [name for name, agent in AGENTS.items() if agent.file])
 @pytest.mark.parametrize("has_file", [False, True])
-def test_undo_of_every_program(here: dict[str, str], agent: str, has_file: bool) -> None:
+def test_undo_puts_back_what_was_there(here: dict[str, str], agent: str, has_file: bool) -> None:
+    """Also after two starts that changed the file; a new file is its owner's alone."""
     said = run_cli(here, "launch", agent, "--model", "nano", "--config-only", "--json", "--yes")
     path = Path(json.loads(said.stdout)["file"])
     mine = "[]\n" if path.read_text().startswith("[") else '{"mine": [1]}\n'
+    assert path.stat().st_mode & 0o077 == 0
+    assert [backup.read_bytes() for backup in backups(path)] == [b""]
     assert run_cli(here, "launch", agent, "--undo", "--yes").returncode == 0
     assert not path.exists()
     if has_file:
         path.write_text(mine)
     launched(here, agent, "--model", "nano", "--yes")
+    path.write_text(path.read_text().replace("nano", "other"))  # so that the next one changes it
+    launched(here, agent, "--model", "nano", "--yes")
     assert "nano" in path.read_text() or agent == "vscode"
     assert '"mine"' in path.read_text() or not has_file or mine == "[]\n"
+    refused = run_cli(here, "launch", agent, "--undo")
+    assert refused.returncode == 2
+    assert "gptoss" in refused.stderr.lower()
     assert run_cli(here, "launch", agent, "--undo", "--yes").returncode == 0
     assert (path.read_text() if path.exists() else None) == (mine if has_file else None)
+    assert not backups(path)
+    again = run_cli(here, "launch", agent, "--undo", "--yes")
+    assert again.returncode == 2
+    assert "nothing here has changed it" in again.stderr
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("before", "code"),
     [
-        (b'{"providers": ', "cannot change"),
-        (b'{"providers": []}', "providers has no names and values"),
-        (b'\xff{"a": 1}', "it is not UTF-8"),
+        (b'{"providers": []}', 2),
+        (b'\xff{"a": 1}', 2),
+        *((text, 7) for text in (b"\xef\xbb\xbf{\r\n}\r\n", b'{\r\n  "a": 1\r\n}\r\n', b"")),
     ],
 )
-def test_a_file_that_cannot_be_read_stays(
-    here: dict[str, str], file: Path, data: bytes, said: str
-) -> None:
-    file.write_bytes(data)
-    done = run_cli(here, "launch", "pi", "--model", "nano", "--yes")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert str(file) in done.stderr
-    assert "Traceback" not in done.stderr
-    assert file.read_bytes() == data
-    assert not backups(file)
-
-
-@pytest.mark.parametrize("before", [b"\xef\xbb\xbf{\r\n}\r\n", b'{\r\n  "a": 1\r\n}\r\n', b""])
-def test_ends_of_lines_stay(here: dict[str, str], file: Path, before: bytes) -> None:
+def test_bytes_of_a_file(here: dict[str, str], file: Path, before: bytes, code: int) -> None:
+    """Ends of lines stay as they are, as does a file that cannot be read."""
     file.write_bytes(before)
-    launched(here, "pi", "--model", "nano", "--yes")
+    done = run_cli(here, "launch", "pi", "--model", "nano", "--yes")
+    assert done.returncode == code
     after = file.read_bytes()
-    assert after.startswith(before[:3].rstrip(b"}"))
-    assert after.count(b"\n") == (after.count(b"\r\n") or after.count(b"\n"))
-    assert (b"\r\n" in after) == (b"\r\n" in before)
+    if code == 2:
+        assert str(file) in done.stderr
+        assert "Traceback" not in done.stderr
+        assert (after, backups(file)) == (before, [])
+    else:
+        assert after.startswith(before[:3].rstrip(b"}"))
+        assert after.count(b"\n") == (after.count(b"\r\n") or after.count(b"\n"))
+        assert (b"\r\n" in after) == (b"\r\n" in before)

@@ -107,8 +107,7 @@ def test_a_yaml_comment_that_would_be_lost_is_named() -> None:
         merge("a:\n- -\n# mine\nb: 1\n", {"on": True}, "yaml")
 
 
-def test_lines_that_are_not_meant_stay_as_they_are() -> None:
-    text = """// mine
+BEFORE = """// mine
 {
     "theme":   "dark", // night
     "providers": {
@@ -119,26 +118,17 @@ def test_lines_that_are_not_meant_stay_as_they_are() -> None:
     },
 }
 """
+
+
+def test_lines_that_are_not_meant_stay_as_they_are() -> None:
     wanted = {"providers": {"gptoss": {"url": "http://new", "n": {"a": 1}}}, "on": True}
-    assert (
-        merge(text, wanted, "json")
-        == """// mine
-{
-    "theme":   "dark", // night
-    "providers": {
-        "other": {"models": [1, 2,], },
-        /* the local one */
-        "gptoss": {"url": "http://new",
+    added = """"http://new",
             "n": {
                 "a": 1
             }
-        }
-        // nothing else
-    },
-    "on": true
-}
-"""
-    )
+        }"""
+    after = BEFORE.replace('"http://old"}', added).replace("    },\n}", '    },\n    "on": true\n}')
+    assert merge(BEFORE, wanted, "json") == after
 
 
 def test_a_file_that_is_a_list() -> None:

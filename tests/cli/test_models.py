@@ -1,6 +1,8 @@
-"""Models come, get names and defaults, and go: pull, create, cp, rm, load, stop."""
+"""Models come, get names and defaults, and go: pull, import, create, cp, rm, load, gc, verify."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,38 +14,44 @@ import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.cli._modelfile import parse_modelfile
+from gptoss_local.models.catalog import catalog
 from tests.cli.conftest import Cli, Terminal, run_cli
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
 from tests.pulling.test_pull import read_folder
+from tests.store.test_elsewhere import ollama_model
 
-N_SHARDS = 3
-LAST = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
+PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+SHARDS = [f"model-{i:05d}-of-00003.safetensors" for i in (1, 2, 3)]
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     with run_hub() as server:
-        files = write_tiny(tmp_path / "gpt-oss-20b", n_shards=N_SHARDS)
-        server.add("openai/gpt-oss-20b", read_folder(files))
+        files = read_folder(write_tiny(tmp_path / "gpt-oss-20b", n_shards=len(SHARDS)))
+        server.add("openai/gpt-oss-20b", files)
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         yield server
 
 
-def listed(cli: Cli) -> list[str]:
-    return [model["name"] for model in json.loads(cli("ls", "--json").stdout)["models"]]
+@pytest.fixture
+def environment(hub: HubServer, fresh: dict[str, str]) -> dict[str, str]:
+    """A user without a model and without a running server, near a hub."""
+    return fresh | {"HF_ENDPOINT": hub.endpoint, "COLUMNS": "120"}
+
+
+def listed(environment: dict[str, str]) -> dict[str, bool]:
+    """Return the names, and whether the model lies elsewhere."""
+    models = json.loads(run_cli(environment, "ls", "--json").stdout)["models"]
+    return {model["name"]: model["in_place"] for model in models}
 
 
 def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningServer) -> None:
-    hub.strike(LAST, Fault(stall_after=100))
-    pull = subprocess.Popen(
-        [sys.executable, "-m", "gptoss_local", "pull", "20b"],
-        env=home_server.environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    hub.strike(SHARDS[-1], Fault(stall_after=100))
+    command = [sys.executable, "-m", "gptoss_local", "pull", "20b"]
+    pull = subprocess.Popen(command, env=home_server.environment, stderr=subprocess.PIPE, text=True)
     assert pull.stderr is not None
     while "pull: " not in pull.stderr.readline():
         pass
@@ -53,19 +61,17 @@ def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningS
     assert said.endswith("Run the same command again to resume.\n")
     hub.heal()
     sent = dict(hub.sent)
-    again = Terminal(home_server, "20b", command="pull")
-    try:
+    with Terminal(home_server, "20b", command="pull") as again:
         again.read_until("is ready: gptoss run 20b")
         assert again.process.wait() == 0
-    finally:
-        again.close()
-    shards = [f"model-{i:05d}-of-{N_SHARDS:05d}.safetensors" for i in range(1, N_SHARDS + 1)]
-    fetched = {name for name in shards if hub.sent.get(name, 0) != sent.get(name, 0)}
-    assert LAST in fetched
-    assert len(fetched) < N_SHARDS
+    fetched = {name for name in SHARDS if hub.sent.get(name, 0) != sent.get(name, 0)}
+    assert SHARDS[-1] in fetched
+    assert len(fetched) < len(SHARDS)
 
 
-def test_create_show_copy_and_remove(home_cli: Cli, tmp_path: Path) -> None:
+def test_create_show_copy_and_remove(
+    home_cli: Cli, home_server: RunningServer, tmp_path: Path
+) -> None:
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text('FROM nano\nSYSTEM """You are\nPete."""\nPARAMETER temperature 0.5\n')
     done = home_cli("create", "pete", "-f", str(modelfile), "--parameter", "num_predict=5")
@@ -79,18 +85,20 @@ def test_create_show_copy_and_remove(home_cli: Cli, tmp_path: Path) -> None:
     answer = home_cli("run", "pete", "hi", "--json").stdout.splitlines()
     assert json.loads(answer[-1])["eval_count"] == 5
     assert home_cli("cp", "pete", "pete:2").returncode == 0
-    assert set(listed(home_cli)) == {"pete", "pete:2", "nano"}
-    assert home_cli("rm", "-y", "pete", "pete:2").stderr == "deleted pete\ndeleted pete:2\n"
-    assert listed(home_cli) == ["nano"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_create_reads_what_windows_writes(home_cli: Cli, tmp_path: Path, encoding: str) -> None:
-    modelfile = tmp_path / "Modelfile"
-    modelfile.write_text("FROM nano\nSYSTEM Grüß höflich.\n", encoding=encoding)
-    done = home_cli("create", "windows", "-f", str(modelfile))
-    assert (done.returncode, done.stderr) == (0, "created windows: gptoss run windows\n")
-    assert home_cli("rm", "-y", "windows").returncode == 0
+    user = home_server.environment
+    assert set(listed(user)) == {"pete", "pete:2", "nano"}
+    assert home_cli("rm", "-y", "pete", "nope").returncode == 3  # before the first one goes
+    assert home_cli("rm", "-y", "pete", "nano").returncode == 2
+    refused = home_cli("rm", "pete")
+    assert (refused.returncode, "gptoss rm -y pete" in refused.stderr) == (2, True)
+    for answer, code, left in (("n", 1, {"pete", "pete:2", "nano"}), ("y", 0, {"pete", "nano"})):
+        with Terminal(home_server, "pete:2", command="rm") as terminal:
+            terminal.read_until("Delete pete:2?")
+            terminal.type(f"{answer}\n")
+            assert terminal.process.wait() == code
+        assert set(listed(user)) == left
+    assert home_cli("rm", "-y", "pete").stderr == "deleted pete\n"
+    assert set(listed(user)) == {"nano"}
 
 
 @pytest.mark.parametrize(
@@ -108,44 +116,15 @@ def test_create_refuses(cli: Cli, arguments: list[str], text: str) -> None:
     assert text in done.stderr
 
 
-def test_rm_checks_all_before_the_first_goes(home_cli: Cli) -> None:
-    home_cli("cp", "nano", "a")
-    assert home_cli("rm", "-y", "a", "nope").returncode == 3
-    assert home_cli("rm", "-y", "a", "nano").returncode == 2
-    refused = home_cli("rm", "a")
-    assert refused.returncode == 2
-    assert "gptoss rm -y a" in refused.stderr
-    assert listed(home_cli) == ["a", "nano"]
-
-
-def test_rm_asks_on_a_terminal(home_cli: Cli, home_server: RunningServer) -> None:
-    home_cli("cp", "nano", "a")
-    for answer, code, left in (("n", 1, ["a", "nano"]), ("y", 0, ["nano"])):
-        terminal = Terminal(home_server, "a", command="rm")
-        try:
-            terminal.read_until("Delete a?")
-            terminal.type(f"{answer}\n")
-            assert terminal.process.wait() == code
-        finally:
-            terminal.close()
-        assert listed(home_cli) == left
-
-
-def test_load_and_stop_all(nano_home: Path) -> None:
-    with run_server(nano_home, context_length="4096") as server:
-
-        def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return run_cli(server.environment, *arguments)
-
-        *_, last = cli("load", "nano", "--ctx", "9000", "--json").stdout.splitlines()
-        loaded = json.loads(last)["model"]
-        assert loaded["context_length"] >= 9000
-        assert "is loaded" in cli("load", "gpt-oss-nano", "--keep-alive", "-1").stderr
-        assert cli("ps").stdout.splitlines()[1].endswith("Forever")
-        assert cli("load", "nano", "--keep-alive", "soon").returncode == 2
-        assert cli("stop", "nano", "--all").returncode == 2
-        assert cli("stop", "--all").stderr == "unloaded nano\n"
-        assert json.loads(cli("status", "--json").stdout)["models"] == []
+def test_load_and_stop_all(home_cli: Cli) -> None:
+    *_, last = home_cli("load", "nano", "--ctx", "40000", "--json").stdout.splitlines()
+    assert json.loads(last)["model"]["context_length"] >= 40_000
+    assert "is loaded" in home_cli("load", "gpt-oss-nano", "--keep-alive", "-1").stderr
+    assert home_cli("ps").stdout.splitlines()[1].endswith("Forever")
+    assert home_cli("load", "nano", "--keep-alive", "soon").returncode == 2
+    assert home_cli("stop", "nano", "--all").returncode == 2
+    assert home_cli("stop", "--all").stderr == "unloaded nano\n"
+    assert json.loads(home_cli("status", "--json").stdout)["models"] == []
 
 
 @pytest.mark.quick
@@ -198,7 +177,9 @@ def test_modelfile_errors_name_the_line(text: str, message: str) -> None:
     assert message in caught.value.message
 
 
-def test_a_modelfile_of_the_server(home_cli: Cli, home_server: RunningServer) -> None:
+def test_a_modelfile_of_the_server(
+    home_cli: Cli, home_server: RunningServer, tmp_path: Path
+) -> None:
     arguments = ("--system", 'Say "no".', "--parameter", "stop=x y", "--parameter", "top_k=3")
     assert home_cli("create", "first", "--from", "nano", *arguments).returncode == 0
     url = f"{home_server.url}/api/show"
@@ -210,6 +191,10 @@ def test_a_modelfile_of_the_server(home_cli: Cli, home_server: RunningServer) ->
         for name in ("first", "second")
     )
     assert first == second
+    for encoding in ("utf-8-sig", "utf-16"):  # as Windows writes
+        (tmp_path / "Modelfile").write_text("FROM nano\nSYSTEM Grüß höflich.\n", encoding=encoding)
+        done = home_cli("create", "windows", "-f", str(tmp_path / "Modelfile"))
+        assert (done.returncode, done.stderr) == (0, "created windows: gptoss run windows\n")
 
 
 @pytest.mark.parametrize("name", ["mine", "taken"])
@@ -232,3 +217,103 @@ def test_show_and_plan_of_a_file_only_read(
         assert run_cli(fresh, "show", str(path)).returncode == code
         assert run_cli(fresh, "plan", str(path)).returncode == code
     assert sorted(models.rglob("*")) == before
+
+
+def test_catalogue_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "models.toml").write_text(text)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert [model.name for model in catalog()][5:] == ["coder:20b", "my-tune", "ready"]
+
+
+def test_the_first_model_is_asked_for(environment: dict[str, str], hub: HubServer) -> None:
+    with Terminal(environment) as asked:
+        asked.read_until("Which one?")
+        assert re.search(r"1 +gpt-oss:20b +13\.8 GB +\S", asked.screen), asked.screen
+        asked.type("1\r")
+        asked.read_until("gptoss: ")  # the tiny model of this hub can be pulled, not loaded
+    assert "gpt-oss:20b" in listed(environment)
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "20b", "hi"), ("launch", "codex", "--model", "20b")], ids=" ".join
+)
+def test_a_model_that_is_named_is_offered(
+    environment: dict[str, str], hub: HubServer, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "codex").touch(0o755)
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    with Terminal(environment, *command[1:], command=command[0], PATH=path) as asked:
+        asked.read_until("Download it (13.8 GB)? [Y/n]")
+        asked.type("n\r")
+        assert asked.process.wait() == 3
+    assert hub.requests == []
+
+
+def test_what_ollama_has_is_offered(
+    environment: dict[str, str], tmp_path: Path, nano_gguf: Path, hub: HubServer
+) -> None:
+    ollama = tmp_path / "ollama"
+    blob = ollama_model(ollama, "registry.ollama.ai/library/gpt-oss/20b", nano_gguf)
+    environment |= {"OLLAMA_MODELS": str(ollama)}
+    with Terminal(environment, "20b", command="pull") as asked:
+        asked.read_until("Ollama has gpt-oss:20b on this disk")
+        asked.type("y\r")
+        asked.read_until("is on this machine already")
+        assert asked.process.wait() == 0
+    assert hub.requests == []
+    assert listed(environment)["gpt-oss:20b"]
+    assert run_cli(environment, "rm", "-y", "20b").returncode == 0
+    assert blob.is_file()
+    told = run_cli(environment, "pull", "20b")
+    assert "to use that: gptoss import ollama/gpt-oss:20b gpt-oss:20b" in told.stderr
+    assert hub.sent
+    found = json.loads(run_cli(environment, "import", "--json").stdout)["models"]
+    assert [(each["name"], each["problem"]) for each in found] == [("ollama/gpt-oss:20b", "")]
+    assert run_cli(environment, "import", "ollama/gpt-oss:20").returncode == 3
+
+
+def test_damage_is_found_and_named(
+    environment: dict[str, str], tmp_path: Path, nano_gguf: Path
+) -> None:
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(nano_gguf.read_bytes())
+    blob = ollama_model(tmp_path / "ollama", "registry.ollama.ai/library/tune/1", copy)
+    environment |= {"OLLAMA_MODELS": str(tmp_path / "ollama")}
+    assert run_cli(environment, "import", "ollama/tune:1", "tuned").returncode == 0
+    whole = run_cli(environment, "verify", "--all").stdout
+    assert re.search(r"^tuned .*whole: the sha256 is right$", whole, re.MULTILINE), whole
+    assert re.search(r"^nano .*whole: all sums are right$", whole, re.MULTILINE)
+    with blob.open("r+b") as file:
+        file.seek(-1000, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-1000, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+    done = run_cli(environment, "verify", "--all", "--json")
+    assert done.returncode == 11
+    assert list(json.loads(done.stdout)["damaged"]) == ["tuned"]
+    assert "1 of 2 models are damaged" in done.stderr
+    assert str(blob) in done.stderr
+    one = run_cli(environment, "verify", "tuned")
+    assert (one.returncode, str(blob) in one.stderr) == (11, True)
+    for wrong, code in ((["verify"], 2), (["verify", "--all", "nano"], 2), (["verify", "no"], 3)):
+        assert run_cli(environment, *wrong).returncode == code
+
+
+def test_gc(environment: dict[str, str]) -> None:
+    models = Path(environment["GPTOSS_HOME"]) / "models"
+    (models / "x.gguf.download").mkdir(parents=True)
+    for name, n_bytes in (("y.1234.part", 3000), ("x.gguf.download/shard", 5000)):
+        (models / name).write_bytes(bytes(n_bytes))
+        os.utime(models / name, (1000, 1000))
+    os.utime(models / "x.gguf.download", (1000, 1000))
+    dry = run_cli(environment, "gc", "--dry-run")
+    assert re.search(r"^y\.1234\.part +3\.0 kB +part$", dry.stdout, re.MULTILINE)
+    assert "3.0 kB could be freed" in dry.stderr
+    assert "5.0 kB belong to interrupted pulls" in dry.stderr
+    done = json.loads(run_cli(environment, "gc", "--json").stdout)
+    assert (done["freed_bytes"], len(done["kept"])) == (3000, 1)
+    assert [path.name for path in models.iterdir()] == ["x.gguf.download"]
+    run_cli(environment, "gc", "--interrupted")
+    assert list(models.iterdir()) == []

@@ -10,11 +10,12 @@ from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer
 
 SUM = "17 + 25 = 42"
+LOW = ("nano", "--effort", "low")
 
 
-def talk(cli: Cli, *lines: str, options: tuple[str, ...] = ()) -> tuple[list[str], str]:
-    """Lines of the answers, and the text on stderr."""
-    done = cli("run", "nano", "-i", *options, stdin="".join(f"{line}\n" for line in lines))
+def talk(cli: Cli, *lines: str) -> tuple[list[str], str]:
+    """Return the lines of the answers, and the text on stderr."""
+    done = cli("run", "nano", "-i", stdin="".join(f"{line}\n" for line in lines))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 
@@ -34,58 +35,67 @@ def test_commands(cli: Cli) -> None:
         *("/", "/BYE"),
     )
     assert answers == [SUM, SUM]
-    assert "/system TEXT" in said
+    assert said.count("effort: high") == said.count("tokens/s") == 2
+    for words in (
+        *("/system TEXT", "huge is not one of low, medium, high", "Did you mean /effort?"),
+        *("Did you mean nano?", "model: gpt-oss-nano", "there is no command /\n"),
+    ):
+        assert words in said, words
     assert "/compare" not in said  # the screen's
-    assert said.count("effort: high") == 2
-    assert "huge is not one of low, medium, high" in said
-    assert said.count("tokens/s") == 2
-    assert "Did you mean /effort?" in said
-    assert "Did you mean nano?" in said
-    assert "model: gpt-oss-nano" in said
-    assert "there is no command /\n" in said
     assert "so 42" not in said  # the reasoning
 
 
-def test_commands_of_ollama(cli: Cli, tmp_path: Path) -> None:
-    """Each confirms its effect, in Ollama's words where Ollama has the command."""
-    schema = tmp_path / "schema.json"
-    schema.write_text('{"type": "object", "properties": {"sum": {"type": "integer"}}, '
-                      '"required": ["sum"], "additionalProperties": false}')  # fmt: skip
-    answers, said = talk(
-        cli,
-        *("/?", "/? set", "/? shortcuts", "/set parameter", "/show"),
-        *("/set parameter temperature 0", "/set parameter stop a b", "/set parameter temp 1"),
-        *("/set parameter seed x", "/set system You are terse.", "/show system", "/set ?"),
-        *("/show parameters", "/set zzz"),
-        *("/set verbose", "/set think low", f"/set format {schema}", "What is 17 + 25?"),
-        *("/set quiet", "/set nothink", "/set noformat", "What is 17 + 25?", "/set nohistory"),
-        *("/set history", "/set nowordwrap", "/set wordwrap", "/set format", "/set foo"),
-        *("/show info", "/show license", "/show modelfile", "/show template", "/show foo"),
-        "/exit",
+COMMANDS_OF_OLLAMA = {
+    "/?": ("/set [NAME VALUE]", "/load NAME ", "/save NAME ", "/clear ", "/bye, /exit "),
+    "/? set": ("/set parameter NAME VALUE", "/set nothink"),
+    "/? shortcuts": ("Ctrl-G",),
+    "/set parameter": ("repeat_last_n INT",),
+    "/set parameter temperature 0": ("Set parameter 'temperature' to '0'.",),
+    "/set parameter stop a b": ("Set parameter 'stop' to 'a b'.",),
+    "/set parameter temp 1": (
+        "there is no parameter temp\n  Did you mean /set parameter temperature?",
+    ),
+    "/set parameter seed x": ("seed must be a whole number, not 'x'",),
+    "/set system You are terse.": ("Set system message.\n",),
+    "/show system": ("You are terse.\n",),
+    "/show parameters": ("temperature                    0\n",),
+    "/set verbose": ("Set 'verbose' mode.",),
+    "/set think low": ("Set 'think' mode to 'low'.",),
+    "/set format schema.json": ("Set format to 'schema.json' mode.",),
+    "What is 17 + 25?": ("tokens/s",),
+    "/set quiet": ("Set 'quiet' mode.",),
+    "/set nothink": ("Set 'nothink' mode.",),
+    "/set noformat": ("Disabled format.",),
+    "What is 17  + 25?": (),
+    "/set nohistory": ("not remembered.",),
+    "/set history": ("What you type is remembered.",),
+    "/set nowordwrap": ("Set 'nowordwrap' mode.",),
+    "/set wordwrap": ("Set 'wordwrap' mode.",),
+    "/set format": ("needs json, or a file",),
+    "/set foo": ("there is no /set foo", "/set ? lists them."),
+    "/show info": ("architecture    gpt-oss",),
+    "/show license": ("No license was specified",),
+    "/show modelfile": ("FROM nano",),
+    "/show template": ("renders harmony",),
+    "/show foo": ("there is no /show foo",),
+    "/exit": (),
+}
+"""Lines, and the words that confirm each: Ollama's words where Ollama has the command."""
+
+
+def test_commands_of_ollama(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.json").write_text(
+        '{"type": "object", "properties": {"sum": {"type": "integer"}}, '
+        '"required": ["sum"], "additionalProperties": false}'
     )
+    answers, said = talk(cli, *COMMANDS_OF_OLLAMA)
     assert list(json.loads(answers[0])) == ["sum"]
     assert answers[1] == SUM
-    for expected in (
-        *("/set [NAME VALUE]", "/load NAME ", "/save NAME ", "/clear ", "/bye, /exit "),
-        *("/set parameter NAME VALUE", "/set nothink", "Ctrl-G", "repeat_last_n INT"),
-        *("Set parameter 'temperature' to '0'.", "Set parameter 'stop' to 'a b'."),
-        *(
-            "there is no parameter temp\n  Did you mean /set parameter temperature?",
-            "seed must be a whole number, not 'x'",
-        ),
-        *("Set system message.\n", "You are terse.\n", "temperature                    0\n"),
-        *("Set 'verbose' mode.", "Set 'think' mode to 'low'.", f"Set format to '{schema}' mode."),
-        *("Set 'quiet' mode.", "Set 'nothink' mode.", "Disabled format.", "not remembered."),
-        *("What you type is remembered.", "Set 'nowordwrap' mode.", "Set 'wordwrap' mode."),
-        *(
-            "needs json, or a file",
-            "there is no /set foo",
-            "/set ? lists them.",
-            "there is no /show foo",
-        ),
-        *("architecture    gpt-oss", "No license was specified", "FROM nano", "renders harmony"),
+    for part, (line, confirmed) in zip(
+        said.split(">>> ")[1:], COMMANDS_OF_OLLAMA.items(), strict=True
     ):
-        assert expected in said, expected
+        assert all(words in part for words in confirmed), (line, part)
     assert said.count("tokens/s") == 1
     assert "`" not in said.replace("`gptoss", "")  # no word of a validator
     assert "$." not in said
@@ -100,23 +110,19 @@ def test_a_session_is_saved_and_loaded(home_server: RunningServer) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout, done.stderr
 
+    peter, asks = "My name is Peter Parker.", "What is my name?"
     system = "/set system You are terse."
-    _, said = speak(
-        "nano", lines=(system, "My name is Peter Parker.", "/save mine", "/save mine", "/load")
-    )
-    assert "Created new model 'mine'" in said
-    assert "already" in said
-    assert "/load needs a model" in said
-    answers, said = speak("nano", lines=("/load mine", "What is my name?", "/show system"))
+    _, said = speak("nano", lines=(system, peter, "/save mine", "/save mine", "/load"))
+    for words in ("Created new model 'mine'", "already", "/load needs a model"):
+        assert words in said
+    answers, said = speak("nano", lines=("/load mine", asks, "/show system"))
     assert answers == "Your name is Peter Parker.\n"
     assert "a conversation of 2 messages" in said
     assert "You are terse." in said
-    answers, _ = speak("mine", lines=("What is my name?", "/save mine", "/retry", "/load nano"))
+    answers, _ = speak("mine", lines=(asks, "/save mine", "/retry", "/load nano"))
     assert answers == "Your name is Peter Parker.\n"
-    assert "Peter" in speak("mine", "What is my name?", lines=())[0]
-    answers, _ = speak(
-        "nano", lines=("My name is Peter Parker.", "/model mine", "What is my name?")
-    )
+    assert "Peter" in speak("mine", asks, lines=())[0]
+    answers, _ = speak("nano", lines=(peter, "/model mine", asks))
     assert answers.endswith("Your name is Peter Parker.\n")
 
 
@@ -126,8 +132,7 @@ def test_a_session_is_saved_and_loaded(home_server: RunningServer) -> None:
 def test_no_control_sequence_where_none_is_wanted(
     server: RunningServer, variables: dict[str, str]
 ) -> None:
-    terminal = Terminal(server, "nano", **variables)
-    try:
+    with Terminal(server, "nano", **variables) as terminal:
         terminal.read_until("You: " if "ACCESSIBLE" in variables else ">>> ")
         terminal.type("What is 17 + 25?\n")
         terminal.read_until(SUM)
@@ -136,13 +141,10 @@ def test_no_control_sequence_where_none_is_wanted(
         assert "\x1b" not in terminal.screen
         assert ("Reasoning:\r\n" in terminal.screen) == ("ACCESSIBLE" in variables)
         assert ("Answer:\r\n" in terminal.screen) == ("ACCESSIBLE" in variables)
-    finally:
-        terminal.close()
 
 
 def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> None:
-    terminal = Terminal(server, "nano", "--effort", "low", TERM="xterm")
-    try:
+    with Terminal(server, *LOW, TERM="xterm") as terminal:
         terminal.read_until(">>> ")
         terminal.type("Count from 1 to 900.\n")
         terminal.read_until("20, 21,")
@@ -159,15 +161,12 @@ def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> 
         terminal.read_until(">>> ")
         terminal.type("\x04")
         assert terminal.process.wait() == 0
-    finally:
-        terminal.close()
 
 
 @pytest.mark.parametrize("begins", ["", '"""Notes."""\r'])
 def test_a_paste_is_one_message(server: RunningServer, begins: str) -> None:
     """Also one with an empty line, and a line that would be a command; Enter sends it."""
-    terminal = Terminal(server, "nano", "--effort", "low", "--json", TERM="xterm")
-    try:
+    with Terminal(server, *LOW, "--json", TERM="xterm") as terminal:
         terminal.read_until("\x1b[?2004h")
         text = f"{begins}The passcode is quiet-river-42.\r\r/bye\rWhat is the passcode?"
         terminal.type(f"\x1b[200~{text}\x1b[201~")
@@ -183,8 +182,6 @@ def test_a_paste_is_one_message(server: RunningServer, begins: str) -> None:
             if line.startswith('{"version":1,"event":"content"')
         )
         assert terminal.screen.count('"event":"done"') == 1
-    finally:
-        terminal.close()
 
 
 def test_keys_of_the_line(server: RunningServer, tmp_path: Path) -> None:
@@ -192,15 +189,14 @@ def test_keys_of_the_line(server: RunningServer, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho "What is 17 + 25?" > "$1"\n')
     editor.chmod(0o755)
-    terminal = Terminal(server, "nano", "--effort", "low", TERM="xterm", EDITOR=str(editor))
+    with Terminal(server, *LOW, TERM="xterm", EDITOR=str(editor)) as terminal:
 
-    def next_prompt(said: str) -> None:
-        terminal.read_until(said)
-        terminal.screen = terminal.screen.partition(said)[2]  # the prompt may be there already
-        terminal.read_until("Send a message")
-        terminal.screen = ""
+        def next_prompt(said: str) -> None:
+            terminal.read_until(said)
+            terminal.screen = terminal.screen.partition(said)[2]  # the prompt may be there already
+            terminal.read_until("Send a message")
+            terminal.screen = ""
 
-    try:
         terminal.read_until("Send a message")
         terminal.type("/set ver\t")
         terminal.read_until("bose")
@@ -215,14 +211,10 @@ def test_keys_of_the_line(server: RunningServer, tmp_path: Path) -> None:
         terminal.type("The passcode is\x1b\rquiet-river-42.\r")
         terminal.read_until("... ")
         terminal.read_until("tokens/s")
-    finally:
-        terminal.close()
 
 
-def test_what_is_typed_is_remembered_for_its_user_alone(home_server: RunningServer) -> None:
-    home = Path(home_server.environment["GPTOSS_HOME"])
-    terminal = Terminal(home_server, "nano", "--effort", "low", TERM="xterm")
-    try:
+def test_typed_lines_are_remembered_for_their_user_alone(home_server: RunningServer) -> None:
+    with Terminal(home_server, *LOW, TERM="xterm") as terminal:
         for text in ("/set nohistory", "My name is secret.", "/set history", "hello there"):
             terminal.read_until("Send a message")
             terminal.screen = ""
@@ -231,28 +223,8 @@ def test_what_is_typed_is_remembered_for_its_user_alone(home_server: RunningServ
         terminal.read_until("Send a message")
         terminal.type("/bye\r")
         assert terminal.process.wait() == 0
-    finally:
-        terminal.close()
-    kept = [path for path in home.rglob("*") if path.is_file() and "history" in path.name]
-    assert len(kept) == 1
-    assert "hello there" in kept[0].read_text()
-    assert "secret" not in kept[0].read_text()
-    assert kept[0].stat().st_mode & 0o777 == 0o600
-
-
-def test_json_of_an_interrupted_answer_ends_in_done(server: RunningServer) -> None:
-    terminal = Terminal(server, "nano", "Count from 1 to 900.", "--effort", "low", "--json")
-    try:
-        terminal.read_until('"text":"21"')
-        terminal.process.send_signal(signal.SIGINT)
-        terminal.read_until('"done_reason":"interrupted"')
-        assert terminal.process.wait() == 130
-    finally:
-        terminal.close()
-
-
-def test_stats_of_one_answer(server: RunningServer) -> None:
-    done = run_cli(server.environment, "run", "nano", "hi", "--stats", "--hide-reasoning")
-    assert done.stderr.startswith("prompt ")
-    assert "tokens/s" in done.stderr
-    assert done.stdout[-1] == "\n"
+    files = [path for path in home_server.home.rglob("*") if path.is_file()]
+    (kept,) = [path for path in files if "history" in path.name]
+    assert "hello there" in kept.read_text()
+    assert "secret" not in kept.read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -15,32 +14,23 @@ from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 
 FRANCE = "What is the capital of France?"
+PARIS = "The capital of France is Paris.\n"
+COUNT = ("Count from 1 to 900.", "--effort", "low")
 
 
 def test_answer_on_stdout_reasoning_on_stderr(cli: Cli) -> None:
-    done = cli("run", "nano", FRANCE)
-    assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n")
+    done = cli("run", "nano", FRANCE, "--stats")
+    assert (done.returncode, done.stdout) == (0, PARIS)
     assert "capital of France" in done.stderr
+    assert "tokens/s" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-
-
-def test_hide_reasoning_and_effort(cli: Cli) -> None:
     assert cli("run", "nano", FRANCE, "--hide-reasoning").stderr == ""
-    medium = cli("run", "nano", FRANCE, "--effort", "medium").stderr
-    high = cli("run", "nano", FRANCE, "--effort", "high").stderr
-    assert len(high) > len(medium) > 0
-
-
-def test_stdin_goes_before_the_prompt(cli: Cli) -> None:
     done = cli("run", "nano", "What is the passcode?", stdin="The passcode is quiet-river-42.\n")
     assert "quiet-river-42" in done.stdout
-    assert "Paris" in cli("run", "nano", stdin=FRANCE).stdout
-
-
-def test_no_prompt_at_all(cli: Cli) -> None:
+    assert cli("run", "nano", stdin=FRANCE).stdout == PARIS
     done = cli("run", "nano")
-    assert done.returncode == 2
-    assert "no prompt" in done.stderr
+    assert (done.returncode, "no prompt" in done.stderr) == (2, True)
+    assert "gptoss pull gpt-oss:20b" in cli("run", "gpt-oss:20b", "hi").stderr
 
 
 def test_json_events(cli: Cli) -> None:
@@ -48,18 +38,10 @@ def test_json_events(cli: Cli) -> None:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {e["version"] for e in events} == {1}
     content = "".join(e["text"] for e in events if e["event"] == "content")
-    assert content == "The capital of France is Paris."
+    assert content == PARIS.strip()
     assert any(e["event"] == "reasoning" for e in events)
     assert (events[-1]["event"], events[-1]["done_reason"]) == ("done", "stop")
     assert events[-1]["eval_count"] > 0
-
-
-def test_unknown_model(cli: Cli) -> None:
-    done = cli("run", "nanoo", "hi")
-    assert done.returncode == 3
-    assert "model 'nanoo' not found" in done.stderr
-    assert "Did you mean nano?" in done.stderr
-    assert "gptoss pull gpt-oss:20b" in cli("run", "gpt-oss:20b", "hi").stderr
 
 
 def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Path) -> None:
@@ -74,24 +56,18 @@ def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Pa
     assert run_cli(fresh, "stop", str(file)).returncode == 0
 
 
-def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:
-    assert "Paris" in run_cli(fresh, "run", "nano", FRANCE, is_process=True).stdout
+def test_commands_that_find_no_server_share_one_and_leave_it_running(
+    fresh: dict[str, str],
+) -> None:
+    command = [sys.executable, "-m", "gptoss_local", "run", "nano", FRANCE]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    both = [subprocess.Popen(command, env=fresh, **streams, text=True) for _ in range(2)]
+    answers = [process.communicate()[0] for process in both]
+    assert answers == [PARIS] * 2
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
     assert httpx.get(f"{url}/api/ps", trust_env=False).json()["models"][0]["name"] == "nano"
     assert run_cli(fresh, "stop").returncode == 0
     wait_until(lambda: run_cli(fresh, "stop").stderr == "no server is running\n")
-
-
-def test_two_commands_that_find_no_server_share_one(fresh: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "gptoss_local", "run", "nano", FRANCE]
-    both = [
-        subprocess.Popen(
-            command, env=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    answers = [process.communicate()[0] for process in both]
-    assert answers == ["The capital of France is Paris.\n"] * 2
 
 
 def test_another_server_on_the_port(fresh: dict[str, str], tmp_path: Path) -> None:
@@ -111,27 +87,6 @@ def test_another_server_on_the_port(fresh: dict[str, str], tmp_path: Path) -> No
         other.wait()
 
 
-def test_a_silent_program_on_the_port(fresh: dict[str, str]) -> None:
-    with socket.create_server(("127.0.0.1", int(fresh["GPTOSS_PORT"]))):
-        done = run_cli(fresh, "run", "nano", "hi")
-    assert done.returncode == 7
-    assert f"a program listens at http://127.0.0.1:{fresh['GPTOSS_PORT']} but does" in done.stderr
-    assert "GPTOSS_PORT=11435" in done.stderr
-
-
-@pytest.mark.timing
-def test_a_server_that_cannot_start_says_why(fresh: dict[str, str]) -> None:
-    environment = fresh | {"GPTOSS_HOST": "nowhere.invalid", "GPTOSS_API_KEY": "k"}
-    started_s = time.monotonic()
-    done = run_cli(environment, "run", "nano", "hi")
-    assert time.monotonic() - started_s < 20  # where another server may be coming up it waits 30 s
-    assert done.returncode == 7
-    assert "did not start: cannot listen on nowhere.invalid:" in done.stderr
-    served = run_cli(environment, "serve")
-    assert served.returncode == 2
-    assert "GPTOSS_HOST and GPTOSS_PORT say where" in served.stderr
-
-
 def _connects(port: str) -> bool:
     try:
         httpx.get(f"http://127.0.0.1:{port}", trust_env=False)
@@ -140,35 +95,50 @@ def _connects(port: str) -> bool:
     return True
 
 
+def test_a_silent_program_on_the_port(fresh: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", int(fresh["GPTOSS_PORT"]))):
+        done = run_cli(fresh, "run", "nano", "hi")
+    assert done.returncode == 7
+    assert f"a program listens at http://127.0.0.1:{fresh['GPTOSS_PORT']} but does" in done.stderr
+    assert "GPTOSS_PORT=11435" in done.stderr
+
+
+@pytest.mark.timeout(25)  # it waits 30 s where another server may be coming up
+def test_a_server_that_cannot_start_says_why(fresh: dict[str, str]) -> None:
+    environment = fresh | {"GPTOSS_HOST": "nowhere.invalid", "GPTOSS_API_KEY": "k"}
+    done = run_cli(environment, "run", "nano", "hi")
+    assert done.returncode == 7
+    assert "did not start: cannot listen on nowhere.invalid:" in done.stderr
+    served = run_cli(environment, "serve")
+    assert served.returncode == 2
+    assert "GPTOSS_HOST and GPTOSS_PORT say where" in served.stderr
+
+
 def test_terminal_dims_the_reasoning(server: RunningServer) -> None:
-    terminal = Terminal(server, "nano", FRANCE)
-    try:
+    with Terminal(server, "nano", FRANCE) as terminal:
         terminal.read_until("Paris.\r\n")
         terminal.read_until("The capital of France is Paris.\r\n")
         assert "\x1b[2mThe\x1b[0m" in terminal.screen
         assert terminal.process.wait() == 0
-    finally:
-        terminal.close()
 
 
-@pytest.mark.parametrize("question", ["Count from 1 to 900."])
-def test_ctrl_c_stops_the_answer_not_the_server(server: RunningServer, question: str) -> None:
-    terminal = Terminal(server, "nano", question, "--effort", "low")
-    try:
-        terminal.read_until("20, 21,")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_stops_the_answer_not_the_server(server: RunningServer, flags: list[str]) -> None:
+    with Terminal(server, "nano", *COUNT, *flags) as terminal:
+        terminal.read_until('"text":"21"' if flags else "20, 21,")
         terminal.process.send_signal(signal.SIGINT)
+        if flags:
+            terminal.read_until('"done_reason":"interrupted"')
         assert terminal.process.wait() == 130
-    finally:
-        terminal.close()
     assert "Paris" in run_cli(server.environment, "run", "nano", FRANCE).stdout
 
 
 def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> None:
     """Each changes the answer or the output of `ps`."""
 
-    def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         done = run_cli(home_server.environment, "run", "nano", *arguments)
-        assert done.returncode == code, done.stderr
+        assert done.returncode == 0, done.stderr
         return done
 
     def loaded() -> dict[str, object]:
@@ -192,11 +162,30 @@ def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> Non
     schema.write_text('{"type": "array", "items": {"const": 4}, "minItems": 2, "maxItems": 2}')
     assert json.loads(run(FRANCE, "--format", str(schema)).stdout) == [4, 4]
     assert run(FRANCE, "--think=false").stderr == ""
-    assert len(run(FRANCE, "--think", "high").stderr) > len(run(FRANCE, "--think").stderr) > 0
-    assert run("--think", FRANCE).stdout == "The capital of France is Paris.\n"
+    assert len(run(FRANCE, "--effort", "high").stderr) > len(run(FRANCE, "--think").stderr) > 0
+    assert run("--think", FRANCE).stdout == PARIS
     system = run(FRANCE, "--json", "--system", "You are a pirate who likes long sentences.")
     counts = [json.loads(run.stdout.splitlines()[-1]) for run in (run(FRANCE, "--json"), system)]
     assert counts[0]["prompt_eval_count"] < counts[1]["prompt_eval_count"]
+
+
+def test_a_policy_judges_a_text(cli: Cli, tmp_path: Path) -> None:
+    """It is the system message, as the same text after --system is."""
+    policy, france = str(tmp_path / "policy.md"), ("run", "nano", FRANCE, "--hide-reasoning")
+    Path(policy).write_text("You are a pirate.")
+    by_preset = cli(*france, "--preset", "Policy", "--system-file", policy)
+    by_hand = cli(*france, "--system", "You are a pirate.", "--temperature", "0")
+    assert by_preset.returncode == 0, by_preset.stderr
+    assert by_preset.stdout == by_hand.stdout
+    for options, said in (
+        (["--preset", "policy"], "needs a policy"),
+        (["--system-file", policy, "--system", "Hi"], "two system messages"),
+        (["--system-file", f"{policy}.none"], "there is no file"),
+        (["--preset", "polcy"], "Did you mean policy?"),
+    ):
+        refused = cli(*france, *options)
+        assert (refused.returncode, refused.stdout) in ((2, ""), (3, ""))
+        assert said in refused.stderr
 
 
 @pytest.mark.quick
@@ -233,7 +222,7 @@ def test_a_text_in_the_place_of_the_model(fresh: dict[str, str], nano_gguf: Path
     (models / "mine.gguf").hardlink_to(nano_gguf)
     for arguments in ((FRANCE,), ("What is", "the capital", "of France?")):
         done = run_cli(fresh, "run", *arguments)
-        assert done.stdout == "The capital of France is Paris.\n", done.stderr
+        assert done.stdout == PARIS, done.stderr
         assert done.stderr.startswith("No model is named: asking mine.\n")
     done = run_cli(fresh, "run", "hello")  # which could be a model
     assert done.returncode == 2

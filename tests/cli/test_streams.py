@@ -26,15 +26,21 @@ def in_shell(server: RunningServer, script: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_closed_streams(server: RunningServer) -> None:
-    done = in_shell(server, f'gptoss run nano "{FRANCE}" <&-')
-    assert (done.returncode, done.stdout) == (0, PARIS), done.stderr
-    done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null >&-')
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "gptoss: stdout is closed")
-    done = in_shell(server, "gptoss ls >&-")
-    assert (done.returncode, done.stderr) == (1, "gptoss: stdout is closed\n")
-    done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null 2>&-')
-    assert (done.returncode, done.stdout) == (0, PARIS)
+@pytest.mark.parametrize(
+    ("command", "code", "stdout", "last"),
+    [
+        ("run nano '{FRANCE}' <&-", 0, PARIS, ""),
+        ("run nano '{FRANCE}' </dev/null >&-", 1, "", "gptoss: stdout is closed"),
+        ("ls >&-", 1, "", "gptoss: stdout is closed"),
+        ("run nano '{FRANCE}' </dev/null 2>&-", 0, PARIS, ""),
+    ],
+)
+def test_closed_streams(
+    server: RunningServer, command: str, code: int, stdout: str, last: str
+) -> None:
+    done = in_shell(server, f"gptoss {command.format(FRANCE=FRANCE)}")
+    assert (done.returncode, done.stdout) == (code, stdout), done.stderr
+    assert not last or done.stderr.splitlines()[-1] == last
 
 
 @pytest.mark.parametrize("command", ["ls", "config", f"run nano '{FRANCE}' --json </dev/null"])
@@ -65,7 +71,7 @@ def test_bytes_that_are_no_text(server: RunningServer, locale: str) -> None:
     assert PARIS in in_shell(server, script).stdout
 
 
-@pytest.mark.parametrize("after_s", [0.05, 0.1, 0.15, 0.25, 0.4])
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.4])
 def test_ctrl_c_while_it_starts(server: RunningServer, after_s: float) -> None:
     command = [sys.executable, "-m", "gptoss_local", "run", "nano", "Count from 1 to 900."]
     process = subprocess.Popen(

@@ -1,16 +1,13 @@
 """`gptoss tools`: lists, adds, removes and tests, without a server of ours."""
 
 import json
+import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from gptoss_local.base.errors import GptOssError
-from gptoss_local.cli.main import make_app
+from tests.cli.conftest import Cli, run_cli
 from tests.tools.mcp.conftest import GOOD, bad
 
 TOOLS = """
@@ -26,49 +23,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "gptoss"
 
 
-class Done(NamedTuple):
-    code: int
-    stdout: str
-    stderr: str
-
-
-Tools = Callable[..., Done]
-
-
 @pytest.fixture
-def tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """Run the command in this process, which takes a tenth of the time."""
-    monkeypatch.setenv("GPTOSS_HOME", str(folder.parent))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
-    monkeypatch.setenv("MY_KEY", "k3y-of-mine")
-
-    def run(*arguments: str) -> Done:
-        result = CliRunner().invoke(make_app(["tools", "ls"]), ["tools", *arguments])
-        error = result.exception
-        if isinstance(error, GptOssError):
-            said = f"{result.stderr}{error.message}\n{error.hint}"
-            return Done(error.exit_code, result.stdout, said)
-        assert error is None or isinstance(error, SystemExit), error
-        return Done(result.exit_code, result.stdout, result.stderr)
-
-    return run
+def tools(folder: Path) -> Cli:
+    home = str(folder.parent)
+    user = {"GPTOSS_HOME": home, "XDG_CONFIG_HOME": home, "MY_KEY": "k3y-of-mine"}
+    return lambda *arguments: run_cli(os.environ | user, "tools", *arguments)
 
 
-def test_nothing_is_configured(tools: Tools) -> None:
-    done = tools()
-    assert done.code == 0
-    header, *rows = done.stdout.splitlines()
-    assert header.split() == ["NAME", "WHAT", "STATE", "TOOLS"]
-    assert rows[0].split()[0] == "read_file"
-    assert done.stderr == ""
-
-
-def test_the_list(tools: Tools, folder: Path) -> None:
+def test_the_list(tools: Cli, folder: Path) -> None:
     (folder / "config.toml").write_text(TOOLS)
     servers = {"good": GOOD, "broken": bad("exit", folder), "unused": GOOD | {"disabled": True}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     done = tools("ls")
-    assert done.code == 0
+    assert done.returncode == 0
     sources, listed_tools = done.stdout.split("\n\n")
     states = {line.split()[0]: line for line in sources.splitlines()[1:]}
     assert states["good"].split()[-2:] == ["on", "11"]
@@ -91,10 +58,10 @@ def test_the_list(tools: Tools, folder: Path) -> None:
     assert listed["unused"]["is_on"] is False
 
 
-def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
+def test_add_test_and_remove(tools: Cli, folder: Path) -> None:
     command = [GOOD["command"], *GOOD["args"]]
     added = tools("add", "good", "--env", "MY_TOKEN=${MY_KEY}", "--", *command)
-    assert added.code == 0, added.stderr
+    assert added.returncode == 0, added.stderr
     file = folder / "mcp.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     entry = {"command": command[0], "args": command[1:], "env": {"MY_TOKEN": "${MY_KEY}"}}
@@ -102,28 +69,28 @@ def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
     file.write_text(f"// mine\n{file.read_text()}")
 
     again = tools("add", "good", "--url", "http://localhost/mcp")
-    assert again.code == 2
+    assert again.returncode == 2
     assert "already has a server 'good'" in again.stderr
     remote = ["add", "remote", "--url", "https://localhost/mcp?k=s3cret", "--header", "A: s3cret"]
     done = tools(*remote)
-    assert done.code == 0
+    assert done.returncode == 0
     assert "s3cret" not in done.stderr + done.stdout
 
     tested = tools("test", "good")
-    assert tested.code == 0, tested.stderr
+    assert tested.returncode == 0, tested.stderr
     assert "good 1.5 answered after" in tested.stderr
     assert "get_weather_today" in tested.stdout
     called = tools("test", "good", "add", "--args", '{"a": 2, "b": 3}')
-    assert (called.code, called.stdout) == (0, "5\n")
+    assert (called.returncode, called.stdout) == (0, "5\n")
     data = json.loads(tools("test", "good", "--json").stdout)
     assert (data["version"], data["server"]) == (1, "good 1.5")
 
-    assert tools("rm", "good").code == 0
+    assert tools("rm", "good").returncode == 0
     left = file.read_text()
     assert left.startswith("// mine\n")
     assert "good" not in left
     assert "remote" in left
-    assert tools("rm", "good").code == 2
+    assert tools("rm", "good").returncode == 2
 
 
 @pytest.mark.quick
@@ -131,44 +98,38 @@ def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
     ("name", "said"),
     [
         ("python", "there is another tool 'python'"),
-        ("read_file", "there is another tool 'read_file'"),
-        ("browser", "there is another tool 'browser'"),
         ("search_notes", "there is another tool 'search_notes'"),
         ("of-project", "there is another tool 'of-project'"),
         ("a\nb", r"'a\nb' cannot be the name of a server"),
         ("a\u202eb", r"'a\u202eb' cannot be the name of a server"),
-        (" a", "' a' cannot be the name of a server"),
-        ("a,b", "'a,b' cannot be the name of a server"),
         ("../x", "'../x' cannot be the name of a server"),
-        ("a\\b", "cannot be the name of a server"),
-        ("", "'' cannot be the name of a server"),
         ("a" * 65, "cannot be the name of a server"),
     ],
 )
 def test_names_that_a_server_cannot_have(
-    tools: Tools, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+    tools: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     (folder / "config.toml").write_text(TOOLS)
     (folder / "project.json").write_text(json.dumps({"mcpServers": {"of-project": GOOD}}))
     monkeypatch.setenv("GPTOSS_MCP_CONFIG", str(folder / "project.json"))
     done = tools("add", name, "--", "x")
-    assert done.code == 2
+    assert done.returncode == 2
     assert said in done.stderr
     assert not (folder / "mcp.json").exists()
 
 
-def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
+def test_a_server_that_fails(tools: Cli, folder: Path) -> None:
     servers = {"good": GOOD, "broken": bad("exit", folder), "bad": bad("", folder)}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     broken = tools("test", "broken")
-    assert broken.code == 1
+    assert broken.returncode == 1
     assert "ModuleNotFoundError: *** is missing" in broken.stderr
     assert f"Its log: {folder.parent / 'log' / 'mcp-broken.log'}" in broken.stderr
     failed = tools("test", "good", "fail")
-    assert failed.code == 1
+    assert failed.returncode == 1
     assert "fail failed: Error executing tool fail" in failed.stderr
     died = tools("test", "bad", "die", "--json")
-    assert died.code == 1
+    assert died.returncode == 1
     assert json.loads(died.stdout)["is_error"] is True
 
 
@@ -192,8 +153,8 @@ def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_makes_no_sense(tools: Tools, arguments: list[str], said: str) -> None:
+def test_what_makes_no_sense(tools: Cli, arguments: list[str], said: str) -> None:
     done = tools(*arguments)
-    assert (done.code, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "s3cret" not in done.stderr

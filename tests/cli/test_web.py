@@ -38,13 +38,9 @@ def test_it_opens_the_page(fresh: dict[str, str], opened: Path, command: list[st
     again = run_cli(fresh, *command).stdout
     assert again != done.stdout
     wait_until(lambda: opened.read_text() == done.stdout + again)
-
-
-def test_it_may_only_print_the_link(fresh: dict[str, str], opened: Path) -> None:
-    done = run_cli(fresh, "web", "--no-open")
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"http://127.0.0.1:{fresh['GPTOSS_PORT']}/#open=")
-    assert not opened.exists()
+    printed = run_cli(fresh, "web", "--no-open").stdout
+    assert printed.startswith(f"{url}/#open=")
+    assert printed not in opened.read_text()
 
 
 def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opened: Path) -> None:
@@ -105,19 +101,13 @@ def test_lan_says_what_a_phone_needs_and_ends(fresh: dict[str, str], tmp_path: P
     assert told["fingerprint"] in shown.stderr
     assert "▀" not in shown.stderr
     address, _, link = shown.stdout.split()[0].partition("/#open=")
-    opened = httpx.post(
-        f"{address}/api/gptoss/open", json={"link": link}, verify=False, trust_env=False
-    )
-    key = {"authorization": f"Bearer {opened.json()['key']}"}
+    opening = f"{address}/api/gptoss/open"
+    httpx.post(opening, json={"link": link}, verify=False, trust_env=False).raise_for_status()
     assert address in run_cli(fresh, "status").stdout
     assert "phone" in run_cli(fresh, "keys").stdout
     ended = run_cli(fresh, "web", "--lan", "--stop", "--json")
     assert json.loads(ended.stdout)["removed"] == ["phone"]
     assert json.loads(run_cli(fresh, "keys", "--json").stdout)["keys"] == []
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{address}/health", verify=False, trust_env=False)
-    here = f"http://127.0.0.1:{port}/api/gptoss/chats"
-    assert httpx.get(here, headers=key, trust_env=False).status_code == 401
     plain = run_cli(fresh, "web", "--lan", "--no-tls")
     assert plain.stdout.startswith(f"http://{lan_addresses()[0]}")
     assert "read along" in plain.stderr

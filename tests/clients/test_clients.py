@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -56,22 +57,29 @@ def models_server(
         yield server
 
 
+@contextmanager
+def new_user(home: Path) -> Iterator[dict[str, str]]:
+    """Make the environment of a user; end the leftover processes of the programs."""
+    (home / "work").mkdir()
+    kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
+    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    yield kept | {"HOME": str(home), "PATH": path, "TERM": "dumb"}
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("HOME") == str(home):
+            process.kill()
+
+
 @pytest.fixture
 def user(models_server: RunningServer, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a user with the files of the page; ends the programs' leftover processes."""
+    """A user with the files of the page."""
     for block in WRITTEN:
         file = tmp_path / block.notes["file"].removeprefix("~/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_here(block, models_server))
-    (tmp_path / "work").mkdir()
-    kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
-    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
     # nano may repeat itself without end, and Qwen Code would ask again for an even longer answer.
-    kept["QWEN_CODE_MAX_OUTPUT_TOKENS"] = "300"
-    yield kept | {"HOME": str(tmp_path), "PATH": path, "NO_PROXY": "*", "TERM": "dumb"}
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get("HOME") == str(tmp_path):
-            process.kill()
+    own = {"QWEN_CODE_MAX_OUTPUT_TOKENS": "300", "NO_PROXY": "*"}
+    with new_user(tmp_path) as environment:
+        yield environment | own
 
 
 def _here(block: Block, server: RunningServer) -> str:

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 import pytest
 
 from gptoss_local.cli.launch.agents import AGENTS
 from gptoss_local.harmony import Vocabulary
-from tests.clients.test_clients import PROGRAMS
+from tests.clients.test_clients import PROGRAMS, new_user
 from tests.conftest import RunningServer
 from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server
 
@@ -124,15 +123,9 @@ def edits(path: str) -> dict[str, list[Reply]]:
 
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a user without any settings; ends the programs' leftover processes."""
-    (tmp_path / "work").mkdir()
-    kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
-    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-    root = str(Path(__file__).parents[2])
-    yield kept | {"HOME": str(tmp_path), "PATH": path, "TERM": "dumb", "PYTHONPATH": root}
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get("HOME") == str(tmp_path):
-            process.kill()
+    """A user without any settings."""
+    with new_user(tmp_path) as environment:
+        yield environment | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def _reaching(server: RunningServer, user: dict[str, str]) -> dict[str, str]:
@@ -146,37 +139,43 @@ def _own_programs(agent: str, user: dict[str, str]) -> dict[str, str]:
     return user | {"PATH": f"{folder}{os.pathsep}{user['PATH']}"}
 
 
-def _require(agent: str) -> None:
+def _launch(
+    words: list[str],
+    replies: list[Reply],
+    home: Path,
+    vocabulary: Vocabulary,
+    user: dict[str, str],
+) -> str:
+    """Let a program do a task with a model that replies so; returns what it printed."""
+    agent = words[0]
     if shutil.which(AGENTS[agent].program, path=PROGRAMS) is None:
         pytest.skip("not fetched: see the top of test_clients.py")
-
-
-def _work(
-    agent: str, replies: list[Reply], home: Path, vocabulary: Vocabulary, user: dict[str, str]
-) -> Path:
-    """Let a program do a task with a model that replies so; returns the folder where it worked."""
-    _require(agent)
     script = Script(vocabulary)
     script.otherwise(*replies)
-    work = Path(user["HOME"], "work")
     with run_scripted_server(home, script, api_key="secret") as server:
         done = subprocess.run(
-            [
-                *(sys.executable, "-m", "gptoss_local", "launch", agent, "--model", "nano"),
-                *("--yes", "--", *RUNS[agent].arguments),
-            ],
+            [sys.executable, "-m", "gptoss_local", "launch", *words],
             env=_own_programs(agent, _reaching(server, user)),
-            cwd=work,
+            cwd=Path(user["HOME"], "work"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
-    assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    return done.stdout
+
+
+def _work(
+    agent: str, replies: list[Reply], home: Path, vocabulary: Vocabulary, user: dict[str, str]
+) -> Path:
+    """Let a program use a tool; returns the folder where it worked."""
+    words = [agent, "--model", "nano", "--yes", "--", *RUNS[agent].arguments]
+    printed = _launch(words, replies, home, vocabulary, user)
     if agent not in ("aider", "gptme"):  # which show nothing after the file
-        assert DONE in done.stdout, done.stdout + done.stderr
-    return work
+        assert DONE in printed
+    return Path(user["HOME"], "work")
 
 
 @pytest.mark.nightly
@@ -205,17 +204,6 @@ def test_program_edits_a_file(
 @pytest.mark.nightly
 @pytest.mark.timeout(2 * LIMIT_S)
 def test_llm_answers(nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]) -> None:
-    _require("llm")
-    script = Script(vocabulary)
-    script.otherwise(answer(DONE))
-    with run_scripted_server(nano_home, script, api_key="secret") as server:
-        done = subprocess.run(
-            [sys.executable, "-m", "gptoss_local", "launch", "llm", "--model", "nano", "--", ASK],
-            env=_reaching(server, user),
-            cwd=user["HOME"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-    assert (done.returncode, done.stdout.strip()) == (0, DONE), done.stderr
+    words = ["llm", "--model", "nano", "--", ASK]
+    printed = _launch(words, [answer(DONE)], nano_home, vocabulary, user)
+    assert printed.strip() == DONE

@@ -6,8 +6,7 @@ import pytest
 
 from convert import convert_checkpoint
 from tests.convert.gguf_file import GgufFile, read_gguf
-from tests.convert.interrupted import sha256
-from tests.convert.large import write_large
+from tests.convert.large import MEDIUM, sha256, write_large
 from tests.convert.tiny import write_tiny
 
 
@@ -19,10 +18,9 @@ def bf16_gguf(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def q8_0_gguf(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("gguf") / "q8_0.gguf"
-    convert_checkpoint(nano_checkpoint, target)
-    return target
+def q8_0_gguf(nano_gguf: Path) -> Path:
+    """nano's model file, which is a conversion without options; do not write into it."""
+    return nano_gguf
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +40,9 @@ def tiny_checkpoint(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_large(tmp_path_factory.mktemp("large") / "large")
+    """A checkpoint of 90 MB in four shards."""
+    folder = tmp_path_factory.mktemp("large") / "large"
+    return write_large(folder, MEDIUM | {"hidden_size": 512})
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Checkpoints large enough to be interrupted, with a vocabulary so small that planning is quick."""
 
+import hashlib
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,9 @@ MEDIUM |= {"num_local_experts": 32}
 def write_large(
     folder: Path, sizes: dict[str, int] = MEDIUM, *, n_shards: int = 4, sparse: bool = False
 ) -> Path:
-    """Write a one-layer checkpoint of the given sizes, dealt out over shards.
+    """Write a one-layer checkpoint, dealt out over shards so that partners are in different ones.
 
-    Args:
-        folder: Made by this.
-        sizes: Fields of config.json.
-        n_shards: Partners end up in different ones.
-        sparse: All weights are zero and take no room on the disk.
+    `sizes` are fields of config.json. Where it is `sparse`, all weights are zero and take no room.
     """
     write_tiny(folder)
     (folder / "model.safetensors").unlink()
@@ -59,3 +56,12 @@ def write_shard(
             while file.tell() < 8 + len(head) + end:
                 random.tofile(file)
         file.truncate(8 + len(head) + end)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 F32, F16 = 0, 1  # ggml_type
-N_THREADS = 2
+N_THREADS = 1  # more spin where another program has the cores
 N_CTX = 768
 
 

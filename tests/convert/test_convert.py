@@ -1,29 +1,31 @@
-"""Converting tiny checkpoints: layouts, keys, vocabulary, progress and memory."""
+"""Conversions: vocabulary, progress, memory, and output in several files, as llama.cpp splits."""
 
 import tracemalloc
-from math import prod
 from pathlib import Path
-from typing import Any
 
 import msgspec
+import numpy as np
+import pytest
 
 from convert import convert_checkpoint
+from convert.pieces import word_sum
+from convert.plan import SUMS_KEY
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.engine.llama import Model
 from tests.convert.gguf_file import read_gguf
-from tests.convert.tiny import (
-    tiny_config,
-    tiny_shapes,
-    write_json,
-)
+from tests.convert.large import write_shard
+from tests.convert.tiny import tiny_config, tiny_shapes, write_json, write_tiny
+from tests.engine.run import make_context
 
 
-def keys_of(path: Path) -> dict[str, Any]:
-    return {key: value for key, (_, value) in read_gguf(path).keys.items()}
-
-
-def test_vocabulary_and_special_ids(tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_vocabulary_special_ids_and_progress(tiny_checkpoint: Path, tmp_path: Path) -> None:
     target = tmp_path / "tiny.gguf"
-    convert_checkpoint(tiny_checkpoint, target)
-    keys = keys_of(target)
+    calls: list[tuple[int, int]] = []
+    convert_checkpoint(tiny_checkpoint, target, progress=lambda _, *call: calls.append(call))
+    n_bytes = sum(tensor.data.nbytes for tensor in read_gguf(target).tensors.values())
+    assert calls == sorted(calls)
+    assert calls[-1] == (n_bytes, n_bytes)
+    keys = {key: value for key, (_, value) in read_gguf(target).keys.items()}
     tokens, types = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
     assert tokens[:10] == [*"abcdefgh", "ab", "abc"]
     assert types[:10] == [1] * 10  # NORMAL
@@ -39,26 +41,6 @@ def test_vocabulary_and_special_ids(tiny_checkpoint: Path, tmp_path: Path) -> No
     assert "tokenizer.chat_template" not in keys
 
 
-def test_chat_template_and_model_card(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    (tiny_checkpoint / "chat_template.jinja").write_text("{{ messages }} ä", encoding="utf-8")
-    (tiny_checkpoint / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Tiny\n")
-    convert_checkpoint(tiny_checkpoint, tmp_path / "tiny.gguf")
-    keys = keys_of(tmp_path / "tiny.gguf")
-    assert keys["tokenizer.chat_template"] == "{{ messages }} ä"
-    assert keys["general.license"] == "apache-2.0"
-    assert keys["general.name"] == "Tiny"
-
-
-def test_config_of_transformers_5(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    convert_checkpoint(tiny_checkpoint, tmp_path / "old.gguf")
-    config = tiny_config()
-    config["rope_parameters"] = {"rope_theta": config.pop("rope_theta")}
-    config["rope_parameters"] |= config.pop("rope_scaling")
-    write_json(tiny_checkpoint / "config.json", config)
-    convert_checkpoint(tiny_checkpoint, tmp_path / "new.gguf")
-    assert (tmp_path / "old.gguf").read_bytes() == (tmp_path / "new.gguf").read_bytes()
-
-
 def test_old_string_merges(tiny_checkpoint: Path, tmp_path: Path) -> None:
     convert_checkpoint(tiny_checkpoint, tmp_path / "pairs.gguf")
     path = tiny_checkpoint / "tokenizer.json"
@@ -69,30 +51,11 @@ def test_old_string_merges(tiny_checkpoint: Path, tmp_path: Path) -> None:
     assert (tmp_path / "pairs.gguf").read_bytes() == (tmp_path / "strings.gguf").read_bytes()
 
 
-def test_progress_ends_with_everything(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    calls: list[tuple[str, int, int]] = []
-    convert_checkpoint(
-        tiny_checkpoint, tmp_path / "tiny.gguf", progress=lambda *call: calls.append(call)
-    )
-    done = [call[1] for call in calls]
-    assert done == sorted(done)
-    tensors = read_gguf(tmp_path / "tiny.gguf").tensors
-    assert done[-1] == calls[-1][2] == sum(t.data.nbytes for t in tensors.values())
-
-
 def test_memory_does_not_grow_with_the_model(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    """Embedding and head of 268 MB each, written as a sparse file, pass in pieces."""
-    config = tiny_config() | {"vocab_size": 1 << 16, "hidden_size": 2048}
+    """Embedding and head of 134 MB each, written as a sparse file, pass in pieces."""
+    config = tiny_config() | {"vocab_size": 1 << 15, "hidden_size": 2048}
     write_json(tiny_checkpoint / "config.json", config)
-    header: dict[str, Any] = {}
-    end = 0
-    for name, (dtype, shape) in tiny_shapes(config).items():
-        start, end = end, end + prod(shape) * (1 if dtype == "U8" else 2)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
-    head = msgspec.json.encode(header)
-    with (tiny_checkpoint / "model.safetensors").open("wb") as file:
-        file.write(len(head).to_bytes(8, "little") + head)
-        file.truncate(8 + len(head) + end)
+    write_shard(tiny_checkpoint / "model.safetensors", tiny_shapes(config), seed=None)
     tracemalloc.start()
     try:
         convert_checkpoint(tiny_checkpoint, tmp_path / "big.gguf")
@@ -100,3 +63,58 @@ def test_memory_does_not_grow_with_the_model(tiny_checkpoint: Path, tmp_path: Pa
     finally:
         tracemalloc.stop()
     assert peak < 64_000_000
+
+
+def test_names_sizes_keys_and_tensors_of_several_files(tmp_path: Path) -> None:
+    source = write_tiny(tmp_path / "tiny", config=tiny_config(num_hidden_layers=3))
+    (tmp_path / "out").mkdir()
+    (whole,) = convert_checkpoint(source, tmp_path / "whole.gguf")
+    target, max_bytes = tmp_path / "out" / "nano.v1.gguf", 40_000
+    parts = convert_checkpoint(source, target, max_shard_bytes=max_bytes)
+    whole_file = read_gguf(whole)
+    n = len(parts)
+    assert n > 2
+    assert [p.name for p in parts] == [f"nano.v1-{i:05d}-of-{n:05d}.gguf" for i in range(1, n + 1)]
+    assert sorted(parts) == sorted(parts[0].parent.iterdir())
+    assert max(path.stat().st_size for path in parts) <= max_bytes
+    files, tensors = [read_gguf(path) for path in parts], {}
+    n_tensors = len(whole_file.tensors)
+    split = {"split.no": None, "split.count": ("UINT16", n)}
+    split |= {"split.tensors.count": ("INT32", n_tensors)}
+    for i, file in enumerate(files):
+        split["split.no"] = ("UINT16", i)
+        assert split.items() <= file.keys.items()
+        sums = [word_sum(tensor.data) for tensor in file.tensors.values()]
+        assert file.keys[SUMS_KEY] == ("ARRAY/UINT64", sums)
+        tensors |= file.tensors
+    assert files[0].keys.keys() == whole_file.keys.keys() | split.keys()
+    assert all(len(file.keys) == 5 for file in files[1:])  # and what the sums are of
+    assert list(tensors) == list(whole_file.tensors)
+    for name, tensor in whole_file.tensors.items():
+        np.testing.assert_array_equal(tensors[name].data, tensor.data)
+
+
+@pytest.mark.nightly
+def test_llama_cpp_loads_them(nano_checkpoint: Path, q8_0_gguf: Path, tmp_path: Path) -> None:
+    target, found = tmp_path / "nano.gguf", []
+    parts = convert_checkpoint(nano_checkpoint, target, max_shard_bytes=70_000_000)
+    for path in (parts[0], q8_0_gguf):
+        model = Model(path)
+        context = make_context(model, n_ctx=256)
+        context.decode(range(1000, 1010), position=0)
+        found.append(context.logits(-1).copy())
+        model.close()
+    np.testing.assert_array_equal(*found)
+
+
+def test_one_file_if_everything_fits(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    target, whole = tmp_path / "tiny.gguf", tmp_path / "whole.gguf"
+    assert convert_checkpoint(tiny_checkpoint, target, max_shard_bytes=10**12) == [target]
+    convert_checkpoint(tiny_checkpoint, whole)
+    assert target.read_bytes() == whole.read_bytes()
+
+
+def test_a_tensor_that_fits_in_no_file(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match=r"token_embd.weight and the header take \d+ bytes"):
+        convert_checkpoint(tiny_checkpoint, tmp_path / "t.gguf", max_shard_bytes=5000)
+    assert not list(tmp_path.glob("t*.gguf*"))

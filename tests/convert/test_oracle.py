@@ -1,26 +1,57 @@
-"""Every tensor and key as llama.cpp's own converter writes them, for checkpoints of several shapes.
+"""Every tensor and key as llama.cpp's own converter writes them.
 
-The real converter runs here, from the sources of the llama.cpp that we run; test_golden.py compares
-with what it once made of nano.
+golden_llama_cpp.json was made from its output for nano by make_golden.py. At night the real
+converter runs, from the sources of the llama.cpp that we run, on checkpoints of several shapes.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, quants
 
 from convert import DenseType, ExpertType, convert_checkpoint
+from convert.plan import SUMS_KEY, SUMS_OF_KEY
 from convert.verify import verify_model
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpp_source import convert_with_llama_cpp
+from tests.convert.make_golden import GOLDEN, describe
 from tests.convert.tiny import Experts, tiny_config, write_tiny
-
-pytestmark = pytest.mark.nightly
 
 N_VOCAB = 201088  # their converter knows the vocabulary by what it makes of a text
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+
+
+@pytest.mark.parametrize("dense", [pytest.param("bf16", marks=pytest.mark.nightly), "q8_0"])
+def test_same_keys_and_tensors(dense: str, request: pytest.FixtureRequest) -> None:
+    converted = describe(request.getfixturevalue(f"{dense}_file"))
+    golden: dict[str, Any] = json.loads(GOLDEN.read_text())[dense]
+    # A deliberate difference: the experts name the file's type, whatever the other weights are.
+    golden["keys"]["general.file_type"] = ["UINT32", 38]
+    assert converted["keys"].pop(SUMS_KEY)[0] == "ARRAY/UINT64"  # one that only we write
+    assert converted["keys"].pop(SUMS_OF_KEY)[0] == "STRING"
+    assert converted["keys"] == golden["keys"]
+    assert converted["tensors"] == golden["tensors"]
+
+
+def test_scalars_come_before_the_vocabulary(q8_0_file: GgufFile) -> None:
+    """A reader that wants a number need not skip 12 MB of tokens."""
+    keys = [key for key in q8_0_file.keys if key != SUMS_OF_KEY]  # of the file, as the sums are
+    is_array = [key.endswith((".tokens", ".token_type", ".merges", "_sums")) for key in keys]
+    assert is_array == [False] * (len(keys) - 4) + [True] * 4
+
+
+def test_tensor_sums(q8_0_file: GgufFile) -> None:
+    """Each is the sum of the tensor's 64-bit words, here taken in halves that cannot overflow."""
+    _, sums = q8_0_file.keys[SUMS_KEY]
+    assert len(sums) == len(q8_0_file.tensors)
+    for value, tensor in zip(sums, q8_0_file.tensors.values(), strict=True):
+        data = tensor.data.tobytes()
+        words = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), "<u4")
+        low, high = (int(words[i::2].sum(dtype=np.uint64)) for i in (0, 1))
+        assert value == (low + (high << 32)) % 2**64
 
 
 class Case(NamedTuple):
@@ -85,6 +116,7 @@ def write_checkpoint(folder: Path, case: Case, nano_checkpoint: Path) -> None:
         shutil.copyfile(nano_checkpoint / name, folder / name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_every_key(converted: dict[str, tuple[GgufFile, GgufFile]], name: str) -> None:
     theirs, ours = (file.keys for file in converted[name])
@@ -94,6 +126,7 @@ def test_every_key(converted: dict[str, tuple[GgufFile, GgufFile]], name: str) -
     assert {key for key in ours.keys() - theirs if not key.startswith("gptoss.")} == set()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_every_tensor(converted: dict[str, tuple[GgufFile, GgufFile]], name: str) -> None:
     theirs, ours = (file.tensors for file in converted[name])
@@ -105,6 +138,7 @@ def test_every_tensor(converted: dict[str, tuple[GgufFile, GgufFile]], name: str
         assert tensor.data.tobytes() == expected.data.tobytes(), tensor_name
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("i", range(len(CASES)))
 def test_their_file_is_verified(root: Path, i: int) -> None:
     """Other order of tensors, no checksums: every tensor is proven by the checkpoint."""
@@ -112,17 +146,3 @@ def test_their_file_is_verified(root: Path, i: int) -> None:
     assert report.is_proven, report.findings
     assert {tensor.match for tensor in report.tensors} == {"equal"}
     assert report.notes == ["no checksums in the file"]
-
-
-def test_quantized_experts_equal_the_reference_quantizer(tmp_path: Path) -> None:
-    """Their converter cannot make bf16 experts MXFP4, so its bf16 output is the input here."""
-    write_tiny(tmp_path / "tiny", experts="bf16")
-    convert_checkpoint(tmp_path / "tiny", tmp_path / "kept.gguf", experts="bf16")
-    convert_checkpoint(tmp_path / "tiny", tmp_path / "rounded.gguf", experts="mxfp4")
-    kept = read_gguf(tmp_path / "kept.gguf").tensors
-    for name, tensor in read_gguf(tmp_path / "rounded.gguf").tensors.items():
-        if tensor.qtype == GGMLQuantizationType.MXFP4:
-            expected = quants.quantize(kept[name].values(), GGMLQuantizationType.MXFP4)
-            assert tensor.data.tobytes() == expected.tobytes()
-        else:
-            assert tensor.data.tobytes() == kept[name].data.tobytes()

@@ -12,17 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from convert import ExpertType, convert_checkpoint, finished_shards, plan_conversion
-from convert.checkpoint import read_tensors
+from convert import convert_checkpoint, finished_shards, plan_conversion
 from convert.journal import read_journal
-from convert.pieces import make_pieces, plan_chunks, word_sum
 from convert.schedule import n_peak_bytes
 from convert.shards import local_shards
 from gptoss_local.base.errors import ConvertError
-from tests.convert.gguf_file import read_gguf
-from tests.convert.interrupted import names, sha256
-from tests.convert.large import write_large
-from tests.convert.tiny import Layout, tiny_config, write_tiny, write_tokenizer
+from tests.conftest import wait_until
+from tests.convert.large import names, sha256, write_large
+from tests.convert.tiny import write_tiny, write_tokenizer
 
 BIG = {"vocab_size": 1 << 17, "hidden_size": 4096, "intermediate_size": 2048}
 BIG |= {"num_local_experts": 64}
@@ -38,7 +35,7 @@ def download(large: Path, tmp_path: Path) -> tuple[Path, list[Path]]:
     return folder, sorted(large.glob("*.safetensors"))
 
 
-def arrive(folder: Path, shards: list[Path], delay_s: float = 0.05) -> Iterator[Path]:
+def arrive(folder: Path, shards: list[Path], delay_s: float = 0.0) -> Iterator[Path]:
     for shard in shards:
         time.sleep(delay_s)
         shutil.copyfile(shard, folder / "part")
@@ -49,34 +46,27 @@ def arrive(folder: Path, shards: list[Path], delay_s: float = 0.05) -> Iterator[
 def test_any_order_gives_the_same_bytes(
     download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path, delete: bool
 ) -> None:
+    """And a tensor is written as soon as its parts are there."""
     folder, shards = download
     random.shuffle(shards)
-    target = tmp_path / "model.gguf"
-    convert_checkpoint(folder, target, arrivals=arrive(folder, shards), delete_source=delete)
-    assert sha256(target) == large_sha256
-    assert len(list(folder.glob("*.safetensors"))) == (0 if delete else 4)
-
-
-def test_a_tensor_does_not_wait_for_the_others(
-    download: tuple[Path, list[Path]], tmp_path: Path
-) -> None:
-    folder, shards = download
-    seen = []
+    target, seen = tmp_path / "model.gguf", list[int]()
 
     def n_written() -> int:
-        return len(read_journal(folder, tmp_path / "model.gguf").sums)
+        return len(read_journal(folder, target).sums)
 
     def watched() -> Iterator[Path]:
         for path in arrive(folder, shards):
-            end_s = time.monotonic() + 30
-            while seen and n_written() <= seen[-1] and time.monotonic() < end_s:
-                time.sleep(0.02)
+            if len(seen) > 1:
+                wait_until(lambda: n_written() > seen[-2])
             seen.append(n_written())
             yield path
 
-    convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=watched())
+    convert_checkpoint(folder, target, arrivals=watched(), delete_source=delete)
     assert seen[0] == 0
-    assert 0 < seen[1] < seen[2] < seen[3]
+    assert seen == sorted(seen)
+    assert seen[-1] > 0
+    assert sha256(target) == large_sha256
+    assert len(list(folder.glob("*.safetensors"))) == (0 if delete else 4)
 
 
 @pytest.mark.parametrize("n_shards", [1, 3])
@@ -94,25 +84,6 @@ def test_the_original_layout_arrives(tmp_path: Path, n_shards: int) -> None:
     )
     assert sha256(tmp_path / "local.gguf") == sha256(tmp_path / "m.gguf")
     assert not list((folder / "original").glob("*.safetensors"))
-
-
-@pytest.mark.parametrize("layout", ["hugging_face", "original"])
-@pytest.mark.parametrize("experts", ["mxfp4", "bf16", "kept"])
-def test_pieces_may_be_cut_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, experts: str
-) -> None:
-    source = tmp_path / "tiny"
-    config = tiny_config(intermediate_size=96, num_hidden_layers=2)
-    write_tiny(
-        source, config=config, layout=layout, experts="mxfp4" if experts == "mxfp4" else "bf16"
-    )
-    write_tokenizer(source)
-    kind: ExpertType = "bf16" if experts == "kept" else "mxfp4"
-    (whole,) = convert_checkpoint(source, tmp_path / "whole.gguf", experts=kind)
-    monkeypatch.setattr("convert.pieces.PIECE_BYTES", 300)
-    monkeypatch.setattr("convert.pieces.CHUNK_BYTES", 1000)
-    (cut,) = convert_checkpoint(source, tmp_path / "cut.gguf", experts=kind, n_workers=4)
-    assert sha256(whole) == sha256(cut)
 
 
 def test_an_error_of_the_download_comes_through(
@@ -157,7 +128,7 @@ def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_pa
         convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [other]))
     config = json.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 5}))
-    with pytest.raises(ConvertError, match=r"q_proj.weight in .* is BF16 \[96, 1024\] where"):
+    with pytest.raises(ConvertError, match=r"q_proj.weight in .* is BF16 \[96, 512\] where"):
         convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [shards[1]]))
     assert not list(tmp_path.glob("m.gguf*"))
 
@@ -188,31 +159,10 @@ def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> No
     def truncate(what: str, done: int, total: int) -> None:
         os.truncate(shard, 10_000_000)
 
-    match = f"{shard.name} ended inside model.embed_tokens.weight"
+    match = f"{shard.name} ended inside "
     with pytest.raises(ConvertError, match=match):
         convert_checkpoint(source, target, progress=truncate)
     assert names(target.parent) == []
-
-
-def test_a_shard_that_cannot_be_read_for_a_while(
-    large: Path, large_sha256: str, tmp_path: Path
-) -> None:
-    """As on a disk that was pulled out: the done part is kept."""
-    source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(large, source)
-    shard = source / "model-00004-of-00004.safetensors"
-
-    def pull_out(what: str, done: int, total: int) -> None:
-        time.sleep(0.001)
-        if shard.exists():
-            shard.rename(source / "away")
-
-    with pytest.raises(ConvertError, match=rf"Reading .*{shard.name} failed: .*No such file"):
-        convert_checkpoint(source, target, progress=pull_out, n_workers=1)
-    assert read_journal(source, target).sums
-    (source / "away").rename(shard)
-    convert_checkpoint(source, target)
-    assert sha256(target) == large_sha256
 
 
 @pytest.mark.nightly
@@ -242,19 +192,3 @@ def test_space_needed_while_shards_are_deleted(large: Path, tmp_path: Path) -> N
     n_source = sum(shard.n_bytes for shard in shards)
     assert n_source / 4 < n_peak < plan.n_data_bytes < n_source
     assert n_peak_bytes(plan.tensors, set(), []) == plan.n_data_bytes
-
-
-def test_the_bytes_of_one_tensor(large: Path, tmp_path: Path) -> None:
-    """`verify` compares with these; sums do not depend on how a tensor is cut."""
-    (path,) = convert_checkpoint(large, tmp_path / "model.gguf")
-    sources = read_tensors(large)
-    file = read_gguf(path)
-    for planned in plan_conversion(large, path).tensors:
-        data = file.tensors[planned.name].data
-        chunks = plan_chunks([planned], sources)
-        pieces = [bytes(data) for chunk in chunks for _, _, data in make_pieces(chunk, sources)]
-        assert b"".join(pieces) == data.tobytes()
-        cuts = sorted(random.choices(range(data.size), k=3))
-        parts = zip([0, *cuts], [*cuts, data.size], strict=True)
-        total = sum(word_sum(data[start:end], start) for start, end in parts)
-        assert total % 2**64 == word_sum(data)

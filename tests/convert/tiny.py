@@ -6,7 +6,7 @@ By default a tiny one, small enough that a test can break any part of it:
     write_tiny(folder, config=tiny_config(num_hidden_layers=3), experts="bf16", n_shards=2)
     write_tiny(folder, layout="original")        # the same weights in OpenAI's layout
 
-Everything is made of plain dicts and arrays, independently of the package that is tested.
+Checkpoints are made of plain dicts and arrays, independently of the package that is tested.
 """
 
 import re
@@ -16,7 +16,11 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import pytest
 from numpy.typing import NDArray
+
+from convert import convert_checkpoint
+from gptoss_local.base.errors import ConvertError
 
 Tensors = dict[str, tuple[str, NDArray[Any]]]
 """safetensors dtype and raw values (bf16 as uint16) by name."""
@@ -272,3 +276,16 @@ def write_tiny(
     else:
         write_sharded(folder, tensors, n_shards, pattern=pattern)
     return folder
+
+
+def refuse(folder: Path, match: str, **options: Any) -> str:
+    """Convert over an existing file, which must be left alone; return the hint of the refusal."""
+    target_dir = folder.parent / "out"
+    target_dir.mkdir()
+    target = target_dir / "model.gguf"
+    target.write_bytes(b"GGUF, the old one")
+    with pytest.raises(ConvertError, match=match) as caught:
+        convert_checkpoint(folder, target, **options)
+    assert target.read_bytes() == b"GGUF, the old one"
+    assert list(target_dir.iterdir()) == [target]
+    return caught.value.hint

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gptoss_local.base.types import CacheType, ContextParams, Penalties, SamplingParams
-from gptoss_local.engine.llama import Context, Model
+from gptoss_local.base.types import CacheType, Penalties, SamplingParams
+from gptoss_local.engine.llama import Model
 from gptoss_local.engine.llama.sampler import N_BLOCK
 from gptoss_local.engine.protocol import (
     Event,
@@ -39,6 +39,7 @@ from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from tests.engine.prefix_run import END, Reference, most_cached, text
+from tests.engine.run import make_context
 from tests.engine.smooth_model import N_VOCAB
 
 N_CTX = 1024
@@ -123,10 +124,9 @@ def make_engine(
     overlaps: bool = False,
     cache_type: CacheType = "bf16",
 ) -> Engine:
-    params = ContextParams(
+    context = make_context(
+        model,
         n_ctx=n_ctx,
-        n_threads_prefill=1,
-        n_threads_decode=1,
         n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=n_seq + n_draft_max,
@@ -134,7 +134,7 @@ def make_engine(
         cache_type=cache_type,
     )
     return Engine(
-        Context(model, params),
+        context,
         masks,
         PrefixOptions(
             checkpoint_bytes=checkpoint_bytes,
@@ -149,15 +149,7 @@ def make_engine(
 
 
 class Interleaving:
-    """One engine of a random shape, and all that random clients do with it.
-
-    Args:
-        model: The smooth model.
-        masks: Over its vocabulary.
-        seed: Decides everything.
-        folder: For prefixes on disk.
-        cache_type: Of the cache.
-    """
+    """One engine of a random shape, and all that random clients do with it; the seed decides."""
 
     def __init__(
         self, model: Model, masks: MaskCompiler, seed: int, folder: Path, cache_type: CacheType
@@ -346,14 +338,7 @@ class Interleaving:
 
 
 class Judge:
-    """Tells for each answer whether it is the model's own.
-
-    Args:
-        model: The smooth model.
-        masks: Over its vocabulary.
-        tolerance: How far rounding moves a logit.
-        cache_type: Of the caches.
-    """
+    """Tells for each answer whether it is the model's own; rounding moves logits by `tolerance`."""
 
     def __init__(
         self, model: Model, masks: SmallMasks, tolerance: float, cache_type: CacheType
@@ -432,12 +417,7 @@ class Judge:
 
 
 class Place:
-    """The distribution of one token.
-
-    Args:
-        logits: Behind biases, penalties and masks; (n_vocab,).
-        sampling: How it is drawn.
-    """
+    """The distribution of one token, of logits behind biases, penalties and masks."""
 
     def __init__(self, logits: npt.NDArray[np.float64], sampling: SamplingParams) -> None:
         self._logits, self._sampling = logits, sampling

@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +13,32 @@ import numpy.typing as npt
 import pytest
 
 import gptoss_local.engine.worker.engine as engine_module
-from gptoss_local.base.types import CacheType, ContextParams, SamplingParams
+from gptoss_local.base.types import CacheType
 from gptoss_local.engine.llama import Batch, Context, Model
 from gptoss_local.engine.protocol import (
-    Event,
     Failed,
     Finished,
-    Generate,
     Prefetch,
     PrefixOptions,
-    Tokens,
 )
 from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
-from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
+from tests.engine import run
+from tests.engine.run import make_context
 from tests.engine.smooth_model import N_VOCAB, TOLERANCE
 
 END, CALL = 1, 2
 Logits = npt.NDArray[np.float32]
 
 
-def make_context(
+def own_context(
     model: Model, n_ctx: int, n_seq: int, n_batch: int = 64, cache_type: CacheType = "bf16"
 ) -> Context:
-    params = ContextParams(
-        n_ctx=n_ctx,
-        n_threads_prefill=1,
-        n_threads_decode=1,
-        n_batch=n_batch,
-        n_seq_max=n_seq,
-        n_outputs_max=min(64, n_batch),
-        cache_type=cache_type,
-    )
-    return Context(model, params)
+    sizes = {"n_ctx": n_ctx, "n_seq_max": n_seq, "n_batch": n_batch}
+    return make_context(model, **sizes, n_outputs_max=min(64, n_batch), cache_type=cache_type)
 
 
 def read_logits(context: Context, row: int) -> Logits:
@@ -61,7 +50,7 @@ class Reference:
     """Logits of whole prompts, prefilled into an empty cache that forgets nothing."""
 
     def __init__(self, model: Model, cache_type: CacheType = "bf16") -> None:
-        self._context = make_context(model, 1024, 1, cache_type=cache_type)
+        self._context = own_context(model, 1024, 1, cache_type=cache_type)
 
     def logits(self, tokens: list[int], n_prompt: int) -> list[Logits]:
         """Return the logits behind the prompt and behind each further token."""
@@ -82,21 +71,28 @@ def most_cached(prompt: list[int], owned: Iterable[list[int]]) -> int:
     return max((common_prefix(array("i", prompt), array("i", text)) for text in owned), default=0)
 
 
-@dataclass
 class Asked:
-    prompt: list[int]
-    salt: bytes = b""
-    answer: list[int] = field(default_factory=list)
-    logits: list[Logits] = field(default_factory=list)
-    end: Finished | Failed | None = None
+    """A request of a run, and what came of it."""
+
+    def __init__(self, run: "Run", seq_id: int, prompt: list[int], salt: bytes) -> None:
+        self._run, self._seq_id = run, seq_id
+        self.prompt, self.salt = prompt, salt
+        self.logits: list[Logits] = []
+
+    @property
+    def answer(self) -> list[int]:
+        return self._run.tokens[self._seq_id]
+
+    @property
+    def end(self) -> Finished | Failed | None:
+        return self._run.ends.get(self._seq_id)
 
     @property
     def n_cached(self) -> int:
-        assert isinstance(self.end, Finished)
-        return self.end.usage.n_cached
+        return self._run.end(self._seq_id).usage.n_cached
 
 
-class Run:
+class Run(run.Run):
     """An engine whose logits are kept, and everything it was asked."""
 
     def __init__(
@@ -110,8 +106,8 @@ class Run:
         **sizes: int,
     ) -> None:
         sizes = {"n_ctx": 512, "n_seq": 3} | sizes
-        self.context = make_context(model, **sizes, cache_type=cache_type)
-        self.engine = Engine(self.context, prefixes=prefixes or in_memory())
+        context = own_context(model, **sizes, cache_type=cache_type)
+        super().__init__(context, prefixes=prefixes or in_memory())
         self.asked: list[Asked] = []
         self.prefetched: list[tuple[bytes, list[int]]] = []
         self.model = model
@@ -121,26 +117,14 @@ class Run:
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
         monkeypatch.setattr(Speculation, "observe", lambda speculation, rows, step_s: None)
 
-    def ask(
-        self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False, salt: bytes = b""
-    ) -> Asked:
-        request = Generate(
-            seq_id=len(self.asked),
-            prompt=prompt,
-            sampling=SamplingParams(temperature=0),
-            stop_tokens=[],
-            max_tokens=n_answer,
-            in_memory=in_memory,
-            salt=salt,
-        )
-        self.asked.append(Asked(prompt, salt))
-        self.take(self.engine.add_request(request))
+    def ask(self, prompt: list[int], n_answer: int = 4, **options: Any) -> Asked:
+        seq_id = len(self.asked)
+        self.asked.append(Asked(self, seq_id, prompt, options.get("salt", b"")))
+        self.add(seq_id, prompt, stop_tokens=[], max_tokens=n_answer, **options)
         return self.asked[-1]
 
-    def answer(
-        self, prompt: list[int], n_answer: int = 4, *, in_memory: bool = False, salt: bytes = b""
-    ) -> Asked:
-        asked = self.ask(prompt, n_answer, in_memory=in_memory, salt=salt)
+    def answer(self, prompt: list[int], n_answer: int = 4, **options: Any) -> Asked:  # type: ignore[override]
+        asked = self.ask(prompt, n_answer, **options)
         self.finish()
         return asked
 
@@ -149,17 +133,6 @@ class Run:
     ) -> None:
         self.prefetched.append((salt, tokens))
         self.engine.prefetch(Prefetch(lineage, tokens, in_memory, salt))
-
-    def step(self) -> None:
-        self.take(self.engine.step())
-        assert self.engine.check() == []
-
-    def finish(self) -> None:
-        n_steps = 0
-        while self.engine.has_work:
-            n_steps += 1
-            assert n_steps < 3000, "the engine makes no progress"
-            self.step()
 
     def errors(self) -> list[float]:
         """How far each request's logits are from the reference's, at most."""
@@ -192,16 +165,6 @@ class Run:
         logits = self.asked[sequence.request.seq_id].logits
         logits += [read_logits(context, row + i) for i in range(len(tokens))]
         return tokens
-
-    def take(self, events: list[Event]) -> None:
-        for event in events:
-            match event:
-                case Tokens(seq_id, tokens):
-                    self.asked[seq_id].answer += tokens
-                case Finished(seq_id) as end:
-                    self.asked[seq_id].end = end
-                case Failed(seq_id=int(seq_id)) as end:
-                    self.asked[seq_id].end = end
 
 
 def in_memory(checkpoint_bytes: int = 2**20) -> PrefixOptions:

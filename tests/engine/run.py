@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.llama import Context, Model
@@ -13,6 +14,7 @@ from gptoss_local.engine.protocol import (
     Finished,
     Generate,
     Load,
+    Logprob,
     Tokens,
 )
 from gptoss_local.engine.worker.engine import Engine
@@ -32,50 +34,50 @@ def load_of(path: Path, n_ctx: int = N_CTX) -> Load:
     return Load(model_path=str(path), context=context)
 
 
+def make_context(model: Model, **sizes: Any) -> Context:
+    """Make a context, which is closed with its model."""
+    given = {"n_ctx": N_CTX, "n_threads_prefill": 1, "n_threads_decode": 1} | sizes
+    return Context(model, ContextParams(**given))
+
+
+def request(
+    seq_id: int, prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any
+) -> Generate:
+    given = {"stop_tokens": STOP_TOKENS, "max_tokens": 40} | fields
+    return Generate(seq_id=seq_id, prompt=prompt, sampling=sampling, **given)
+
+
 class Run:
     """An engine driven step by step, and its output."""
 
-    def __init__(
-        self,
-        context: Context,
-        masks: MaskCompiler | None = None,
-        *,
-        backend_sampling: bool = False,
-    ) -> None:
+    def __init__(self, context: Context, masks: MaskCompiler | None = None, **options: Any) -> None:
         self.context = context
-        self.engine = Engine(context, masks, backend_sampling=backend_sampling)
+        self.engine = Engine(context, masks, **options)
         self.tokens: dict[int, list[int]] = {}
+        self.logprobs: dict[int, list[Logprob]] = {}
         self.ends: dict[int, Finished | Failed] = {}
 
     def add(
-        self,
-        seq_id: int,
-        prompt: list[int],
-        sampling: SamplingParams = GREEDY,
-        *,
-        max_tokens: int | None = 40,
-        stop: bool = True,
-        grammar: str | None = None,
-        priority: int = 0,
+        self, seq_id: int, prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any
     ) -> None:
-        self.tokens[seq_id] = []
-        request = Generate(
-            seq_id=seq_id,
-            prompt=prompt,
-            sampling=sampling,
-            stop_tokens=STOP_TOKENS if stop else [],
-            max_tokens=max_tokens,
-            grammar=grammar,
-            priority=priority,
-        )
-        self._take(self.engine.add_request(request))
+        """Ask; `fields` are of `Generate`."""
+        self.tokens[seq_id], self.logprobs[seq_id] = [], []
+        self._take(self.engine.add_request(request(seq_id, prompt, sampling, **fields)))
+
+    def answer(
+        self, seq_id: int, prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any
+    ) -> list[int]:
+        self.add(seq_id, prompt, sampling, **fields)
+        return self.finish()[seq_id]
 
     def cancel(self, seq_id: int) -> None:
         self._take(self.engine.cancel(seq_id))
 
-    def step(self) -> None:
-        self._take(self.engine.step())
+    def step(self) -> list[Event]:
+        events = self.engine.step()
+        self._take(events)
         assert self.engine.check() == []
+        return events
 
     def finish(self, n_steps_max: int = 5000) -> dict[int, list[int]]:
         while self.engine.has_work:
@@ -85,11 +87,17 @@ class Run:
         assert self.engine.stats().n_cells_used == 0
         return self.tokens
 
+    def end(self, seq_id: int) -> Finished:
+        end = self.ends[seq_id]
+        assert isinstance(end, Finished), end
+        return end
+
     def _take(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, Tokens):
                 assert event.seq_id not in self.ends
                 self.tokens[event.seq_id] += event.tokens
+                self.logprobs[event.seq_id] += event.logprobs
             elif isinstance(event, Finished | Failed) and event.seq_id is not None:
                 self.ends[event.seq_id] = event
 
@@ -99,11 +107,10 @@ def running(
     model: Model,
     masks: MaskCompiler | None = None,
     *,
-    n_ctx: int = 4096,
+    n_ctx: int = N_CTX,
     n_seq: int = 8,
-    backend_sampling: bool = False,
+    **options: Any,
 ) -> Iterator[Run]:
-    params = ContextParams(n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_seq_max=n_seq)
-    context = Context(model, params)
-    yield Run(context, masks, backend_sampling=backend_sampling)
+    context = make_context(model, n_ctx=n_ctx, n_seq_max=n_seq)
+    yield Run(context, masks, **options)
     context.close()

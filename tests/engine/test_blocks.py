@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +15,12 @@ from gptoss_local.engine.worker.engine import Engine
 from tests.engine.interleavings import Interleaving, SmallMasks, repeatable
 
 N_BLOCK = 8
-SEEDS = range(24)
 
 Prefix = tuple[int, ...]
 
 
 class Listener:
-    """A router's view of one engine.
-
-    Args:
-        loses: Says of the number of an event whether it gets lost on the way.
-    """
+    """A router's view of one engine; `loses` says of an event's number whether it gets lost."""
 
     def __init__(self, loses: Callable[[int], bool]) -> None:
         self._loses = loses
@@ -73,24 +69,20 @@ def listen(
     """Let random clients use engines, each with a listener of all its steps and rests."""
     done: Counter[str] = Counter()
     listeners: dict[Engine, Listener] = {}
-    step, rest = Engine.step, Engine.rest
 
-    def step_and_check(engine: Engine) -> list[Event]:
-        if engine not in listeners:
-            engine.report_blocks(N_BLOCK)
-        events = step(engine)
-        listeners.setdefault(engine, Listener(loses)).check(engine)
-        return events
+    def checked(act: Callable[[Engine], Any]) -> Callable[[Engine], Any]:
+        def act_and_check(engine: Engine) -> Any:
+            if engine not in listeners:
+                engine.report_blocks(N_BLOCK)
+            outcome = act(engine)
+            listeners.setdefault(engine, Listener(loses)).check(engine)
+            return outcome
 
-    def rest_and_check(engine: Engine) -> None:
-        if engine not in listeners:
-            engine.report_blocks(N_BLOCK)
-        rest(engine)
-        listeners.setdefault(engine, Listener(loses)).check(engine)
+        return act_and_check
 
     with repeatable(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "step", step_and_check)
-        patch.setattr(Engine, "rest", rest_and_check)
+        patch.setattr(Engine, "step", checked(Engine.step))
+        patch.setattr(Engine, "rest", checked(Engine.rest))
         for seed in seeds:
             with tempfile.TemporaryDirectory() as folder:
                 run = Interleaving(model, SmallMasks(), seed, Path(folder), "bf16")
@@ -101,8 +93,9 @@ def listen(
     return done, list(listeners.values())
 
 
-def test_a_listener_knows_the_cache(smooth_model: Model) -> None:
-    done, _ = listen(smooth_model, SEEDS)
+@pytest.mark.parametrize("n", [24, pytest.param(60, marks=pytest.mark.nightly)])
+def test_a_listener_knows_the_cache(smooth_model: Model, n: int) -> None:
+    done, _ = listen(smooth_model, range(n))
     print(dict(done))
     wanted = ("removed", "stored", "cancelled", "prefetched", "preempted", "rests", "restarts")
     assert all(done[what] for what in wanted), done

@@ -9,115 +9,87 @@ from collections import Counter, deque
 
 import pytest
 
-from gptoss_local.base.types import ContextParams, SamplingParams
-from gptoss_local.engine.llama import Context, Model
-from gptoss_local.engine.protocol import Finished, Generate
-from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.base.types import SamplingParams
+from gptoss_local.engine.llama import Model
+from gptoss_local.engine.protocol import Finished
 from gptoss_local.engine.worker.sequence import Callers
-
-
-def path_of(caller: str) -> tuple[str, str]:
-    key, _, connection = caller.partition(" ")
-    return key, connection
+from tests.engine.run import Run, make_context
 
 
 class Queue:
     """An engine with two slots, whose requests come and end one after the other."""
 
     def __init__(self, model: Model) -> None:
-        params = ContextParams(
-            n_ctx=2048, n_batch=64, n_seq_max=2, n_threads_prefill=1, n_threads_decode=1
-        )
-        self.engine = Engine(Context(model, params))
-        self._ids = itertools.count()
-        self._callers: dict[int, str] = {}
+        self.run = Run(make_context(model, n_ctx=2048, n_batch=64, n_seq_max=2))
+        self.callers: list[str] = []
 
-    def ask(self, caller: str, n_tokens: int = 60, priority: int = 0) -> int:
-        seq_id = next(self._ids)
-        self._callers[seq_id] = caller
-        request = Generate(
-            seq_id=seq_id,
-            prompt=[10 + seq_id % 90, 11, 12, 13],
-            sampling=SamplingParams(temperature=1, seed=seq_id),
-            stop_tokens=[],
-            max_tokens=n_tokens,
-            priority=priority,
-            caller=path_of(caller),
-        )
-        assert self.engine.add_request(request) == []
-        return seq_id
+    def ask(self, caller: str, n_tokens: int = 60) -> int:
+        n = len(self.callers)
+        self.callers.append(caller)
+        key, _, connection = caller.partition(" ")
+        sampling = SamplingParams(temperature=1, seed=n)
+        prompt = [10 + n % 90, 11, 12, 13]
+        who = {"caller": (key, connection)}
+        self.run.add(n, prompt, sampling, stop_tokens=[], max_tokens=n_tokens, **who)
+        return n
 
     def ended(self) -> list[int]:
         """Step once; return the requests that are over."""
-        events = self.engine.step()
-        assert self.engine.check() == []
-        return [event.seq_id for event in events if isinstance(event, Finished)]
-
-    def all_ended(self) -> list[str]:
-        """Return the callers of all requests, in the order in which these end."""
-        order = []
-        while self.engine.has_work:
-            order += [self._callers[seq_id] for seq_id in self.ended()]
-        return order
+        return [e.seq_id for e in self.run.step() if isinstance(e, Finished)]
 
 
 def test_a_crowd_of_one_caller_does_not_hold_up_another(smooth_model: Model) -> None:
-    queue = Queue(smooth_model)
-    for _ in range(40):
+    queue, order = Queue(smooth_model), list[str]()
+    for _ in range(20):
         queue.ask("greedy")
     for _ in range(5):
         queue.ended()
     for _ in range(3):
         queue.ask("polite")
-    order = queue.all_ended()
-    assert [n for n, caller in enumerate(order) if caller == "polite"][-1] < 10
+    while order.count("polite") < 3:
+        order += [queue.callers[seq_id] for seq_id in queue.ended()]
+    assert len(order) <= 10
 
 
 def test_small_requests_wait_little(smooth_model: Model) -> None:
     """Clients that ask again as soon as they are answered: one of them wants a tenth as much."""
     queue = Queue(smooth_model)
-    greedy = {queue.ask(f"greedy {n}", 60): n for n in range(16)}
-    polite, waits, n_since = queue.ask("polite", 6), list[int](), 0
-    while len(waits) < 20:
+    for n in range(16):
+        queue.ask(f"greedy {n}")
+    queue.ask("polite", 6)
+    waits, n_since = list[int](), 0
+    while len(waits) < 12:
         for seq_id in queue.ended():
-            if seq_id == polite:
+            caller = queue.callers[seq_id]
+            if caller == "polite":
                 waits.append(n_since)
-                polite, n_since = queue.ask("polite", 6), 0
-            else:
-                number, n_since = greedy.pop(seq_id), n_since + 1
-                greedy[queue.ask(f"greedy {number}", 60)] = number
+            n_since = 0 if caller == "polite" else n_since + 1
+            queue.ask(caller, 6 if caller == "polite" else 60)
     assert sorted(waits)[len(waits) // 2] <= 4, f"first come, first served: 16; {waits}"
 
 
-def test_a_key_with_many_connections_gets_no_more_than_one_with_few(smooth_model: Model) -> None:
-    queue = Queue(smooth_model)
-    callers = {queue.ask(f"many {n}"): f"many {n}" for n in range(24)}
-    callers[queue.ask("one 0")] = "one 0"
-    callers[queue.ask("one 1")] = "one 1"
-    n_done = Counter[str]()
-    while n_done.total() < 80:
-        for seq_id in queue.ended():
-            n_done[path_of(callers[seq_id])[0]] += 1
-            callers[queue.ask(callers[seq_id])] = callers[seq_id]
-    assert abs(n_done["many"] - n_done["one"]) <= 4, n_done
-
-
-def test_a_new_connection_for_each_request_gains_nothing(smooth_model: Model) -> None:
-    """Three with one each, beside one that has as many open, and each over a new connection."""
-    queue, new = Queue(smooth_model), (f"key new {n}" for n in itertools.count())
-    callers = {queue.ask(f"key {n}"): f"key {n}" for n in range(3)}
-    callers |= {queue.ask(caller): caller for caller in itertools.islice(new, 3)}
-    n_done = Counter[bool]()
+@pytest.mark.parametrize(
+    ("callers", "renews"),
+    [
+        ([*(f"many {n}" for n in range(24)), "one 0", "one 1"], ""),
+        ([*(f"kept {n}" for n in range(3)), *(f"kept new {n}" for n in range(3))], "kept new"),
+    ],
+    ids=["a key with many connections", "a new connection for each request"],
+)
+def test_connections_gain_nothing(smooth_model: Model, callers: list[str], renews: str) -> None:
+    queue, numbers, n_done = Queue(smooth_model), itertools.count(100), Counter[bool]()
+    for caller in callers:
+        queue.ask(caller)
     while n_done.total() < 60:
         for seq_id in queue.ended():
-            is_new = "new" in callers[seq_id]
-            n_done[is_new] += 1
-            caller = next(new) if is_new else callers[seq_id]
-            callers[queue.ask(caller)] = caller
+            caller = queue.callers[seq_id]
+            n_done[caller.startswith(renews or "many")] += 1
+            is_new = renews and caller.startswith(renews)
+            queue.ask(f"{renews} {next(numbers)}" if is_new else caller)
     assert abs(n_done[True] - n_done[False]) <= 4, n_done
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
     """No matter what others ask, what its requests cost, and in which order they end."""
     rng, callers = random.Random(seed), Callers()

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from gptoss_local.base.errors import ComputeError
-from gptoss_local.base.types import ContextParams, SamplingParams
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Context, Model, chains
-from gptoss_local.engine.protocol import Finished, Generate
+from gptoss_local.engine.protocol import Failed
 from gptoss_local.engine.worker.engine import Engine
+from tests.engine.run import make_context, request
 from tests.engine.smooth_model import write_smooth_model
 
 KINDS = [
@@ -25,23 +26,25 @@ KINDS = [
 
 
 def make_engine(model: Model, *, on_device: bool = True, n_ctx: int = 1024) -> Engine:
-    params = ContextParams(
-        n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_batch=256, n_seq_max=8,
-        n_outputs_max=23, n_outputs_max_per_seq=16,
-    )  # fmt: skip
-    return Engine(Context(model, params), backend_sampling=on_device, prompt_step_s=1.0)
+    outputs = {"n_outputs_max": 23, "n_outputs_max_per_seq": 16}
+    context = make_context(model, n_ctx=n_ctx, n_batch=256, n_seq_max=8, **outputs)
+    return Engine(context, backend_sampling=on_device, prompt_step_s=1.0)
 
 
 def ask(engine: Engine, kinds: list[SamplingParams], n_prompt: int = 30) -> None:
     for i, kind in enumerate(kinds):
         prompt = list(range(10 * i, 10 * i + n_prompt))
-        engine.add_request(
-            Generate(seq_id=i, prompt=prompt, sampling=kind, stop_tokens=[], max_tokens=6)
-        )
-    events = []
+        engine.add_request(request(i, prompt, kind, stop_tokens=[], max_tokens=6))
     while engine.has_work:
-        events += engine.step()
-    assert sum(isinstance(event, Finished) for event in events) == len(kinds)
+        assert not any(isinstance(event, Failed) for event in engine.step())
+
+
+def make_used_engine(model: Model, *, on_device: bool = False) -> Engine:
+    """Make one that has been checked, and has answered since."""
+    engine = make_engine(model, on_device=on_device)
+    engine.rest()
+    ask(engine, KINDS * 2)
+    return engine
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -79,14 +82,13 @@ def test_filters_may_leave_equally_likely_tokens_in_any_order(tmp_path: Path) ->
     model.close()
 
 
-def damage_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = Context.logits
-    monkeypatch.setattr(Context, "logits", lambda *arguments: logits(*arguments)[::-1])
+def change_logits(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    exact = Context.logits
+    return lambda patch: patch.setattr(Context, "logits", lambda *what: change(exact(*what)))
 
 
-def make_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = Context.logits
-    monkeypatch.setattr(Context, "logits", lambda *arguments: logits(*arguments) * float("nan"))
+damage_logits = change_logits(lambda logits: logits[::-1])
+make_nan = change_logits(lambda logits: logits * float("nan"))
 
 
 def keep_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +114,7 @@ def test_damage_is_noticed(
     damage: Callable[..., None],
     on_device: bool,
 ) -> None:
-    engine = make_engine(smooth_model, on_device=on_device)
-    engine.rest()
-    ask(engine, [KINDS[1]] * 8)
+    engine = make_used_engine(smooth_model, on_device=on_device)
     damage(monkeypatch)
     with pytest.raises(ComputeError, match="was stopped"):
         engine.rest()
@@ -132,26 +132,24 @@ def round_otherwise(monkeypatch: pytest.MonkeyPatch, shares: Iterator[float]) ->
     monkeypatch.setattr(Context, "logits", logits)
 
 
-@pytest.mark.parametrize(("share", "is_damage"), [(0.2, False), (0.3, True)])
+@pytest.mark.parametrize(
+    ("shares", "is_damage"),
+    [
+        (itertools.repeat(0.2), False),
+        (itertools.repeat(0.3), True),
+        (itertools.chain([1.0] * 2, itertools.repeat(0.0)), False),
+        (itertools.chain([1.0] * 3, itertools.repeat(0.0)), True),
+    ],
+    ids=["rounding", "more than rounding", "wrong twice", "wrong three times in a row"],
+)
 def test_rounding_is_no_damage(
-    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, share: float, is_damage: bool
+    smooth_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    shares: Iterator[float],
+    is_damage: bool,
 ) -> None:
-    engine = make_engine(smooth_model, on_device=False)
-    engine.rest()
-    ask(engine, KINDS)
-    round_otherwise(monkeypatch, itertools.repeat(share))
-    with pytest.raises(ComputeError) if is_damage else nullcontext():
-        engine.rest()
-
-
-@pytest.mark.parametrize(("n_wrong", "is_damage"), [(2, False), (3, True)])
-def test_three_wrong_results_in_a_row_are_damage(
-    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, n_wrong: int, is_damage: bool
-) -> None:
-    engine = make_engine(smooth_model, on_device=False)
-    engine.rest()
-    ask(engine, KINDS)
-    round_otherwise(monkeypatch, itertools.chain([1.0] * n_wrong, itertools.repeat(0.0)))
+    engine = make_used_engine(smooth_model)
+    round_otherwise(monkeypatch, shares)
     with pytest.raises(ComputeError) if is_damage else nullcontext():
         engine.rest()
 
@@ -159,10 +157,7 @@ def test_three_wrong_results_in_a_row_are_damage(
 def test_a_device_that_forgets_the_earlier_cell_is_noticed(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = make_engine(model, on_device=False)
-    engine.rest()
-    ask(engine, KINDS)
-    decode = Context.decode_extra
+    engine, decode = make_used_engine(model), Context.decode_extra
     monkeypatch.setattr(
         Context, "decode_extra", lambda self, batch, tokens: decode(self, batch, tokens[-1:])
     )

@@ -14,7 +14,8 @@ from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import IdleCosts
-from tests.engine.prefix_run import make_context, on_disk, text
+from tests.engine.prefix_run import on_disk, text
+from tests.engine.run import make_context
 from tests.engine.simulated_engine import Arrival, Profile, SimulatedEngine, replay
 
 N_FIRST, N_ANSWER, N_ACTIVE, N_ROUNDS = 6000, 150, 5, 18
@@ -75,7 +76,7 @@ class Cache:
     """The cache and archive of an engine that is not there; each answer takes it no time."""
 
     def __init__(self, model: Model, folder: Path) -> None:
-        self.context = make_context(model, n_ctx=4096, n_seq=5, n_batch=512)
+        self.context = make_context(model, n_ctx=4096, n_seq_max=5, n_batch=512, cache_type="bf16")
         options = on_disk(folder)
         self.slots = Slots(self.context)
         self.cache = PrefixCache(self.context, self.slots, options)

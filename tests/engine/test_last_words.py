@@ -84,21 +84,27 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
         ),
         (  # word by word, as Python writes where each thread was
             "[os.write(2, b'n > 0 failed\\n')]"
-            " + [(os.write(2, b'at '), time.sleep(0.002)) for _ in range(300)]"
+            " + [(os.write(2, b'at '), time.sleep(0.0005)) for _ in range(300)]"
             " + [os.abort()]",
             EngineCrashedError,
             r"\(signal 6\): n > 0 failed$",
         ),
-        (  # as long as a system takes to store the memory of a large process
-            "[os.write(2, b'illegal\\n'), time.sleep(3.5), os.kill(os.getpid(), 3), time.sleep(9)]",
+        (  # a system takes seconds to store the memory of a large process
+            "[os.write(2, b'illegal\\n'), time.sleep(0.6), os.kill(os.getpid(), 3), time.sleep(9)]",
             EngineCrashedError,
             r"\(signal 3\): illegal$",
         ),
     ],
 )
 async def test_other_ends(
-    nano_gguf: Path, fault: Path, what: str, error: type[EngineError], words: str
+    nano_gguf: Path,
+    fault: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    error: type[EngineError],
+    words: str,
 ) -> None:
+    monkeypatch.setattr("gptoss_local.engine.client._RECENT_S", 0.5)
     fault.write_text(what)
     engine = await EngineClient.start(load_of(nano_gguf))
     with pytest.raises(error, match=words):

@@ -11,14 +11,12 @@ import numpy.typing as npt
 import pytest
 
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
-from gptoss_local.base.types import ContextParams, Penalties, SamplingParams
+from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.engine.llama import Context, Model
-from gptoss_local.engine.protocol import Generate, Logprob, Tokens
-from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import logprob
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.harmony.vocabulary import RETURN, STOP_TOKENS
-from tests.engine.run import GREEDY, Prompt
+from gptoss_local.harmony.vocabulary import RETURN
+from tests.engine.run import Prompt, Run, make_context
 
 Logits = npt.NDArray[np.float64]
 ROUNDING = 0.4
@@ -26,44 +24,31 @@ ROUNDING = 0.4
 COUNT = "Count from 1 to 12."
 
 
-def make_context(model: Model, n_ctx: int = 2048) -> Context:
-    sizes = {"n_threads_prefill": 1, "n_threads_decode": 1, "n_seq_max": 3, "n_batch": 128}
-    params = ContextParams(n_ctx=n_ctx, n_outputs_max=12, n_outputs_max_per_seq=10, **sizes)
-    return Context(model, params)
+def own_context(model: Model, n_ctx: int = 2048) -> Context:
+    sizes = {"n_seq_max": 3, "n_batch": 128, "n_outputs_max": 12, "n_outputs_max_per_seq": 10}
+    return make_context(model, n_ctx=n_ctx, **sizes)
 
 
 @pytest.fixture
 def context(model: Model) -> Iterator[Context]:
-    context = make_context(model)
+    context = own_context(model)
     yield context
     context.close()
 
 
-def request(
-    seq_id: int, prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any
-) -> Generate:
-    given = {"stop_tokens": STOP_TOKENS, "max_tokens": 60} | fields
-    return Generate(seq_id=seq_id, prompt=prompt, sampling=sampling, **given)
-
-
-def run(engine: Engine, *requests: Generate) -> dict[int, tuple[list[int], list[Logprob]]]:
-    """Tokens and their log-probabilities of requests that run at once."""
-    answers: dict[int, tuple[list[int], list[Logprob]]] = {r.seq_id: ([], []) for r in requests}
-    for one in requests:
-        assert engine.add_request(one) == []
-    while engine.has_work:
-        for event in engine.step():
-            if isinstance(event, Tokens):
-                tokens, logprobs = answers[event.seq_id]
-                tokens += event.tokens
-                logprobs += event.logprobs
-        assert engine.check() == []
-    return answers
+def alone(model: Model, question: list[int], answer: list[int]) -> Iterator[Logits]:
+    """Yield the logits behind the question and behind each token of the answer but the last."""
+    context = own_context(model)
+    context.decode(question, position=0)
+    for i, token in enumerate(answer):
+        yield context.logits(-1).astype(np.float64)
+        context.decode([token], position=len(question) + i)
+    context.close()
 
 
 def test_values_are_the_log_softmax() -> None:
     generator = np.random.default_rng(1)
-    for n_vocab in (32, 1000, 201_088):
+    for n_vocab in (32, 201_088):
         logits = generator.normal(0, 9, n_vocab).astype(np.float32)
         exact = logits.astype(np.float64) - np.logaddexp.reduce(logits.astype(np.float64))
         best = np.argsort(-logits, kind="stable")[:20].tolist()
@@ -71,7 +56,6 @@ def test_values_are_the_log_softmax() -> None:
         assert told.logprob == pytest.approx(exact[7], abs=1e-5)
         assert [token for token, _ in told.top] == best
         assert [value for _, value in told.top] == pytest.approx(exact[best], abs=1e-5)
-    assert logprob(logits, 7, 0).top == []
     peaked = np.full(50, -40, np.float32)
     peaked[3] = 60
     assert logprob(peaked, 3, 2).top == [(3, 0.0), (0, -100.0)]
@@ -82,18 +66,16 @@ def test_equal_to_a_context_of_its_own(
     model: Model, context: Context, prompt: Prompt, backend_sampling: bool
 ) -> None:
     """Beside plain requests, which do not change, and where the device samples those."""
-    engine = Engine(context, backend_sampling=backend_sampling)
+    run = Run(context, backend_sampling=backend_sampling)
     question, other = prompt(COUNT), prompt("What is the capital of France?")
-    answers = run(engine, request(1, question, n_logprobs=5), request(2, other))
-    tokens, logprobs = answers[1]
+    run.add(1, question, n_logprobs=5)
+    run.add(2, other)
+    run.finish()
+    tokens, logprobs = run.tokens[1], run.logprobs[1]
     assert len(tokens) == len(logprobs) > 20
-    assert answers[2][1] == []
-    assert run(engine, request(3, other))[3][0] == answers[2][0]
-
-    alone = make_context(model)
-    alone.decode(question, position=0)
-    for i, (token, told) in enumerate(zip(tokens, logprobs, strict=True)):
-        logits = alone.logits(-1).astype(np.float64)
+    assert run.logprobs[2] == []
+    assert run.answer(3, other) == run.tokens[2]
+    for logits, token, told in zip(alone(model, question, tokens), tokens, logprobs, strict=True):
         exact = logits - np.logaddexp.reduce(logits)
         assert told.logprob == pytest.approx(exact[token], abs=ROUNDING)
         for candidate, value in told.top:
@@ -101,33 +83,29 @@ def test_equal_to_a_context_of_its_own(
         assert told.top[0] == (token, told.logprob)  # greedy
         assert [value for _, value in told.top] == sorted((v for _, v in told.top), reverse=True)
         assert sum(math.exp(value) for _, value in told.top) <= 1 + 1e-6
-        alone.decode([token], position=len(question) + i)
-    alone.close()
 
 
 def test_every_token_is_drawn_from_its_own_row(
     context: Context, prompt: Prompt, nano_gguf: Path
 ) -> None:
     """Nothing is drafted, and tokens forced by a mask have log-probabilities, too."""
-    engine = Engine(context, MaskCompiler(nano_gguf))
-    question = prompt(COUNT)
-    first = run(engine, request(1, question, n_logprobs=0))[1]
-    again, masked = run(
-        engine,
-        request(2, question, n_logprobs=0),
-        request(3, prompt("hello"), n_logprobs=2, grammar='start: "A, B, C, D, E" <|return|>'),
-    ).values()
-    assert engine.stats().n_drafted == 0
-    assert (again[0], len(again[1])) == (first[0], len(first[0]))
-    assert all(told.top == [] and told.logprob <= 0 for told in again[1])
-    assert masked[0][-1] == RETURN
-    assert len(masked[0]) == len(masked[1]) > 5
-    assert masked[1][0].logprob < masked[1][0].top[0][1]  # of the model, not of the grammar
+    run = Run(context, MaskCompiler(nano_gguf))
+    run.answer(1, prompt(COUNT), n_logprobs=0)
+    run.add(2, prompt(COUNT), n_logprobs=0)
+    run.add(3, prompt("hello"), n_logprobs=2, grammar='start: "A, B, C, D, E" <|return|>')
+    run.finish()
+    assert run.engine.stats().n_drafted == 0
+    assert run.tokens[2] == run.tokens[1]
+    assert len(run.logprobs[2]) == len(run.tokens[2])
+    assert all(told.top == [] and told.logprob <= 0 for told in run.logprobs[2])
+    masked = run.logprobs[3]
+    assert run.tokens[3][-1] == RETURN
+    assert len(run.tokens[3]) == len(masked) > 5
+    assert masked[0].logprob < masked[0].top[0][1]  # of the model, not of the grammar
 
 
 def changed(logits: Logits, earlier: list[int], sampling: SamplingParams) -> Logits:
     """Apply a sampling's changes to the logits behind the tokens `earlier`."""
-    logits = logits.copy()
     for token, bias in sampling.logit_bias:
         logits[token] += bias
     if (p := sampling.penalties) is not None:
@@ -143,71 +121,33 @@ def check_best(
     model: Model, question: list[int], tokens: list[int], sampling: SamplingParams
 ) -> None:
     """Each token is the best one by the documented formula, up to rounding."""
-    alone = make_context(model)
-    alone.decode(question, position=0)
-    for i, token in enumerate(tokens):
-        logits = changed(alone.logits(-1).astype(np.float64), tokens[:i], sampling)
-        assert logits[token] >= logits.max() - 2 * ROUNDING
-        alone.decode([token], position=len(question) + i)
-    alone.close()
+    for i, logits in enumerate(alone(model, question, tokens)):
+        logits = changed(logits, tokens[:i], sampling)
+        assert logits[tokens[i]] >= logits.max() - 2 * ROUNDING
 
 
 FIVE_BIASES = tuple((token, -100.0) for token in range(15, 20))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "backend_sampling"),
     [
-        {"penalties": Penalties(frequency=4)},
-        {"penalties": Penalties(presence=40, last_n=3)},
-        {"penalties": Penalties(repeat=4, last_n=8)},
-        {"penalties": Penalties(repeat=0.5, frequency=-2)},
-        {"logit_bias": FIVE_BIASES},
-        {"logit_bias": FIVE_BIASES, "penalties": Penalties(frequency=1.5, presence=0.5)},
+        ({"penalties": Penalties(frequency=4)}, True),
+        ({"penalties": Penalties(presence=40, last_n=3)}, False),
+        ({"penalties": Penalties(repeat=4, last_n=8)}, True),
+        ({"penalties": Penalties(repeat=0.5, frequency=-2)}, False),
+        ({"logit_bias": FIVE_BIASES}, False),
+        ({"logit_bias": FIVE_BIASES, "penalties": Penalties(frequency=1.5, presence=0.5)}, True),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("backend_sampling", [False, True])
 def test_changes_of_logits(
     model: Model, context: Context, prompt: Prompt, backend_sampling: bool, change: dict[str, Any]
 ) -> None:
-    engine = Engine(context, backend_sampling=backend_sampling)
+    run = Run(context, backend_sampling=backend_sampling)
     question, sampling = prompt(COUNT), SamplingParams(temperature=0, **change)
-    plain = run(engine, request(1, question))[1][0]
-    tokens = run(engine, request(2, question, sampling, stop_tokens=[], max_tokens=40))[2][0]
+    plain = run.answer(1, question)
+    tokens = run.answer(2, question, sampling, stop_tokens=[])
     assert tokens[: len(plain)] != plain
-    assert engine.stats().n_drafted == 0
+    assert run.engine.stats().n_drafted == 0
     check_best(model, question, tokens, sampling)
-
-
-def test_going_on_after_a_preemption(model: Model, prompt: Prompt) -> None:
-    """Nothing is told twice, and penalties still know what the answer has."""
-    context = make_context(model, n_ctx=256)
-    engine = Engine(context)
-    sampling = SamplingParams(temperature=0, penalties=Penalties(frequency=1.5))
-    fields: dict[str, Any] = {"n_logprobs": 1, "stop_tokens": [], "max_tokens": 120}
-    questions = [prompt(COUNT), prompt("Tell me about the old river and the moon.")]
-    asked = [request(i, tokens, sampling, **fields) for i, tokens in enumerate(questions)]
-    answers = run(engine, *asked)
-    assert engine.stats().n_preempted > 0
-    for question, (tokens, logprobs) in zip(questions, answers.values(), strict=True):
-        assert len(tokens) == len(logprobs) == 120
-        check_best(model, question, tokens, sampling)
-    context.close()
-
-
-@pytest.mark.parametrize("grammar", [None, "start: /[a-z ]{10,60}/ <|return|>"])
-def test_seed_repeats(
-    context: Context, prompt: Prompt, nano_gguf: Path, grammar: str | None
-) -> None:
-    """Also under a mask, where some tokens are drawn twice and counted once."""
-    engine = Engine(context, MaskCompiler(nano_gguf))
-
-    def ask(seq_id: int, seed: int) -> list[int]:
-        penalties = Penalties(frequency=1, repeat=1.2)
-        sampling = SamplingParams(temperature=8, seed=seed, penalties=penalties)
-        return run(engine, request(seq_id, prompt("hi"), sampling, grammar=grammar))[seq_id][0]
-
-    ask(1, 3)  # from here on the prompt is cached
-    assert ask(2, 3) == ask(3, 3)
-    assert len({tuple(ask(10 + seed, seed)) for seed in range(4)}) > 1

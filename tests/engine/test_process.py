@@ -1,13 +1,18 @@
-"""The main loop of the engine process, on an engine that says it computes aside."""
+"""The engine process: its main loop, its frames and its environment."""
 
 import io
 import queue
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from gptoss_local.base.types import ContextParams, SamplingParams
+from gptoss_local.base.types import ModelParams
+from gptoss_local.engine.client import environment
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import (
     LENGTH_BYTES,
@@ -15,7 +20,6 @@ from gptoss_local.engine.protocol import (
     Command,
     Event,
     Finished,
-    Generate,
     Prefetch,
     Tokens,
     decode_event,
@@ -25,7 +29,9 @@ from gptoss_local.engine.protocol import (
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.process import _Closed, _serve
 from gptoss_local.engine.worker.scheduler import StepTiming
+from tests.engine.run import load_of, make_context, request
 
+Put = Callable[[Command], None]
 PROMPT = [200006, 1428, 200008, 72]
 
 
@@ -72,6 +78,22 @@ def test_a_pipe_that_takes_a_part_gets_the_rest() -> None:
     assert pipe.getvalue() == b"".join(map(encode_frame, events))
 
 
+def serve(
+    nano_gguf: Path, commands: list[Command], prepare: Callable[[Engine, Put, Sent], None]
+) -> Sent:
+    """Let the main loop run until it is told to close."""
+    model = Model(nano_gguf)
+    context = make_context(model, n_ctx=512)
+    engine, sent, waiting = Engine(context), Sent(context), queue.SimpleQueue[Command]()
+    for command in commands:
+        waiting.put(command)
+    prepare(engine, waiting.put, sent)
+    with pytest.raises(_Closed):
+        _serve(engine, waiting, sent)
+    model.close()
+    return sent
+
+
 @pytest.mark.parametrize(
     ("timing", "sent_at"),
     [(StepTiming, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
@@ -83,53 +105,58 @@ def test_tokens_are_sent_in_order_and_none_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gptoss_local.engine.worker.engine.StepTiming", timing)
-    model = Model(nano_gguf)
-    params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
-    context = Context(model, params)
-    engine = Engine(context)
-    sent, commands = Sent(context), queue.SimpleQueue[Command]()
-    greedy = SamplingParams(temperature=0)
-    commands.put(Generate(seq_id=1, prompt=PROMPT, sampling=greedy, stop_tokens=[], max_tokens=6))
-    with pytest.raises(_Closed):
-        _serve(_closing(engine, commands), commands, sent)
+
+    def close_at_the_end(engine: Engine, put: Put, _: Sent) -> None:
+        finish = engine._finish
+        monkeypatch.setattr(engine, "_finish", lambda *what: (put(Close()), finish(*what))[1])
+
+    asked = request(1, PROMPT, stop_tokens=[], max_tokens=6)
+    sent = serve(nano_gguf, [asked], close_at_the_end)
     events = [event for event, _ in sent.frames]
     assert [len(e.tokens) for e in events if isinstance(e, Tokens)] == [1] * 6
     assert isinstance(events[-1], Finished)
     assert [position for _, position in sent.frames] == sent_at
-    model.close()
 
 
 def test_an_end_does_not_wait_for_a_prefetch(
     nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Model(nano_gguf)
-    params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
-    context = Context(model, params)
     monkeypatch.setattr("gptoss_local.engine.worker.engine.StepTiming", Aside)
-    engine = Engine(context)
-    sent, commands = Sent(context), queue.SimpleQueue[Command]()
-    greedy, n_sent = SamplingParams(temperature=0), []
+    n_sent: list[int] = []
 
-    def prefetch() -> None:
-        n_sent.append(len(sent.frames))
-        commands.put(Close())
+    def close_at_the_prefetch(engine: Engine, put: Put, sent: Sent) -> None:
+        def prefetch() -> None:
+            n_sent.append(len(sent.frames))
+            put(Close())
 
-    monkeypatch.setattr(engine._prefetcher, "step", prefetch)
-    commands.put(Generate(seq_id=1, prompt=PROMPT, sampling=greedy, stop_tokens=[], max_tokens=2))
-    commands.put(Prefetch("x", [200006, 1428, 5]))
-    with pytest.raises(_Closed):
-        _serve(engine, commands, sent)
+        monkeypatch.setattr(engine._prefetcher, "step", prefetch)
+
+    asked = request(1, PROMPT, stop_tokens=[], max_tokens=2)
+    serve(nano_gguf, [asked, Prefetch("x", [200006, 1428, 5])], close_at_the_prefetch)
     assert n_sent == [3]
-    model.close()
 
 
-def _closing(engine: Engine, commands: "queue.SimpleQueue[Command]") -> Engine:
-    """Close when it has nothing left to do."""
-    finish = engine._finish
+def test_half_a_frame_ends_the_process() -> None:
+    """As a server leaves it that is killed while it writes."""
+    half = encode_frame(load_of(Path("x")))[:-3]
+    command = [sys.executable, "-m", "gptoss_local.engine.worker.start"]
+    assert subprocess.run(command, input=half, capture_output=True, timeout=60).stdout == b""
 
-    def finish_and_close(*arguments: Any) -> Finished:
-        commands.put(Close())
-        return finish(*arguments)
 
-    engine._finish = finish_and_close  # type: ignore[method-assign]
-    return engine
+def test_the_environment_of_a_process() -> None:
+    """Threads stay awake only where they take turns with a GPU."""
+    resident = load_of(Path("20b.gguf"))
+    on_host = ModelParams(tensor_overrides=((r"blk\.0\.ffn_.*_exps", "CPU"),))
+    in_turns = msgspec.structs.replace(resident, model=on_host, offload_min_batch=16)
+    in_ram = msgspec.structs.replace(on_host, n_gpu_layers=0)
+    asleep = environment(resident)["GOMP_SPINCOUNT"]
+    assert int(environment(in_turns)["GOMP_SPINCOUNT"]) >= 300_000 > int(asleep)
+    for other in ({"is_quiet": True}, {"model": in_ram}):
+        load = msgspec.structs.replace(in_turns, **other)
+        assert environment(load)["GOMP_SPINCOUNT"] == asleep
+    assert "GGML_CUDA_GRAPH_OPT" not in environment(resident) | environment(in_turns)
+    assert environment(in_turns)["GGML_OP_OFFLOAD_MIN_BATCH"] == "16"
+    assert on_host.shares_experts
+    assert not in_ram.shares_experts
+    head = ModelParams(tensor_overrides=((r"^output\.weight$", "CUDA1"),))  # on the second GPU
+    assert not head.shares_experts

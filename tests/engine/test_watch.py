@@ -46,7 +46,7 @@ def test_a_step_that_is_much_longer_than_others_hangs() -> None:
     assert steps.take(1, 5)
 
 
-def test_one_of_as_many_times_the_tokens_may_take_as_many_times_as_long() -> None:
+def test_a_step_of_more_tokens_may_take_longer() -> None:
     steps = Steps()
     steps.take(1, 0.05)
     assert not steps.take(512, 0.5)
@@ -57,11 +57,11 @@ def test_one_of_as_many_times_the_tokens_may_take_as_many_times_as_long() -> Non
 
 @pytest.mark.parametrize("n_tokens", [0, 512])
 def test_where_nothing_is_known_it_may_take_long(n_tokens: int) -> None:
-    assert not Steps().take(n_tokens, 0.5)
+    assert not Steps().take(n_tokens, 0.3)
     assert Steps(unknown_s=0.3).take(n_tokens, 5)
 
 
 def test_a_server_that_does_not_read_is_no_hang() -> None:
     steps = Steps()
     steps.take(1, 0.001)
-    assert not steps.take(1, 0.6, in_pause=True)
+    assert not steps.take(1, 0.4, in_pause=True)

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx
 
-from tests.threaded_server import served_by
+from tests.threaded_server import QuietHandler, served_by
 
 Spoil = Callable[[dict[str, Any]], None]
 
@@ -17,7 +16,7 @@ Spoil = Callable[[dict[str, Any]], None]
 def spoiled(url: str, spoil: Spoil) -> Iterator[int]:
     """Yield the port of a server that passes requests on to `url`, and answers back, spoiled."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self._pass_on(None)
 
@@ -43,9 +42,6 @@ def spoiled(url: str, spoil: Spoil) -> Iterator[int]:
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     with served_by(Handler) as port:
         yield port

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import run_cli
-from tests.conftest import RunningServer, run_server
+from tests.conftest import run_server
 from tests.fetched import fetched
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -48,48 +48,34 @@ def gpqa_diamond():
 """
 
 
-@pytest.fixture(scope="module")
-def environment(
-    nano_home: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, str]]:
-    home = tmp_path_factory.mktemp("published")
+@pytest.fixture
+def environment(nano_home: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    home, library = tmp_path / "home", tmp_path / "library"
     shutil.copytree(nano_home / "cache", home / "cache")
-    package = home / "library" / "inspect_evals"
     for name, text in {"aime2025": AIME, "ifeval": IFEVAL, "gpqa": GPQA}.items():
-        (package / name).mkdir(parents=True)
-        (package / name / "__init__.py").write_text(text)
+        (library / "inspect_evals" / name).mkdir(parents=True)
+        (library / "inspect_evals" / name / "__init__.py").write_text(text)
     with run_server(home) as server:
-        yield _environment(server, package.parent)
+        made = run_cli(server.environment, "cp", "nano", "gpt-oss:20b")
+        assert made.returncode == 0, made.stderr
+        folders = f"{library}:{fetched('inspect', 'inspect-ai==0.3.285')}"
+        yield server.environment | {"PYTHONPATH": folders}
 
 
-def _environment(server: RunningServer, library: Path) -> dict[str, str]:
-    folders = f"{library}:{fetched('inspect', 'inspect-ai==0.3.285')}"
-    made = run_cli(server.environment, "cp", "nano", "gpt-oss:20b")
-    assert made.returncode == 0, made.stderr
-    return server.environment | {"PYTHONPATH": folders}
+def test_scores_and_questions_that_cannot_be_fetched(environment: dict[str, str]) -> None:
+    def evaluate(name: str, *options: str, code: int = 0) -> str:
+        command = ("eval", name, "gpt-oss:20b", "--yes", *options)
+        done = run_cli(environment, *command, is_process=True)  # with packages of its own
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
-
-def test_scores_beside_openais(environment: dict[str, str]) -> None:
-    arguments = ("aime25", "gpt-oss:20b", "--effort", "high", "--limit", "3", "--yes", "--quiet")
-    done = run_cli(environment, "eval", *arguments)
-    assert done.returncode == 0, done.stderr
-    titles, row = done.stdout.splitlines()
+    shown = evaluate("aime25", "--effort", "high", "--limit", "3", "--quiet")
+    titles, row = shown.splitlines()
     assert "OPENAI" in titles
     assert row.split()[:4] == ["aime25", "3", "of", "3"]
     assert "86 %" in row
-
-
-def test_prompts_with_all_instructions_kept(environment: dict[str, str]) -> None:
-    done = run_cli(environment, "eval", "ifeval", "gpt-oss:20b", "--yes", "--json", "--quiet")
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
+    (run,) = json.loads(evaluate("ifeval", "--json", "--quiet"))["runs"]
     assert (run["scores"]["ifeval"]["right"], run["scores"]["ifeval"]["n"]) == (1, 2)
-
-
-def test_questions_that_cannot_be_fetched(environment: dict[str, str]) -> None:
-    done = run_cli(environment, "eval", "gpqa", "gpt-oss:20b", "--yes")
-    assert done.returncode == 4
-    assert "the questions of gpqa_diamond are not here: no route to the questions" in done.stderr
-    missing = run_cli(environment, "eval", "bfcl", "gpt-oss:20b", "--yes")
-    assert missing.returncode == 2
-    assert "bfcl needs inspect_evals.bfcl, which is not installed" in missing.stderr
+    said = evaluate("gpqa", code=4)
+    assert "the questions of gpqa_diamond are not here: no route to the questions" in said
+    assert "bfcl needs inspect_evals.bfcl, which is not installed" in evaluate("bfcl", code=2)

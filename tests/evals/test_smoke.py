@@ -182,13 +182,10 @@ def test_an_interrupted_run_goes_on(evaluation: Evaluation) -> None:
     assert sum(tally["n"] for tally in run["scores"].values()) == 15
 
 
-def test_without_the_library(evaluation: Evaluation) -> None:
+def test_nothing_is_fetched_silently(evaluation: Evaluation) -> None:
     done = evaluation("smoke", "nano", PYTHONPATH="")
     assert done.returncode == 2
     assert "pip install 'gptoss-local[eval]'" in done.stderr
-
-
-def test_published_questions_are_not_fetched_silently(evaluation: Evaluation) -> None:
     done = evaluation("gpqa", "nano")
     assert done.returncode == 2
     assert "--yes downloads 198 questions (1.4 MB)" in done.stderr

@@ -1,61 +1,44 @@
-"""Chats as trees of turns: what every call of the store does."""
+"""Chats as trees of turns: what each call of the store does."""
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gptoss_local.base.errors import ChatNotFoundError
-from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.history import History
 
-
-def ask(history: History, chat_id: int, parent_id: int | None, text: str) -> tuple[Turn, Turn]:
-    """A question and its answer."""
-    question = history.add(chat_id, parent_id, "user", text)
-    answer = history.add(chat_id, question.id, "assistant", f"Answer to {text}", model="nano")
-    return question, answer
+pytestmark = pytest.mark.quick
 
 
 def test_a_turn_keeps_everything(history: History) -> None:
     chat_id = history.new_chat("nano", "high")
     call = {"function": {"name": "add", "arguments": {"a": 1, "b": ["ü", None, 2.5]}}}
-    added = history.add(
-        chat_id,
-        None,
-        "assistant",
-        "text\nÄ 🙂",
-        reasoning="because",
-        tool_calls=(call,),
-        model="nano",
-        effort="high",
-        state="failed",
-        stats={"eval_count": 7, "done_reason": "stop"},
-    )
-    assert (added.content, added.reasoning, added.state) == ("text\nÄ 🙂", "because", "failed")
-    assert added.tool_calls == (call,)
-    assert added.stats == {"eval_count": 7, "done_reason": "stop"}
-    assert abs(added.created_s - time.time()) < 60
+    fields: dict[str, Any] = {
+        "reasoning": "because",
+        "tool_calls": (call,),
+        "model": "nano",
+        "effort": "high",
+        "state": "failed",
+        "stats": {"eval_count": 7, "done_reason": "stop"},
+    }
+    added = history.add(chat_id, None, "assistant", "text\nÄ 🙂", **fields)
+    assert (added.content, abs(added.created_s - time.time()) < 60) == ("text\nÄ 🙂", True)
+    assert {name: getattr(added, name) for name in fields} == fields
     assert history.turn(added.id) == added
     result = history.add(chat_id, added.id, "tool", "3", tool_name="add")
     assert history.branch(result.id) == [added, result]
-
-
-def test_update_replaces_what_is_given(history: History) -> None:
-    chat_id = history.new_chat("nano", "low")
-    turn = history.add(chat_id, None, "assistant", "", state="streaming")
-    history.update(turn.id, content="Par", reasoning="France")
-    history.update(turn.id, content="Paris")
-    assert history.turn(turn.id).state == "streaming"
-    history.update(turn.id, state="done", stats={"eval_count": 2}, tool_calls=[{"x": 1}])
-    found = history.turn(turn.id)
-    assert (found.content, found.reasoning, found.state) == ("Paris", "France", "done")
-    assert (found.stats, found.tool_calls) == ({"eval_count": 2}, ({"x": 1},))
-    history.update(turn.id)  # nothing to do
-    assert history.turn(turn.id) == found
-    history.update(turn.id, content="", tool_calls=[], stats={})  # empty is not "not given"
-    assert history.turn(turn.id).content == ""
-    assert history.turn(turn.id).tool_calls == ()
+    history.update(added.id)  # nothing to do
+    assert history.turn(added.id) == added
+    history.update(added.id, content="Par", reasoning="France", tool_calls=[{"x": 1}])
+    found = history.turn(added.id)
+    assert (found.content, found.reasoning, found.state) == ("Par", "France", "failed")
+    assert (found.stats, found.tool_calls) == (fields["stats"], ({"x": 1},))
+    history.update(added.id, content="", tool_calls=[], stats={})  # empty is not "not given"
+    found = history.turn(added.id)
+    assert (found.content, found.tool_calls, found.stats) == ("", (), {})
 
 
 def test_the_title_is_the_first_question(history: History) -> None:
@@ -114,8 +97,6 @@ def test_ids_are_not_given_twice(history: History) -> None:
     new_id = history.new_chat("nano", "low")
     assert new_id > chat_id
     assert history.add(new_id, None, "user", "hi").id > turn.id
-    with pytest.raises(ChatNotFoundError):
-        history.update(turn.id, content="late")
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\0b", "\udcff tail", "\x1b]0;x\x07", "𝕏" * 70_000])
@@ -139,37 +120,21 @@ def test_only_the_owner_can_read(history: History, history_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_close_ends_what_streams(history_path: Path) -> None:
-    history = History(history_path)
-    chat_id = history.new_chat("nano", "low")
-    done = history.add(chat_id, None, "assistant", "", state="streaming")
-    history.update(done.id, state="done")
-    open_ = history.add(chat_id, done.id, "assistant", "so far", state="streaming")
-    history.close()
-    again = History(history_path)
-    assert again.turn(done.id).state == "done"
-    assert again.turn(open_.id).state == "stopped"
-    again.close()
-
-
 def test_a_fork_is_a_copy_of_the_branch(history: History) -> None:
     chat_id = history.new_chat("nano", "high", "Title")
     history.set_options(chat_id, {"temperature": 0.5})
-    question, answer = ask(history, chat_id, None, "one")
-    ask(history, chat_id, answer.id, "two")
+    question = history.add(chat_id, None, "user", "one")
+    answer = history.add(chat_id, question.id, "assistant", "Answer")
+    history.add(chat_id, answer.id, "user", "two")
     history.add(chat_id, question.id, "assistant", "another answer")
     new_id = history.fork(answer.id)
     copied = history.tree(new_id)
-    assert [turn.content for turn in copied] == ["one", "Answer to one"]
+    assert [turn.content for turn in copied] == ["one", "Answer"]
     assert copied[1].parent_id == copied[0].id
     assert {turn.id for turn in copied}.isdisjoint(turn.id for turn in history.tree(chat_id))
-    summary = history.chat(new_id)
-    assert (summary.title, summary.effort, summary.options) == (
-        "Title",
-        "high",
-        {"temperature": 0.5},
-    )
-    assert summary.leaf_id == copied[1].id
+    new = history.chat(new_id)
+    assert (new.title, new.effort, new.options) == ("Title", "high", {"temperature": 0.5})
+    assert new.leaf_id == copied[1].id
     history.delete(chat_id)
     assert history.tree(new_id) == copied
     with pytest.raises(ChatNotFoundError):

@@ -1,4 +1,4 @@
-"""Files that are damaged, foreign, full or deleted from."""
+"""Files that are damaged, foreign or full, and processes that share one, or die."""
 
 import os
 import sqlite3
@@ -10,6 +10,7 @@ import pytest
 
 from gptoss_local.base.errors import ChatNotFoundError, HistoryError
 from gptoss_local.talk.history import History
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.quick
 
@@ -76,20 +77,29 @@ def test_damaged_in_the_middle(tmp_path: Path, share: float, is_cut: bool) -> No
     assert ".recover" in caught.value.hint
 
 
-def test_empty_file_is_begun(tmp_path: Path) -> None:
-    """As a process leaves it that died between making the file and its tables."""
+def test_close_ends_what_streams(tmp_path: Path) -> None:
     path = tmp_path / "chats.sqlite3"
-    path.touch()
-    assert filled(path, 1) == 1
+    history = History(path)
+    chat_id = history.new_chat("nano", "low")
+    done = history.add(chat_id, None, "assistant", "", state="streaming")
+    history.update(done.id, state="done")
+    history.add(chat_id, done.id, "assistant", "so far", state="streaming")
+    history.close()
+    again = History(path)
+    assert [turn.state for turn in again.tree(chat_id)] == ["done", "stopped"]
+    again.close()
 
 
-def test_path_that_cannot_be(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+def test_paths_that_can_and_cannot_be(tmp_path: Path) -> None:
+    """A process may have died between making the file and its tables."""
+    empty, folder = tmp_path / "empty", tmp_path / "folder"
+    empty.touch()
     with pytest.raises(HistoryError, match="cannot be opened"):
-        History(tmp_path / "file" / "chats.sqlite3")
-    (tmp_path / "folder").mkdir()
+        History(empty / "chats.sqlite3")
+    folder.mkdir()
     with pytest.raises(HistoryError, match="unable to open"):
-        History(tmp_path / "folder")
+        History(folder)
+    assert filled(empty, 1) == 1
 
 
 FILL_DISK = """
@@ -167,4 +177,81 @@ def test_long_writes_of_another_are_waited_for(
     other.execute("COMMIT")
     history.rename(chat_id, "new")
     other.close()
+    history.close()
+
+
+STREAM = """
+import sys
+from pathlib import Path
+from gptoss_local.talk.history import History
+
+history = History(Path(sys.argv[1]))
+chat_id = history.new_chat("nano", "low")
+question = history.add(chat_id, None, "user", "Count.")
+answer = history.add(chat_id, question.id, "assistant", "", state="streaming")
+print(answer.id, flush=True)
+for n in range(1, 10**9):
+    history.update(answer.id, content=" ".join(map(str, range(n % 500))), reasoning=str(n))
+    print(n, flush=True)
+"""
+
+ADD_MANY = """
+import sys
+from pathlib import Path
+from gptoss_local.talk.history import History
+
+history = History(Path(sys.argv[1]))
+chat_id = history.new_chat("nano", "low", sys.argv[2])
+parent_id = None
+for n in range(100):
+    parent_id = history.add(chat_id, parent_id, "user", f"process{sys.argv[2]} turn{n}").id
+history.close()
+"""
+
+
+def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_stream_goes_on_while_its_process_lives_and_a_kill_loses_nothing(
+    history_path: Path,
+) -> None:
+    with python(STREAM, history_path) as process:
+        assert process.stdout is not None
+        turn_id = int(process.stdout.readline())
+        process.stdout.readline()
+        history = History(history_path)
+        before = int(history.turn(turn_id).reasoning)
+        wait_until(
+            lambda: process.stdout.readline() and int(history.turn(turn_id).reasoning) > before + 5
+        )
+        assert history.turn(turn_id).state == "streaming"
+        process.kill()
+        n_handed_over = max(map(int, process.stdout.read().split()), default=0)
+    turn = history.turn(turn_id)
+    assert turn.state == "streaming"  # as it was when this one opened
+    History(history_path).close()
+    assert history.turn(turn_id).state == "stopped"
+    n = int(turn.reasoning)
+    assert n_handed_over <= n
+    assert turn.content == " ".join(map(str, range(n % 500)))
+    question = history.branch(turn_id)[0]
+    assert [hit.turn_id for hit in history.search("count")] == [question.id]
+    if n % 500 > 1:
+        assert [hit.turn_id for hit in history.search("0 1")] == [turn_id]  # indexed, too
+    history.close()
+
+
+def test_many_make_the_file_at_once_and_write(history_path: Path) -> None:
+    processes = [python(ADD_MANY, history_path, n) for n in range(4)]
+    for process in processes:
+        process.communicate()
+        assert process.returncode == 0
+    history = History(history_path)
+    assert sorted(chat.title for chat in history.chats()) == list("0123")
+    for chat in history.chats():
+        words = [turn.content for turn in history.branch(chat.leaf_id)]
+        assert words == [f"process{chat.title} turn{n}" for n in range(100)]
+        assert len(history.search(f"process{chat.title}", limit=1000)) == 100
     history.close()

@@ -1,11 +1,9 @@
 """Chats with a passphrase: no byte of them in the file, and nothing lost on the way."""
 
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,17 +62,6 @@ def all_of(history: History) -> list[bytes]:
     return [msgspec.json.encode([chat, history.tree(chat.id)]) for chat in chats]
 
 
-def test_no_byte_stays(history: History, other: History, history_path: Path) -> None:
-    before = all_of(history)
-    assert leaks(history_path)
-    history.lock.set(OTHER)
-    assert leaks(history_path) == []
-    assert all_of(history) == before
-    assert not history.lock.is_locked
-    history.lock.remove(OTHER)
-    assert all_of(history) == before
-
-
 def test_another_process_is_locked_out_until_it_unlocks(
     history: History, other: History, chat_id: int
 ) -> None:
@@ -125,17 +112,23 @@ def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id
     assert {hit.chat_id for hit in history.search(f"later {WORD.lower()}")} >= {new}
 
 
-def test_the_search_finds_the_same(history: History, chat_id: int) -> None:
+def test_all_is_as_it_was_and_the_search_finds_the_same(
+    history: History, history_path: Path, chat_id: int
+) -> None:
     queries = (WORD, "answer", f'"folder {WORD}"', "You know", "😀", "nothing")
 
     def found() -> list[set[tuple[int, int | None]]]:
         return [{(hit.chat_id, hit.turn_id) for hit in history.search(query)} for query in queries]
 
-    before = found()
+    before, hits = all_of(history), found()
+    assert leaks(history_path)
     history.lock.set(OTHER)
-    assert found() == before
+    assert not history.lock.is_locked
+    assert leaks(history_path) == []
+    assert (all_of(history), found()) == (before, hits)
     assert "An \x02answer\x03" in history.search("answer")[0].snippet
     history.lock.remove(OTHER)
+    assert (all_of(history), found()) == (before, hits)
     history.add(chat_id, None, "user", "An änswer")
     assert len(history.search("answer")) == 2  # the index is there again, with its triggers
     history.delete(chat_id)
@@ -181,9 +174,7 @@ PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
     "change",
     [
         "UPDATE turn SET content = 'INJECTED' WHERE id = 2",
-        "UPDATE turn SET reasoning = '' WHERE id = 2",
         "UPDATE chat SET title = folder, folder = title",
-        "UPDATE chat SET title = 'INJECTED'",
         "UPDATE chat SET model = effort",
         "UPDATE turn SET content = reasoning WHERE id = 2",
         f"UPDATE turn SET content = {TEXTS} WHERE id = 3",  # of another row
@@ -200,7 +191,6 @@ PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
         "CREATE TRIGGER evil AFTER INSERT ON turn BEGIN UPDATE turn SET content = "
         f"sealed('INJECTED', 'turn.content', {PLACE}) WHERE id = 1; END",
         "UPDATE passphrase SET n = 1 << 27",
-        "UPDATE passphrase SET n = 1 << 20",
         "UPDATE passphrase SET p = 1 << 20",
         "UPDATE passphrase SET salt = zeroblob(1 << 20)",
         "DELETE FROM passphrase",
@@ -256,49 +246,43 @@ def test_an_answer_that_is_being_written_is_not_cut_off(history: History, chat_i
 
 
 SET = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from gptoss_local.talk.history import History, lock
 lock._N = 1 << 10
-history = History(Path(sys.argv[1]))
-print(flush=True)
-getattr(history.lock, sys.argv[2])("correct horse")
-print(flush=True)
+path, action, place = sys.argv[1:]
+
+def begins(statement):
+    if statement.startswith(place):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+history = History(Path(path))
+history.lock._database.set_trace_callback(begins)
+getattr(history.lock, action)("correct horse")
 """
 
 
 @pytest.mark.parametrize("action", ["set", "remove"])
+@pytest.mark.parametrize(
+    ("place", "is_done"),
+    [("UPDATE turn", False), ("COMMIT", False), ("VACUUM", True), ("PRAGMA wal_", True)],
+)
 def test_a_kill_in_the_middle_loses_nothing(
-    history: History, history_path: Path, tmp_path: Path, chat_id: int, action: str
+    history: History, history_path: Path, chat_id: int, action: str, place: str, is_done: bool
 ) -> None:
-    for _ in range(100):
+    for _ in range(20):
         history.add(chat_id, None, "user", f"{WORD} " * 5000)
     before = all_of(history)
     if action == "remove":
         history.lock.set(OTHER)
     history.close()
-    taken_s, outcomes = 0.0, set()
-    for share in (2.0, 0.1, 0.5, 0.7, 0.9):
-        folder = tmp_path / f"killed-{share}"
-        folder.mkdir()
-        path = folder / history_path.name
-        shutil.copy(history_path, path)
-        command = [sys.executable, "-c", SET, str(path), action]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout
-            process.stdout.readline()
-            start_s = time.monotonic()
-            if share > 1:
-                process.stdout.readline()
-                taken_s = time.monotonic() - start_s
-            time.sleep(share * taken_s if share < 1 else 0)
-            process.send_signal(signal.SIGKILL)
-        found = History(path)
-        outcomes.add(found.lock.is_set)
-        if found.lock.is_set:
-            found.lock.unlock(OTHER)
-        assert all_of(found) == before
-        is_sealed = found.lock.is_set
-        found.close()
-        assert leaks(path) == ([] if is_sealed else [path.name])
-    assert outcomes == {True, False}  # some before, some after
+    command = [sys.executable, "-c", SET, str(history_path), action, place]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    found = History(history_path)
+    is_sealed = found.lock.is_set
+    assert is_sealed == (is_done == (action == "set"))
+    if is_sealed:
+        found.lock.unlock(OTHER)
+    assert all_of(found) == before
+    found.close()
+    assert leaks(history_path) == ([] if is_sealed else [history_path.name])

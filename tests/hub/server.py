@@ -1,6 +1,6 @@
 """A Hugging Face hub on a local port: the hub's protocol as huggingface_hub speaks it, and faults.
 
-Addresses, headers, statuses and error codes are those of huggingface.co: large files are in LFS and
+Addresses, headers, statuses and error codes match huggingface.co: large files are in LFS and
 redirect to a CDN, which has another host name (`localhost`) and wants no token. A hub that stores
 files with Xet also sends `X-Xet-Hash`; this one does not, so everything goes over plain HTTP.
 """

@@ -1,37 +1,33 @@
 """A checkpoint comes from a local hub through huggingface_hub: which files, and when."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub.errors import GatedRepoError
 
 from gptoss_local.base.errors import DownloadError, GptOssError
 from gptoss_local.models.hub import open_checkpoint
-from tests.conftest import wait_until
 from tests.hub.conftest import REPO, SHARD_BYTES, SHARDS, fetch, repo_files
-from tests.hub.server import MEMBER, PIECE_BYTES, Fault, HubServer
-
-N_ALL = len(SHARDS) * SHARD_BYTES
-DOWNLOAD = """
-import sys
-from pathlib import Path
-from gptoss_local.models.hub import open_checkpoint
-
-with open_checkpoint(sys.argv[1], Path(sys.argv[2]), endpoint=sys.argv[3]) as checkpoint:
-    checkpoint.fetch_small_files()
-    list(checkpoint.iter_shards())
-"""
+from tests.hub.server import MEMBER, STRANGER, Fault, HubServer
 
 
 @pytest.mark.quick
-def test_a_checkpoint_arrives_whole_and_nothing_else(hub: HubServer, tmp_path: Path) -> None:
+def test_a_checkpoint_arrives_whole_and_once(hub: HubServer, tmp_path: Path) -> None:
     assert sorted(fetch(tmp_path)) == SHARDS
     files = repo_files()
     visible = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert visible == {name for name in files if "/" not in name}
     assert all((tmp_path / name).read_bytes() == files[name] for name in visible)
     assert not list(tmp_path.rglob("*.incomplete"))
+    hub.sent.clear()
+    assert sorted(fetch(tmp_path)) == SHARDS
+    assert not hub.sent
+    damaged = bytearray((tmp_path / SHARDS[0]).read_bytes())
+    damaged[1000] ^= 1
+    (tmp_path / SHARDS[0]).write_bytes(damaged)  # a shard that was touched later
+    fetch(tmp_path)
+    assert (tmp_path / SHARDS[0]).read_bytes() == files[SHARDS[0]]
 
 
 def test_original_layout_comes_without_the_other_weights(hub: HubServer, tmp_path: Path) -> None:
@@ -70,29 +66,11 @@ def test_a_revision_is_fetched_by_its_commit(hub: HubServer, tmp_path: Path) -> 
     assert all(f"/resolve/{commit}/" in path for path in resolved)
 
 
-@pytest.mark.quick
-def test_a_second_run_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
-    fetch(tmp_path)
-    hub.sent.clear()
-    assert sorted(fetch(tmp_path)) == SHARDS
-    assert not hub.sent
-
-
 def test_files_from_elsewhere_are_hashed_and_kept(hub: HubServer, tmp_path: Path) -> None:
     (tmp_path / SHARDS[0]).write_bytes(repo_files()[SHARDS[0]])
     (tmp_path / SHARDS[1]).write_bytes(bytes(SHARD_BYTES))
     assert sorted(fetch(tmp_path)) == SHARDS
     assert [hub.sent[shard] for shard in SHARDS] == [0, SHARD_BYTES, SHARD_BYTES]
-
-
-@pytest.mark.quick
-def test_a_shard_touched_later_is_found(hub: HubServer, tmp_path: Path) -> None:
-    fetch(tmp_path)
-    damaged = bytearray((tmp_path / SHARDS[0]).read_bytes())
-    damaged[1000] ^= 1
-    (tmp_path / SHARDS[0]).write_bytes(damaged)
-    fetch(tmp_path)
-    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
 
 
 def test_several_shards_come_at_once(hub: HubServer, tmp_path: Path) -> None:
@@ -111,27 +89,6 @@ def test_a_shard_is_yielded_while_others_are_on_the_way(hub: HubServer, tmp_path
         assert next(shards).name == SHARDS[2]
         assert not (tmp_path / SHARDS[0]).exists()
         assert {path.name for path in shards} == set(SHARDS[:2])
-
-
-def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) -> None:
-    for shard in SHARDS:
-        hub.strike(shard, Fault(delay_s=0.02))
-    command = [sys.executable, "-c", DOWNLOAD, REPO, str(tmp_path), hub.endpoint]
-    process = subprocess.Popen(command)
-    wait_until(lambda: min(hub.sent[shard] for shard in SHARDS) > 8 * PIECE_BYTES)
-    process.kill()
-    process.wait()
-    wait_until(lambda: not hub.n_sending)
-    held = {p.name[:24]: p.stat().st_size for p in tmp_path.rglob("*.incomplete")}
-    assert len(held) == 3
-    assert all(0 < n_bytes < SHARD_BYTES for n_bytes in held.values())
-    assert not list(tmp_path.glob("*.safetensors"))
-
-    hub.heal()
-    hub.sent.clear()
-    assert sorted(fetch(tmp_path)) == SHARDS
-    assert sum(hub.sent.values()) == N_ALL - sum(held.values())
-    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
 
 
 def test_two_downloads_into_one_folder(hub: HubServer, tmp_path: Path) -> None:
@@ -180,3 +137,26 @@ def test_a_token_goes_to_the_endpoint_and_not_to_the_cdn(
     fetch(tmp_path)
     tokens = {(request.host, request.authorization) for request in hub.requests}
     assert tokens == {("127.0.0.1", f"Bearer {MEMBER}"), ("localhost", None)}
+
+
+@pytest.mark.quick
+def test_the_local_hub_speaks_as_the_real_one(hub: HubServer, tmp_path: Path) -> None:
+    """The library's own download takes it for one, over plain HTTP."""
+    info = HfApi(endpoint=hub.endpoint).model_info(REPO, files_metadata=True)
+    sizes = {sibling.rfilename: sibling.size for sibling in info.siblings or []}
+    assert sizes[SHARDS[0]] == SHARD_BYTES
+    for name in ("config.json", SHARDS[0]):
+        path = hf_hub_download(REPO, name, endpoint=hub.endpoint, local_dir=tmp_path, token=False)
+        content = hub.repos[REPO].commits[info.sha or ""][name]
+        assert Path(path).read_bytes() == content
+    found = get_hf_file_metadata(hf_hub_url(REPO, SHARDS[0], endpoint=hub.endpoint), token=False)
+    assert found.commit_hash == hub.repos[REPO].revisions["main"]
+    assert (found.size, len(found.etag or "")) == (SHARD_BYTES, 64)
+    assert found.location.startswith("http://localhost:")
+    assert found.xet_file_data is None
+    hub.repos[REPO].gated = True
+    for token in (False, STRANGER):
+        with pytest.raises(GatedRepoError):
+            hf_hub_download(
+                REPO, "config.json", endpoint=hub.endpoint, local_dir=tmp_path / "2", token=token
+            )

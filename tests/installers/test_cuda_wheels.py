@@ -1,18 +1,19 @@
-"""NVIDIA's wheels for Windows, by their tables of contents: the index serves parts of a file."""
+"""NVIDIA's wheels: usable for a linker and for llama.cpp, and the contents of those for Windows."""
 
 import io
 import re
 import subprocess
+import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import cuda_toolkit
 import httpx
 import pytest
 from environments import program_of
+from from_source import ROOT
+from steps import SetupError
 
-ROOT = Path(__file__).parents[2]
 FOLDER = "nvidia/cu13/bin/x86_64"
 DLLS = frozenset(
     {
@@ -57,12 +58,6 @@ class RemoteFile(io.RawIOBase):
         return len(part)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[httpx.Client]:
-    with httpx.Client(follow_redirects=True, timeout=60) as made:
-        yield made
-
-
 def contents(client: httpx.Client, requirement: str) -> set[str]:
     """Return the names in a requirement's wheels for 64-bit Windows."""
     uv = program_of(ROOT / ".venv", "uv")
@@ -83,16 +78,53 @@ def contents(client: httpx.Client, requirement: str) -> set[str]:
 
 
 @pytest.mark.nightly
-def test_the_extra_brings_the_dlls_of_windows(client: httpx.Client) -> None:
-    names = contents(client, cuda_toolkit.RUNTIME)
-    assert {f"{FOLDER}/{name}" for name in DLLS} <= names
-
-
-@pytest.mark.nightly
-def test_a_build_on_windows_has_the_compiler_and_lacks_one_library(client: httpx.Client) -> None:
-    names = contents(client, cuda_toolkit.COMPILER)
+def test_the_packages_bring_the_dlls_and_the_compiler_and_lack_one_library() -> None:
+    with httpx.Client(follow_redirects=True, timeout=60) as client:
+        runtime = contents(client, cuda_toolkit.RUNTIME)
+        compiler = contents(client, cuda_toolkit.COMPILER)
+    assert {f"{FOLDER}/{name}" for name in DLLS} <= runtime
     parts = {"bin/nvcc.exe", "bin/ptxas.exe", "nvvm/bin/cicc.exe", "include/crt/host_config.h"}
     parts |= {"include/cublas_v2.h", "lib/x64/cudart.lib", "lib/x64/cuda.lib"}
-    assert {f"nvidia/cu13/{part}" for part in parts} <= names
+    assert {f"nvidia/cu13/{part}" for part in parts} <= compiler
     # Once it is there, cuda_toolkit need not make it.
-    assert not any(name.endswith("/cublas.lib") for name in names)
+    assert not any(name.endswith("/cublas.lib") for name in compiler)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The folder as pip leaves it: libraries with a version."""
+    site = tmp_path / "site-packages"
+    for name in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudadevrt.a"):
+        (site / "nvidia/cu13/lib").mkdir(parents=True, exist_ok=True)
+        (site / "nvidia/cu13/lib" / name).write_text(name)
+    return site
+
+
+def test_linker_finds_toolkit_and_driver(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "driver" / "libcuda.so.1"
+    driver.parent.mkdir()
+    driver.write_text("driver")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{driver.parent}")
+    root = site / "nvidia/cu13"
+    for _ in range(2):  # a build that is resumed
+        found = cuda_toolkit.build_environment(site)
+        assert found["CUDACXX"] == str(root / "bin/nvcc")
+        assert found["CUDAToolkit_ROOT"] == str(root)
+        assert (root / "lib64/libcublas.so").read_text() == "libcublas.so.13"
+        assert (root / "lib/stubs/libcuda.so").read_text() == "driver"
+
+
+def test_driver_without_its_library(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(cuda_toolkit, "_FOLDERS", ())
+    monkeypatch.setattr(cuda_toolkit, "answer_of", lambda _: "libc.so.6 (libc6) => /lib/libc.so.6")
+    with pytest.raises(SetupError, match=r"libcuda\.so\.1 is nowhere") as caught:
+        cuda_toolkit.build_environment(site)
+    assert "LD_LIBRARY_PATH" in caught.value.hint
+
+
+def test_the_extra_brings_what_the_installer_does() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["cuda"] == [cuda_toolkit.RUNTIME]

@@ -125,35 +125,29 @@ def files_in(home: Path) -> set[str]:
     return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
 
 
-def test_purge_leaves_nothing_but_what_is_not_ours(home: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("is_purge", [False, True])
+def test_what_uninstalling_leaves(home: Path, capsys: Capture, is_purge: bool) -> None:
+    """Models, chats and settings, unless all of gptoss goes; never files of others."""
     linked = home / ".local/share/gptoss/models/adopted.gguf"
     linked.symlink_to(home / THEIRS[0])  # a model that is used where it lies
     places, before = receipt.places(), files_in(home)
     made = receipt.read(places.app)
     assert made
-    removal.uninstall(Log(places.log), places, made, True, True, lambda _: None)
+    removal.uninstall(Log(places.log), places, made, is_purge, True, lambda _: None)
     assert files_in(home) == before  # dry
     asked: list[str] = []
-    removal.uninstall(Log(places.log), places, made, True, False, asked.append)
-    assert asked == ["Remove all that, models and chats, too?"]
-    assert files_in(home) == set(THEIRS)
-    assert not list(home.rglob("*gptoss*/"))
+    removal.uninstall(Log(places.log), places, made, is_purge, False, asked.append)
+    models = home / ".local/share/gptoss/models"
     shown = capsys.readouterr().out
-    for path in (
-        ".local/share/gptoss/models",
-        ".local/share/gptoss/chats.sqlite3",
-        ".cache/gptoss",
-    ):
-        assert f"goes   {home / path} " in shown
-
-
-def test_uninstall_leaves_models_chats_and_settings(home: Path, capsys: Capture) -> None:
-    places = receipt.places()
-    made = receipt.read(places.app)
-    assert made
-    removal.uninstall(Log(places.log), places, made, False, False, lambda _: None)
-    assert files_in(home) == {*THEIRS, *OURS[1:]}
-    assert f"stays  {home / '.local/share/gptoss/models'} " in capsys.readouterr().out
+    if is_purge:
+        assert asked == ["Remove all that, models and chats, too?"]
+        assert files_in(home) == set(THEIRS)
+        assert not list(home.rglob("*gptoss*/"))
+        for path in (models, models.with_name("chats.sqlite3"), home / ".cache/gptoss"):
+            assert f"goes   {path} " in shown
+    else:
+        assert files_in(home) == {*THEIRS, *OURS[1:], str(linked.relative_to(home))}
+        assert f"stays  {models} " in shown
 
 
 def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:

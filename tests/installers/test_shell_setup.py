@@ -10,6 +10,7 @@ import shell_setup
 from receipt import Places, Receipt
 from steps import SetupError
 
+MADE = Receipt("1", "env-1", "")
 PROGRAM = "#!/bin/sh\necho complete -F x gptoss\n"
 
 
@@ -25,14 +26,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 def environment(places: Places, name: str = "env-1") -> Path:
     folder = places.app / name
-    (folder / "bin").mkdir(parents=True)
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "bin" / "gptoss").write_text(PROGRAM)
     (folder / "bin" / "gptoss").chmod(0o755)
     return folder
-
-
-def receipt() -> Receipt:
-    return Receipt("1", "env-1", "compiled here")
 
 
 @pytest.mark.quick
@@ -59,9 +56,9 @@ def test_start_up_file_gets_a_line_and_loses_it(
     if before is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(before)
-    made = receipt()
+    made = Receipt("1", "env-1", "")
     for _ in range(2):  # an upgrade adds no second one
-        shell_setup.put_on_path(places, environment_once(places), made, edit=True)
+        shell_setup.put_on_path(places, environment(places), made, edit=True)
         wanted = line.format(places.bin) + "  " + shell_setup.MARK
         assert path.read_bytes().splitlines().count(wanted.encode()) == 1
         monkeypatch.setenv("PATH", f"{places.bin}:/usr/bin:/bin")  # as in a new terminal
@@ -81,33 +78,28 @@ def test_any_home_gets_on_path(places: Places, monkeypatch: pytest.MonkeyPatch, 
     program = shutil.which(shell) or pytest.skip(f"needs {shell}")
     places = replace(places, bin=Path.home() / 'a "$HOME" `b` \\ c' / "bin")
     monkeypatch.setenv("SHELL", program)
-    shell_setup.put_on_path(places, environment_once(places), receipt(), edit=True)
+    shell_setup.put_on_path(places, environment(places), MADE, edit=True)
     files = (".bashrc", ".zshrc", ".config/fish/config.fish", ".profile")
     (file,) = (path for name in files if (path := Path.home() / name).exists())
     run = subprocess.run([program, "-c", f". {file}; gptoss x"], capture_output=True, check=True)
     assert run.stdout == b"complete -F x gptoss\n"
 
 
-def environment_once(places: Places) -> Path:
-    folder = places.app / "env-1"
-    return folder if folder.exists() else environment(places)
-
-
 def test_nothing_is_edited_unless_wanted_and_needed(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHELL", "/bin/bash")
-    notes = shell_setup.put_on_path(places, environment(places), receipt(), edit=False)
+    notes = shell_setup.put_on_path(places, environment(places), MADE, edit=False)
     assert any("export PATH" in note for note in notes)
     monkeypatch.setenv("PATH", f"{places.bin}:/usr/bin")
-    assert shell_setup.put_on_path(places, places.app / "env-1", receipt(), edit=True) == []
+    assert shell_setup.put_on_path(places, environment(places), MADE, edit=True) == []
     assert not (Path.home() / ".bashrc").exists()
 
 
 def test_command_changes_over_at_once(places: Places) -> None:
-    shell_setup.put_on_path(places, environment(places), receipt(), edit=False)
+    shell_setup.put_on_path(places, environment(places), MADE, edit=False)
     shell_setup.check_command(places)  # ours
-    shell_setup.put_on_path(places, environment(places, "env-2"), receipt(), edit=False)
+    shell_setup.put_on_path(places, environment(places, "env-2"), MADE, edit=False)
     assert (places.bin / "gptoss").resolve() == places.app / "env-2/bin/gptoss"
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from convert import convert_checkpoint
 from gptoss_local.base.errors import ModelLoadError
-from gptoss_local.base.types import ContextParams
-from gptoss_local.engine.llama import Context, Model
+from gptoss_local.engine.llama import Model
 from gptoss_local.models.store import read_info
 from tests.convert.gguf_file import Tensor, read_gguf
 from tests.convert.write_gguf import write_gguf
+from tests.engine.run import make_context
 from tests.lora import (
     ALPHA,
     ATTENTION,
@@ -27,7 +27,6 @@ from tests.lora import (
     write_peft,
 )
 
-PARAMS = ContextParams(n_ctx=512, n_batch=64, n_threads_prefill=1, n_threads_decode=1)
 Values = NDArray[np.float32]
 
 
@@ -40,7 +39,7 @@ def base(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def log_probabilities(path: Path, adapter: Path | None = None) -> Values:
     model = Model(path, adapter=adapter)
-    context = Context(model, PARAMS)
+    context = make_context(model, n_ctx=512, n_batch=64)
     context.decode(range(1000, 1040), position=0)
     logits = context.logits(-1).astype(np.float64)
     model.close()

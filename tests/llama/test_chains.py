@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.base.types import ContextParams, SamplingParams
-from gptoss_local.engine.llama import Context, Model, Sampler
+from gptoss_local.base.types import SamplingParams
+from gptoss_local.engine.llama import Model, Sampler
 from gptoss_local.engine.llama.chains import _N_FORMS, _sign
 from gptoss_local.engine.llama.library import ggml
+from tests.engine.run import make_context
 
 KINDS = [
     SamplingParams(temperature, top_p, top_k, min_p)
@@ -58,9 +59,7 @@ def test_a_plan_fits_chains_of_the_same_forms_alone(allocator: c_void_p, n_rows:
 
 def test_parameters_do_not_change_the_form(nano_gguf: Path) -> None:
     model = Model(nano_gguf)
-    context = Context(
-        model, ContextParams(n_ctx=256, n_threads_prefill=1, n_threads_decode=1, n_seq_max=1)
-    )
+    context = make_context(model, n_ctx=256)
 
     def form_of(params: SamplingParams) -> int:
         sampler = Sampler(params)

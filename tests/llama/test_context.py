@@ -1,15 +1,13 @@
 """The wrapper over llama.cpp: batches, sequences, state, limits, and use after close."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from gptoss_local.base.errors import ContextOverflowError, EngineError, ModelLoadError
-from gptoss_local.base.types import ContextParams, ModelParams, SamplingParams
+from gptoss_local.base.types import ModelParams, SamplingParams
 from gptoss_local.engine.llama import (
     Batch,
     Context,
@@ -17,6 +15,7 @@ from gptoss_local.engine.llama import (
     Sampler,
     list_devices,
 )
+from tests.engine.run import make_context
 from tests.engine.smooth_model import write_smooth_model
 
 A, B = [976, 4251, 382, 261, 2201], [12845, 591, 220, 16, 316, 220, 455]
@@ -30,93 +29,20 @@ def model(nano_gguf: Path) -> Iterator[Model]:
     model.close()
 
 
-def make_context(model: Model, n_ctx: int = N_CTX, n_seq_max: int = 3, **more: int) -> Context:
-    params = ContextParams(
-        n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_seq_max=n_seq_max, **more
-    )
-    return Context(model, params)
-
-
 @pytest.fixture
 def context(model: Model) -> Iterator[Context]:
-    context = make_context(model)
+    context = make_context(model, n_ctx=N_CTX, n_seq_max=3)
     yield context
     context.close()
-
-
-def logits(context: Context, row: int = -1) -> npt.NDArray[np.float32]:
-    pointer = llama_cpp.llama_get_logits_ith(context.handle, row)
-    return np.ctypeslib.as_array(pointer, (201_088,)).copy()
 
 
 def test_keys_that_are_no_whole_blocks_are_refused(tmp_path: Path) -> None:
     """As the planner does before anything is read (tests/plan/test_cache_type.py)."""
     write_smooth_model(tmp_path / "odd.gguf", head_dim=48)
     odd = Model(tmp_path / "odd.gguf")
-    sizes = ContextParams(n_ctx=256, n_threads_prefill=1, n_threads_decode=1, cache_type="q8_0")
     with pytest.raises(ModelLoadError, match="does not divide n_embd_head_k=48"):
-        Context(odd, sizes)
+        make_context(odd, n_ctx=256, cache_type="q8_0")
     odd.close()
-
-
-def test_a_shared_batch_changes_no_sequence(model: Model, context: Context) -> None:
-    batch = Batch(64)
-    rows = [batch.extend(tokens, 0, seq_id, n_outputs=1) for seq_id, tokens in ((2, A), (0, B))]
-    context.decode_batch(batch)
-    together = [logits(context, row) for row in rows]
-    batch.clear()
-    rows = [batch.add(11, len(A), 2), batch.add(11, len(B), 0)]
-    context.decode_batch(batch)
-    together += [logits(context, row) for row in rows]
-    alone = make_context(model)
-    for seq_id, tokens in enumerate((A, B)):
-        alone.decode(tokens, position=0, seq_id=seq_id)
-        np.testing.assert_allclose(together[seq_id], logits(alone), atol=0.1)
-        alone.decode([11], position=len(tokens), seq_id=seq_id)
-        np.testing.assert_allclose(together[seq_id + 2], logits(alone), atol=0.1)
-    alone.close()
-    assert np.abs(together[0] - together[1]).max() > 1  # the tolerance tells them apart
-
-
-def test_remove_copy_and_positions(context: Context) -> None:
-    assert context.positions(0) == (-1, -1)
-    context.decode(A, position=0, seq_id=0)
-    context.copy(0, 1)
-    context.remove(0, start=3)
-    assert (context.positions(0), context.positions(1)) == ((0, 2), (0, len(A) - 1))
-    context.remove(1)
-    assert context.positions(1) == (-1, -1)
-
-
-def test_positions_tell_the_window(context: Context) -> None:
-    """Sliding layers forget distant positions, and keep those that the next token sees."""
-    assert context.n_swa == 128
-    for n in range(0, N_CTX, 128):
-        context.decode([11] * 128, position=n)
-        first, last = context.positions(0)
-        assert last == n + 127
-        assert first <= max(0, last + 1 - context.n_swa)
-    assert first > 0
-
-
-@pytest.mark.parametrize("partial", [False, True])
-def test_restored_state_goes_on_with_the_same_logits(context: Context, partial: bool) -> None:
-    """Other cells are another order of sums, in which nano may take another expert for a token."""
-    errors = []
-    for step in (37, 41, 53, 101):
-        tokens = [(i * step) % 1000 + 100 for i in range(400)]
-        context.decode(tokens[:300], position=0)
-        state = context.save(0, partial=partial)
-        context.decode(tokens[300:], position=300)
-        wanted = logits(context)
-        context.remove(0, start=300 if partial else 0)
-        context.restore(0, state, partial=partial)
-        assert context.positions(0)[1] == 299
-        context.decode(tokens[300:], position=300)
-        errors.append(np.abs(logits(context) - wanted).max())
-        context.remove(0)
-    assert min(errors) < 1e-3
-    assert max(errors) < 2
 
 
 def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None:
@@ -125,7 +51,7 @@ def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None
     context.decode(tokens[:300], position=0)
     saved = context.save(0, partial=True)
     context.decode(tokens[300:], position=300)
-    wanted = logits(context)
+    wanted = context.logits(-1).copy()
     for n_more, is_right in ((1, True), (2, False)):
         context.remove(0, start=300)
         context.restore(0, saved, partial=True)
@@ -135,85 +61,72 @@ def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None
         assert context.can_resume(0, 300) == is_right
         context.remove(0, start=300)
         context.decode(tokens[300:], position=300)
-        assert np.array_equal(logits(context), wanted) == is_right
+        assert np.array_equal(context.logits(-1).copy(), wanted) == is_right
 
 
 def test_saved_as_of_an_earlier_position(context: Context) -> None:
     tokens = [(i * 37) % 1000 + 100 for i in range(400)]
     context.decode(tokens[:350], position=0)
     context.decode(tokens[350:], position=350)
-    wanted = logits(context)
+    wanted = context.logits(-1).copy()
     earlier = context.save(0, partial=True, end=350)
     assert context.positions(0)[1] == 399
     context.remove(0, start=350)
     context.restore(0, earlier, partial=True)
     context.decode(tokens[350:], position=350)
-    np.testing.assert_array_equal(logits(context), wanted)
+    np.testing.assert_array_equal(context.logits(-1).copy(), wanted)
     for end in (0, 401):
         with pytest.raises(EngineError, match="as of position"):
             context.save(0, partial=True, end=end)
 
 
-def test_damaged_state_is_refused(context: Context) -> None:
+def test_what_llama_cpp_would_abort_at_is_an_error(model: Model, context: Context) -> None:
     context.decode(A, position=0)
-    state = context.save(0)
+    state, batch = context.save(0), Batch(64)
+    batch.extend(A, 0, 0, n_outputs=4)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: context.decode([11] * (context.n_batch + 1), position=0), "batch"),
+        (lambda: context.decode_batch(batch), "4 outputs"),
+        (lambda: context.decode(B, position=50), "status -1"),  # a gap
+    ]
+    for n in (-1, 3, 5000):
+        wrong += [
+            (lambda n=n: context.remove(n), f"sequence {n} "),
+            (lambda n=n: context.copy(0, n), f"sequence {n} "),
+            (lambda n=n: context.copy(n, 0), f"sequence {n} "),
+            (lambda n=n: context.positions(n), f"sequence {n} "),
+            (lambda n=n: context.save(n), f"sequence {n} "),
+            (lambda n=n: context.restore(n, state), f"sequence {n} "),
+        ]
+    for use, match in wrong:
+        with pytest.raises(EngineError, match=match):
+            use()
+    context.decode(B, position=len(A))
     with pytest.raises(EngineError, match="restore"):
         context.restore(0, state[: len(state) // 2])
     assert context.positions(0) == (-1, -1)
     with pytest.raises(EngineError, match="nothing to save"):
         context.save(0)
-
-
-def test_full_cache_changes_nothing(model: Model) -> None:
-    context = make_context(model, n_ctx=256, n_seq_max=2)
-    context.decode([11] * 200, position=0, seq_id=0)
+    small = make_context(model, n_ctx=256, n_seq_max=2)
+    small.decode([11] * 200, position=0)
     with pytest.raises(ContextOverflowError, match="256"):
-        context.decode([11] * 57, position=0, seq_id=1)
-    assert context.positions(1) == (-1, -1)
-    context.decode([11] * 56, position=0, seq_id=1)
-    context.close()
-
-
-def test_fatal_batches_raise_instead(context: Context) -> None:
-    with pytest.raises(EngineError, match="batch"):
-        context.decode([11] * (context.n_batch + 1), position=0)
-    batch = Batch(64)
-    batch.extend(A, 0, 0, n_outputs=4)
-    with pytest.raises(EngineError, match="4 outputs"):
-        context.decode_batch(batch)
-
-
-@pytest.mark.parametrize("seq_id", [-1, 3, 5000])
-def test_unknown_sequences_raise(context: Context, seq_id: int) -> None:
-    state = (context.decode(A, position=0), context.save(0))[1]
-    for use in (
-        lambda: context.remove(seq_id),
-        lambda: context.copy(0, seq_id),
-        lambda: context.copy(seq_id, 0),
-        lambda: context.positions(seq_id),
-        lambda: context.save(seq_id),
-        lambda: context.restore(seq_id, state),
-    ):
-        with pytest.raises(EngineError, match=f"sequence {seq_id} "):
-            use()  # type: ignore[no-untyped-call]
-
-
-def test_a_gap_in_the_positions_raises(context: Context) -> None:
-    context.decode(A, position=0)
-    with pytest.raises(EngineError, match="status -1"):
-        context.decode(B, position=50)
-    context.decode(B, position=len(A))
+        small.decode([11] * 57, position=0, seq_id=1)
+    assert small.positions(1) == (-1, -1)
+    small.decode([11] * 56, position=0, seq_id=1)
 
 
 def test_nothing_works_after_close(nano_gguf: Path) -> None:
     """Closing the model closes its contexts and samplers first."""
     model = Model(nano_gguf)
-    context, sampler = make_context(model), Sampler(SamplingParams(seed=1))
+    context, sampler = (
+        make_context(model, n_ctx=N_CTX, n_seq_max=3),
+        Sampler(SamplingParams(seed=1)),
+    )
     assert sampler.bind(context, 0)
     context.decode(A, position=0)
     model.close()
     model.close()
-    for use in (
+    uses: tuple[Callable[[], object], ...] = (
         lambda: context.decode(A, position=0),
         lambda: context.remove(0),
         lambda: context.copy(0, 1),
@@ -223,9 +136,10 @@ def test_nothing_works_after_close(nano_gguf: Path) -> None:
         lambda: model.n_vocab,
         lambda: sampler.sample(context),
         lambda: sampler.unbind(),
-    ):
+    )
+    for use in uses:
         with pytest.raises(EngineError, match="closed"):
-            use()  # type: ignore[no-untyped-call]
+            use()
     sampler.close()
     with pytest.raises(EngineError, match="closed"):
         sampler.sample(context)
@@ -237,7 +151,7 @@ def test_memory_figures(model: Model, context: Context) -> None:
     purposes = [b.purpose for b in context.buffers]
     assert sorted(purposes) == ["compute", "kv", "kv", "output"]
     small = sum(b.n_bytes for b in context.buffers if b.purpose == "kv")
-    larger = make_context(model, n_ctx=2 * N_CTX)
+    larger = make_context(model, n_ctx=2 * N_CTX, n_seq_max=3)
     large = sum(b.n_bytes for b in larger.buffers if b.purpose == "kv")
     larger.close()
     assert large - small == pytest.approx(N_CTX * 2048, rel=0.01)

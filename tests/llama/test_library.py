@@ -1,11 +1,58 @@
-"""How llama.cpp's backends are found."""
+"""How llama.cpp finds its backends, and CUDA's libraries in NVIDIA's packages."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.llama import library
+
+SCRIPT = """
+import ctypes, os, sys
+from gptoss_local.engine.llama.cuda_packages import preload_cuda
+if sys.argv[1:] == ["preload"]:
+    preload_cuda()
+library = ctypes.CDLL(os.path.join(os.environ["LLAMA_CPP_LIB_PATH"], "libggml-cuda.so"))
+print(library.devices())
+"""
+# llama.cpp itself is the installed one, which has no CUDA and is loaded first
+LOADED = """
+import os
+import gptoss_local.engine.llama
+os.environ["LLAMA_CPP_LIB_PATH"] = os.environ["LIBRARIES"]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Windows has folders for libraries")
+def test_a_library_that_needs_cuda_finds_it_among_packages(tmp_path: Path) -> None:
+    """Small libraries stand in for them; the linker is real."""
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    packages, libraries = tmp_path / "site/nvidia/cu13/lib", tmp_path / "lib"
+
+    def compile(path: Path, code: str, *options: str | Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = tmp_path / f"{path.name}.c"
+        source.write_text(code)
+        name = f"-Wl,-soname,{path.name}"
+        command = [compiler, "-shared", "-fPIC", name, "-o", path, source, *options]
+        subprocess.run(command, check=True)
+
+    cublas = packages / "libcublasLt.so.99"
+    compile(cublas, "int count(void) { return 3; }")
+    cuda = "int count(void); int devices(void) { return count(); }"
+    compile(libraries / "libggml-cuda.so", cuda, cublas)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = {"PYTHONPATH": str(tmp_path / "site"), "LIBRARIES": str(libraries)}
+        command = [sys.executable, "-c", LOADED + SCRIPT, *arguments]
+        return subprocess.run(command, env=variables, capture_output=True, text=True)
+
+    assert "libcublasLt.so.99: cannot open" in run().stderr
+    assert run("preload").stdout == "3\n"
 
 
 def test_a_library_without_a_backend_for_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:

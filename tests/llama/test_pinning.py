@@ -7,15 +7,17 @@ The driver's part is played by functions that note what they are told; on a GPU 
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gptoss_local.base.formats.gguf_file import read_info
-from gptoss_local.base.types import ContextParams, ModelParams
-from gptoss_local.engine.llama import Context, Model, has_gpu, pinning
+from gptoss_local.base.types import ModelParams
+from gptoss_local.engine.llama import Model, has_gpu
+from gptoss_local.engine.llama import model as pinning
+from tests.engine.run import make_context
 
 EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")
 PROMPT = [200006, 1428, 200008, 13225]
@@ -61,15 +63,8 @@ def file(nano_gguf: Path, tmp_path: Path) -> Path:
     return tmp_path / "nano.gguf"
 
 
-@pytest.fixture
-def mapped(file: Path) -> Iterator[Model]:
-    model = Model(file, ModelParams(load_mode="mmap", repack=False))
-    yield model
-    model.close()
-
-
-@pytest.mark.usefixtures("mapped")
 def test_the_requested_tensors_are_locked(file: Path, driver: Driver) -> None:
+    model = Model(file, ModelParams(load_mode="mmap", repack=False))
     spans = read_info(file).tensor_spans
     wanted = {name for name in spans if "_exps" in name and name.startswith(("blk.1.", "blk.6."))}
     addresses = pinning.pin(file, wanted.__contains__)
@@ -80,13 +75,16 @@ def test_the_requested_tensors_are_locked(file: Path, driver: Driver) -> None:
     assert all(n % mmap.PAGESIZE == 0 for pair in driver.locked.items() for n in pair)
     pinning.unpin(addresses)
     assert driver.locked == {}
+    model.close()
 
 
-@pytest.mark.usefixtures("mapped")
 def test_all_or_nothing(file: Path, driver: Driver) -> None:
+    assert pinning.pin(file, lambda name: "_exps" in name) == []  # it is not mapped
+    model = Model(file, ModelParams(load_mode="mmap", repack=False))
     driver.n_max = 1
     assert pinning.pin(file, lambda name: "_exps" in name and name[4] in "16") == []
     assert driver.locked == {}
+    model.close()
 
 
 def test_any_name(nano_gguf: Path, tmp_path: Path, driver: Driver) -> None:
@@ -98,11 +96,6 @@ def test_any_name(nano_gguf: Path, tmp_path: Path, driver: Driver) -> None:
     model = Model(link, ModelParams(load_mode="mmap", repack=False))
     assert len(pinning.pin(link, lambda name: name.startswith("blk.2."))) == 1
     model.close()
-
-
-def test_a_file_that_is_not_mapped(file: Path, driver: Driver) -> None:
-    assert pinning.pin(file, lambda name: "_exps" in name) == []
-    assert driver.locked == {}
 
 
 @pytest.mark.parametrize("n_max", [1000, 0], ids=["locked", "refused"])
@@ -132,7 +125,7 @@ def test_layers_without_a_place_on_the_gpu_are_locked_too(file: Path, driver: Dr
 
 
 def logits(model: Model) -> list[float]:
-    context = Context(model, ContextParams(n_ctx=256, n_threads_prefill=2, n_threads_decode=1))
+    context = make_context(model, n_ctx=256)
     context.decode(PROMPT, position=0)
     return [float(each) for each in context.logits(-1)[:1000]]
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -17,6 +18,7 @@ from gptoss_local.machine.nvidia import Gpu, read_gpus, visible
 pytestmark = pytest.mark.quick
 
 GIB = 2**30
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="as Linux tells it")
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -36,19 +38,7 @@ def test_this_machine(tmp_path: Path) -> None:
     assert machine.usable_gpus == () or machine.has_cuda_build
 
 
-def test_hybrid_processors(tmp_path: Path) -> None:
-    """An i9 with 2 fast cores of two threads and 4 slow ones, as the kernel lists it."""
-    files = {"devices/cpu_core/cpus": "0-3\n", "devices/cpu_atom/cpus": "4-7\n"}
-    for cpu, core in enumerate((0, 0, 4, 4, 8, 9, 10, 11)):
-        folder = f"devices/system/cpu/cpu{cpu}/topology"
-        files |= {f"{folder}/core_id": str(core), f"{folder}/physical_package_id": "0"}
-    root = write(tmp_path, files)
-    assert hardware._n_performance_cores(root, 6, set(range(8))) == 2
-    assert hardware._n_performance_cores(root, 6, {0, 1, 5}) == 1  # as `taskset -c 0,1,5` leaves
-    assert hardware._n_performance_cores(root, 6, {5, 6}) == 2  # none but slow ones
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="affinity as Linux tells it")
+@ON_LINUX
 def test_cores_that_this_process_may_not_use_do_not_count(tmp_path: Path) -> None:
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
@@ -59,23 +49,59 @@ def test_cores_that_this_process_may_not_use_do_not_count(tmp_path: Path) -> Non
     assert done.stdout == "1 1 1\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux'")
-def test_a_container_leaves_a_part_of_the_cores(tmp_path: Path) -> None:
-    group = write(tmp_path, {"fs/cgroup/cpu.max": "100000 100000"})
-    assert hardware._n_cores(group, tmp_path) == (1, 1, 1)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux'")
-def test_a_container_has_no_more_memory_than_its_limit(tmp_path: Path, monkeypatch: Any) -> None:
+@ON_LINUX
+def test_a_container_has_a_part_of_cores_and_memory(tmp_path: Path, monkeypatch: Any) -> None:
     """Pinned memory is a share of all memory, and a share of the host's would be too much."""
-    names = {"memory.max": str(GIB), "memory.current": str(GIB // 4)}
-    write(tmp_path, {f"fs/cgroup/{name}": text for name, text in names.items()})
+    limits = {"memory.max": str(GIB), "memory.current": str(GIB // 4), "cpu.max": "100000 100000"}
+    write(tmp_path, {f"fs/cgroup/{name}": text for name, text in limits.items()})
+    assert hardware._n_cores(tmp_path, tmp_path) == (1, 1, 1)
     monkeypatch.setattr(hardware, "_SYS", tmp_path)
     monkeypatch.setattr(hardware, "_PROC", tmp_path)
     machine = read_machine(tmp_path)
     assert machine.total_bytes == GIB
     assert machine.available_bytes <= GIB * 3 // 4
     assert 0 < machine.pinnable_bytes <= GIB * 3 // 4
+
+
+def x86_files() -> dict[str, str]:
+    """An i9 with 2 fast cores of two threads and 4 slow ones, as the kernel lists it."""
+    files = {"devices/cpu_core/cpus": "0-3\n", "devices/cpu_atom/cpus": "4-7\n"}
+    for cpu, core in enumerate((0, 0, 4, 4, 8, 9, 10, 11)):
+        folder = f"devices/system/cpu/cpu{cpu}/topology"
+        files |= {f"{folder}/core_id": str(core), f"{folder}/physical_package_id": "0"}
+    return files
+
+
+def arm_files() -> dict[str, str]:
+    """GB10: 10 Cortex-A725 and 10 Cortex-X925, of which some boost a little higher."""
+    files, capacities = {}, [718] * 10 + [997] * 9 + [1024]
+    for cpu, capacity in enumerate(capacities):
+        folder = f"devices/system/cpu/cpu{cpu}"
+        files |= {
+            f"{folder}/topology/physical_package_id": "0",
+            f"{folder}/topology/cluster_id": str(cpu // 10),
+            f"{folder}/topology/core_id": str(cpu % 10),
+            f"{folder}/cpu_capacity": str(capacity),
+        }
+    return files
+
+
+@pytest.mark.parametrize(
+    ("files", "n_cores", "allowed", "n_fast"),
+    [
+        (x86_files(), 6, set(range(8)), 2),
+        (x86_files(), 6, {0, 1, 5}, 1),  # as `taskset -c 0,1,5` leaves
+        (x86_files(), 6, {5, 6}, 2),  # none but slow ones
+        (arm_files(), 20, set(range(20)), 10),
+        (arm_files(), 20, {0, 1, 19}, 1),
+        (arm_files(), 20, {0, 1}, 2),
+    ],
+)
+def test_fast_cores(
+    tmp_path: Path, files: dict[str, str], n_cores: int, allowed: set[int], n_fast: int
+) -> None:
+    root = write(tmp_path, files)
+    assert hardware._n_performance_cores(root, n_cores, allowed) == n_fast
 
 
 @pytest.mark.parametrize(
@@ -87,58 +113,25 @@ def test_avx2(tmp_path: Path, flags: str | None, known: bool | None, monkeypatch
     assert hardware._has_avx2(write(tmp_path, files) / "cpuinfo") is known
 
 
-GB10_FEATURES = (
-    "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma "
-    "lrcpc dcpop sha3 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm sb paca pacg dcpodp sve2 "
-    "sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svebf16 i8mm bf16 dgh bti ecv"
-)
-
-
 @pytest.mark.parametrize(
     ("cores", "known"),
     [
-        ([GB10_FEATURES] * 2, ("dotprod", "i8mm", "bf16", "SVE", "SVE2")),
+        (["fp sve sve2 i8mm asimddp bf16 dgh"] * 2, ("dotprod", "i8mm", "bf16", "SVE", "SVE2")),
         (["fp asimd asimddp i8mm", "fp asimd asimddp"], ("dotprod",)),  # common to all cores
         (["fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"], ()),  # Cortex-A72
         ([], None),
     ],
 )
 def test_arm(
-    tmp_path: Path,
-    cores: list[str],
-    known: tuple[str, ...] | None,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, cores: list[str], known: tuple[str, ...] | None, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     text = "".join(f"processor\t: {n}\nFeatures\t: {f}\n\n" for n, f in enumerate(cores))
-    root = write(tmp_path, {"cpuinfo": text})
-    assert hardware._arm_features(root / "cpuinfo") == known
-    assert hardware._has_avx2(root / "cpuinfo") is None
+    cpuinfo = write(tmp_path, {"cpuinfo": text}) / "cpuinfo"
+    assert hardware._arm_features(cpuinfo) == known
+    assert hardware._has_avx2(cpuinfo) is None
     machine = Machine(total_bytes=GIB, available_bytes=GIB, arm_features=known)
     assert machine.lacks == ("dotprod" if known == () else "")
-
-
-def arm_cores(root: Path, cores: list[tuple[int, int, int]]) -> Path:
-    """Cores by cluster, number in it, and capacity, as arm64's kernels list them."""
-    files = {}
-    for cpu, (cluster, core, capacity) in enumerate(cores):
-        folder = f"devices/system/cpu/cpu{cpu}"
-        files |= {
-            f"{folder}/topology/physical_package_id": "0",
-            f"{folder}/topology/cluster_id": str(cluster),
-            f"{folder}/topology/core_id": str(core),
-            f"{folder}/cpu_capacity": str(capacity),
-        }
-    return write(root, files)
-
-
-def test_fast_cores_of_arm(tmp_path: Path) -> None:
-    """GB10: 10 Cortex-A725 and 10 Cortex-X925, of which some boost a little higher."""
-    small, large = [(0, n, 718) for n in range(10)], [(1, n, 997) for n in range(9)]
-    root = arm_cores(tmp_path, [*small, *large, (1, 9, 1024)])
-    assert hardware._n_performance_cores(root, 20, set(range(20))) == 10
-    assert hardware._n_performance_cores(root, 20, {0, 1, 19}) == 1
-    assert hardware._n_performance_cores(root, 20, {0, 1}) == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices have numbers on POSIX")
@@ -166,13 +159,8 @@ def test_what_can_be_pinned() -> None:
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (None, "abc"),
-        ("", ""),
-        ("-1", ""),
-        ("2,0", "ca"),
-        ("GPU-b", "b"),
-        ("1,7,0", "b"),
-        ("1,1", "b"),
+        *((None, "abc"), ("", ""), ("-1", ""), ("2,0", "ca")),
+        *(("GPU-b", "b"), ("1,7,0", "b"), ("1,1", "b")),
     ],
 )
 def test_visible_devices(wanted: str | None, found: str) -> None:
@@ -193,27 +181,26 @@ ANSWERS = {
     "nvmlDeviceGetHandleByIndex": "handle",
     "nvmlDeviceGetName": b"NVIDIA GeForce RTX 4090",
     "nvmlDeviceGetUUID": "GPU-1234",
-    "nvmlDeviceGetMemoryInfo": type("M", (), {"total": 24 * GIB, "free": 23 * GIB})(),
+    "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=24 * GIB, free=23 * GIB),
     "nvmlDeviceGetCudaComputeCapability": (8, 9),
     "nvmlDeviceGetMaxPcieLinkGeneration": 4,
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
     "nvmlDeviceGetMemoryBusWidth": 384,
     "nvmlDeviceGetNumGpuCores": 16384,
-    "nvmlDeviceGetGraphicsRunningProcesses": [type("P", (), {"pid": 7})()],
+    "nvmlDeviceGetGraphicsRunningProcesses": [SimpleNamespace(pid=7)],
 }
+REFUSED, LOST = pynvml.NVMLError_NotSupported(), pynvml.NVMLError_GpuIsLost()
 
 
-def fake_driver(monkeypatch: pytest.MonkeyPatch, *, missing: str = "") -> None:
-    """Let NVML answer so, and refuse the call `missing`."""
+def fake_driver(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    """Let NVML answer so, with changed answers by the ends of calls' names."""
+    answers = ANSWERS | {f"nvml{name}": answer for name, answer in changes.items()}
     for name in vars(pynvml).copy():
         if name.startswith("nvml") and name != "nvmlExceptionClass":
-            answer = ANSWERS.get(name, pynvml.NVMLError_NotSupported())
-            is_missing = name == missing
-            monkeypatch.setattr(
-                pynvml, name, _call(pynvml.NVMLError_NotSupported() if is_missing else answer)
-            )
-    clocks = {pynvml.NVML_CLOCK_MEM: 10501, pynvml.NVML_CLOCK_SM: 2520}
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMaxClockInfo", lambda _, kind: clocks[kind])
+            monkeypatch.setattr(pynvml, name, _call(answers.get(name, REFUSED)))
+    if "DeviceGetMaxClockInfo" not in changes:
+        clocks = {pynvml.NVML_CLOCK_MEM: 10501, pynvml.NVML_CLOCK_SM: 2520}
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetMaxClockInfo", lambda _, kind: clocks[kind])
 
 
 def _call(answer: object) -> Any:
@@ -234,50 +221,26 @@ def test_what_a_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.bandwidth_bytes_s == pytest.approx(1008e9, rel=0.001)
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.n_processes) == (4, 16, 1)
     assert gpu.is_wddm is False
+    for call, field in (
+        ("MaxPcieLinkWidth", "pcie_width"),
+        ("MemoryBusWidth", "bandwidth_bytes_s"),
+        ("NumGpuCores", "n_cores"),
+        ("GraphicsRunningProcesses", "n_processes"),
+    ):
+        fake_driver(monkeypatch, **{f"DeviceGet{call}": REFUSED})
+        assert getattr(read_gpus()[1][0], field) is None
+    fake_driver(monkeypatch, Init=REFUSED)
+    assert read_gpus() == (None, [])
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        ("nvmlDeviceGetMaxPcieLinkWidth", "pcie_width"),
-        ("nvmlDeviceGetMemoryBusWidth", "bandwidth_bytes_s"),
-        ("nvmlDeviceGetNumGpuCores", "n_cores"),
-        ("nvmlDeviceGetGraphicsRunningProcesses", "n_processes"),
-    ],
-)
-def test_what_it_does_not_tell_is_none(
-    monkeypatch: pytest.MonkeyPatch, call: str, field: str
-) -> None:
-    fake_driver(monkeypatch, missing=call)
-    _, (gpu,) = read_gpus()
-    assert getattr(gpu, field) is None
-
-
-@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo"])
+@pytest.mark.parametrize("call", ["HandleByIndex", "MemoryInfo"])
 def test_a_gpu_that_does_not_answer_is_left_out(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Lost from the bus, or another user's."""
-    fake_driver(monkeypatch)
-    monkeypatch.setattr(pynvml, call, _call(pynvml.NVMLError_GpuIsLost()))
+    fake_driver(monkeypatch, **{f"DeviceGet{call}": LOST})
     driver, gpus = read_gpus()
     assert gpus == []
     assert driver is not None
     assert driver.n_silent == 1
-
-
-def test_a_gpu_without_memory_of_its_own_has_the_systems(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """GB10 (DGX Spark) and Jetson: NVML supports the GPU, and not the question for its memory."""
-    fake_driver(monkeypatch, missing="nvmlDeviceGetMemoryInfo")
-    (tmp_path / "libggml-cuda.so").touch()
-    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
-    machine = read_machine(tmp_path)
-    (gpu,) = machine.usable_gpus
-    assert gpu.shares_ram
-    assert gpu.total_bytes == psutil.virtual_memory().total
-    assert 0 < gpu.free_bytes <= gpu.total_bytes
-    assert machine.driver is not None
-    assert machine.driver.n_silent == 0
 
 
 @pytest.mark.parametrize(
@@ -293,22 +256,30 @@ def test_a_gpu_without_memory_of_its_own_has_the_systems(
     ],
 )
 def test_boards_by_their_answers(
-    monkeypatch: pytest.MonkeyPatch, name: str, total: int | None, shares_ram: bool
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    total: int | None,
+    shares_ram: bool,
 ) -> None:
     """Jetson supports few calls; Grace Hopper's GPU has memory of its own."""
-    fake_driver(monkeypatch)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", _call(name))
-    memory = type("M", (), {"total": total, "free": 0})()
-    refused = pynvml.NVMLError_NotSupported()
-    answer = refused if total is None else memory
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", _call(answer))
-    for call in ("MaxClockInfo", "MemoryBusWidth", "UUID", "CudaComputeCapability"):
-        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{call}", _call(refused))
+    memory = REFUSED if total is None else SimpleNamespace(total=total, free=0)
+    missing = ("MaxClockInfo", "MemoryBusWidth", "UUID", "CudaComputeCapability")
+    answers = {f"DeviceGet{call}": REFUSED for call in missing}
+    answers |= {"DeviceGetName": name, "DeviceGetMemoryInfo": memory}
+    fake_driver(monkeypatch, **answers)
     _, (board,) = read_gpus()
     assert board.shares_ram is shares_ram
     ram = psutil.virtual_memory().total
     assert board.total_bytes == (ram if shares_ram else total)
     assert (board.bandwidth_bytes_s, board.compute_capability, board.uuid) == (None, None, "")
+    (tmp_path / "libggml-cuda.so").touch()
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    machine = read_machine(tmp_path)
+    assert machine.driver is not None
+    assert machine.driver.n_silent == 0
+    if shares_ram:
+        assert 0 < machine.usable_gpus[0].free_bytes <= ram
 
 
 MIG = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
@@ -330,20 +301,18 @@ def test_parts_of_a_card(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str | None, uuids: list[str]
 ) -> None:
     """MIG devices have handles of their own, with the figures of the part."""
-    fake_driver(monkeypatch)
     parts = {"first": (MIG, 20), "second": ("MIG-ffff0000", 10)}
 
     def memory(handle: str) -> object:
         gib = parts[handle][1]
-        return type("M", (), {"total": gib * GIB, "free": (gib - 1) * GIB})()
+        return SimpleNamespace(total=gib * GIB, free=(gib - 1) * GIB)
 
     def part(_card: str, index: int) -> str:
         if index >= len(parts):
             raise pynvml.NVMLError_NotFound
         return list(parts)[index]
 
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMigMode", lambda _: (1, 1))
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMaxMigDeviceCount", lambda _: 7)
+    fake_driver(monkeypatch, DeviceGetMigMode=(1, 1), DeviceGetMaxMigDeviceCount=7)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMigDeviceHandleByIndex", part)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: parts[handle][0])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
@@ -381,8 +350,3 @@ def test_what_a_build_has_code_for(
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
     card = Gpu(index=0, name="c", total_bytes=1, free_bytes=1, compute_capability=capability)
     assert read_machine(tmp_path).has_code_for(card) is has_code
-
-
-def test_no_driver_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_driver(monkeypatch, missing="nvmlInit")
-    assert read_gpus() == (None, [])

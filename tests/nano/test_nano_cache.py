@@ -44,35 +44,27 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.suffix != ".lock"]
 
 
-def start_build(cache_dir: Path) -> subprocess.Popen[bytes]:
-    """A process that has begun to make the file."""
-    command = [sys.executable, "-c", ENSURE, str(cache_dir)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    wait_until(lambda: any(cache_dir.glob("*.tmp/*")), timeout_s=30)
-    return process
-
-
-def test_what_a_killed_build_leaves_is_found_and_removed(tmp_path: Path) -> None:
-    process = start_build(tmp_path)
-    assert leftovers(tmp_path) == []  # it is at work
-    process.kill()
-    process.wait()
-    (left,) = leftovers(tmp_path)
-    assert left.suffix == ".tmp"
-    ensure_gguf(tmp_path)
-    assert len(files(tmp_path)) == 1
-
-
-def test_gc_knows_killed_builds(tmp_path: Path) -> None:
+def test_the_rest_of_a_killed_build_is_found_and_removed(tmp_path: Path) -> None:
+    """By `gc`, or by the next build."""
     settings = Settings(home=tmp_path)
-    process = start_build(settings.cache_dir)
-    process.kill()
-    process.wait()
-    (found,) = find_garbage(settings)
-    assert found.kind == "nano"
-    found.remove()
-    assert find_garbage(settings) == []
-    assert files(settings.cache_dir) == []
+    folder = settings.cache_dir
+    for remove_by_gc in (True, False):
+        command = [sys.executable, "-c", ENSURE, str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wait_until(lambda: any(folder.glob("*.tmp/*")))
+        assert leftovers(folder) == []  # it is at work
+        process.kill()
+        process.wait()
+        (left,) = leftovers(folder)
+        assert left.suffix == ".tmp"
+        (found,) = find_garbage(settings)
+        assert found.kind == "nano"
+        if remove_by_gc:
+            found.remove()
+            assert find_garbage(settings) == files(folder) == []
+        else:
+            ensure_gguf(folder)
+            assert len(files(folder)) == 1
 
 
 def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:

@@ -32,9 +32,8 @@ def test_a_gpu_converts_a_layer_of_it(n_batch: int, least_mib: int, most_mib: in
     plain = msgspec.structs.replace(shape, cache_type="f16")
     assert least_mib <= f16_cache_bytes(SMALL, shape) / MIB <= most_mib
     assert f16_cache_bytes(SMALL, plain) == 0
-    small, large = (
-        next(iter_placements(SMALL, each, [1 << 50])).gpus[0] for each in (shape, plain)
-    )
+    placements = (next(iter_placements(SMALL, each, [1 << 50])) for each in (shape, plain))
+    small, large = (placement.gpus[0] for placement in placements)
     assert small.compute - large.compute == f16_cache_bytes(SMALL, shape)
     assert small.total < large.total
 

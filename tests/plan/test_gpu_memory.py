@@ -5,7 +5,7 @@ The figures are from `bench/plan_memory.py` and `bench/offload.py`, in MiB.
 
 import pytest
 
-from gptoss_local.machine.plan.facts import ModelFacts, published_facts
+from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.memory import (
     Shape,
     device_sampling_bytes,
@@ -13,11 +13,10 @@ from gptoss_local.machine.plan.memory import (
     host_map_bytes,
 )
 from gptoss_local.machine.plan.placement import DeviceMemory, iter_placements
+from tests.plan.machines import LARGE, MIB, SMALL
 
 pytestmark = pytest.mark.quick
 
-MIB = 2**20
-SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
 PLENTY = 1 << 50
 
 

@@ -46,10 +46,15 @@ def unallocated(
     model.close()
 
 
-def test_contexts_take_what_was_predicted(unallocated: tuple[Model, ModelFacts]) -> None:
+@pytest.mark.parametrize(
+    "shapes", [GRID[::7], pytest.param(GRID, marks=pytest.mark.nightly)], ids=len
+)
+def test_contexts_take_what_was_predicted(
+    unallocated: tuple[Model, ModelFacts], shapes: list[Shape]
+) -> None:
     model, facts = unallocated
     assert 0 <= facts.weight_bytes - model.size_bytes < 32 * 600  # the padding of the file
-    for shape in GRID:
+    for shape in shapes:
         context = make_context(model, shape)
         cells = [int(n) for n in re.findall(r"MiB \( *(\d+) cells", whole_log())]
         caches = re.findall(r"size = +([0-9.]+) MiB \( *\d+ cells", whole_log())

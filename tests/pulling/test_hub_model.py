@@ -43,45 +43,37 @@ def test_a_checkpoint_and_a_gguf(
     fresh: dict[str, str],  # noqa: F811
 ) -> None:
     environment = fresh | {"HF_ENDPOINT": hub.endpoint}
-    for name in (TUNE, f"hf.co/{GGUFS}:Q8_0", f"{GGUFS}:BF16", "quantizer/One-GGUF"):
+    for name in (TUNE, f"{GGUFS}:BF16", "quantizer/One-GGUF"):
         done = run_cli(environment, "pull", name)
         assert done.returncode == 0, done.stderr
         assert f"{name} is ready: gptoss run {name}" in done.stderr
-    listed = json.loads(run_cli(environment, "ls", "--json").stdout)["models"]
-    names = {model["name"] for model in listed} - {"nano"}
-    assert names == {
-        "someone/gpt-oss-tune",
-        "quantizer/gpt-oss-20b-gguf:q8_0",
-        "quantizer/gpt-oss-20b-gguf:bf16",
-        "quantizer/one-gguf",
-    }
     settings = Settings(home=Path(fresh["GPTOSS_HOME"]))
     assert len(find_model(f"{GGUFS}:BF16", settings).files) > 1
     n_requests = len(hub.requests)
     for arguments in (("pull", TUNE), ("pull", TUNE, "--dry-run")):
         done = run_cli(environment, *arguments)
         assert "is on this machine already" in done.stderr
-    assert len(hub.requests) == n_requests, "the hub is not asked for what is here"
-    assert run_cli(environment, "show", f"https://huggingface.co/{TUNE}").returncode == 0
-    assert run_cli(environment, "rm", "-y", TUNE).returncode == 0
-    missing = run_cli(environment, "show", TUNE)
-    assert f"Fetch it: gptoss pull {TUNE}" in missing.stderr
+    assert len(hub.requests) == n_requests, "the hub is not asked for models that are here"
+    assert run_cli(environment, "rm", "-y", f"https://huggingface.co/{TUNE}").returncode == 0
+    shown = run_cli(environment, "show", TUNE)
+    assert f"Fetch it: gptoss pull {TUNE}" in shown.stderr
+    gated = run_cli(environment, "pull", "someone/secret:M")
+    assert gated.returncode != 0
+    assert "is gated" in gated.stderr
+    assert f"Accept it at {hub.endpoint}/someone/secret" in gated.stderr
 
-
-def test_over_the_api(
-    hub: HubServer,
-    fresh: dict[str, str],  # noqa: F811
-) -> None:
-    environment = fresh | {"HF_ENDPOINT": hub.endpoint}
     run_cli(environment, "cp", "nano", "other")  # starts a server
-    url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}/api/pull"
-    name = f"hf.co/{GGUFS}:Q8_0"
-    lines = httpx.post(url, json={"model": name}, trust_env=False, timeout=None).text.splitlines()
-    assert json.loads(lines[-1]) == {"status": "success"}, lines
-    missing = httpx.post(
-        url, json={"model": "quantizer/none", "stream": False}, trust_env=False, timeout=None
-    )
-    assert "has no repository quantizer/none" in missing.text
+    url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
+    with httpx.Client(base_url=url, trust_env=False, timeout=None) as http:
+        lines = http.post("/api/pull", json={"model": f"hf.co/{GGUFS}:Q8_0"}).text.splitlines()
+        assert json.loads(lines[-1]) == {"status": "success"}, lines
+        missing = http.post("/api/pull", json={"model": "quantizer/none", "stream": False})
+        assert "has no repository quantizer/none" in missing.text
+        names = {model["name"] for model in http.get("/api/tags").json()["models"]}
+    assert names == {
+        *("nano", "other", "quantizer/one-gguf"),
+        *("quantizer/gpt-oss-20b-gguf:q8_0", "quantizer/gpt-oss-20b-gguf:bf16"),
+    }
 
 
 REFUSED: dict[str, tuple[type[GptOssError], str, str]] = {
@@ -96,18 +88,8 @@ REFUSED: dict[str, tuple[type[GptOssError], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_pulled(hub: HubServer, name: str) -> None:
+def test_refusals_of_names(hub: HubServer, name: str) -> None:
     kind, message, hint = REFUSED[name]
     with pytest.raises(kind, match=message) as caught:
         pulled_model(name)
     assert hint in caught.value.hint
-
-
-def test_a_gated_repository_says_where_to_accept(
-    hub: HubServer,
-    fresh: dict[str, str],  # noqa: F811
-) -> None:
-    done = run_cli(fresh | {"HF_ENDPOINT": hub.endpoint}, "pull", "someone/secret:M")
-    assert done.returncode != 0
-    assert "is gated" in done.stderr
-    assert f"Accept it at {hub.endpoint}/someone/secret" in done.stderr

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,31 +36,16 @@ def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
     """Return a certificate of this machine that signs itself, and a server's context with it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a company")])
-    now = datetime.datetime.now(datetime.UTC)
-    here = x509.SubjectAlternativeName(
-        [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-    )
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(here, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    here = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+    made = made.add_extension(x509.SubjectAlternativeName(here), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    pem = serialization.Encoding.PEM
     certificate, private = folder / "ca.pem", folder / "key.pem"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    certificate.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
+    plain, unlocked = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(pem, plain, unlocked))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, private)
     return certificate, context
@@ -157,7 +141,6 @@ def test_sigterm_ends_a_pull_that_waits(
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as pull:
         wait_until(lambda: hub.sent["model.safetensors"])
         children = psutil.Process(pull.pid).children()
-        time.sleep(0.5)
         os.kill(pull.pid, signal.SIGTERM)
         _, said = pull.communicate()
     assert pull.returncode == 143

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.talk.history import History
-from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import free_port
 
 OLD_S = time.time() - 3600
@@ -128,13 +127,11 @@ def test_all_at_once(user: dict[str, str]) -> None:
     assert again["code"] == 0
 
 
-def test_each_repair_is_asked_for(user: dict[str, str], tmp_path: Path) -> None:
+def test_each_repair_is_asked_for(user: dict[str, str]) -> None:
     path = config(user, "config.toml")
     path.write_text("nonsense")
-    command = [sys.executable, "-m", "gptoss_local", "doctor", "--fix"]
     for key, code in (("n\r", 1), ("\x1b", 130), ("y\r", 0)):
-        terminal = PseudoTerminal(command, user | {"TERM": "xterm"}, tmp_path)
-        try:
+        with Terminal(user, "--fix", command="doctor", TERM="xterm") as terminal:
             terminal.read_until("aside, and go without it? [Y/n]")
             assert path.is_file()
             terminal.type(key)
@@ -142,8 +139,6 @@ def test_each_repair_is_asked_for(user: dict[str, str], tmp_path: Path) -> None:
                 terminal.read_until("bash-completion")  # the next question
                 terminal.type("n\r")
             assert terminal.process.wait() == code
-        finally:
-            terminal.close()
     assert not path.exists()
 
 

@@ -1,4 +1,4 @@
-"""The measurement before the first load of a model with experts in RAM, and its file."""
+"""The measurement before the first load of a model with experts in RAM, its file, its effect."""
 
 import logging
 from pathlib import Path
@@ -7,15 +7,17 @@ import msgspec
 import pytest
 
 from gptoss_local.base.settings import Settings
-from gptoss_local.base.types import ModelParams
-from gptoss_local.engine.protocol import Load
+from gptoss_local.base.types import ModelParams, OffloadTimes
+from gptoss_local.engine.protocol import Load, Tuned
+from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.measured import Measured, read_measured
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import planning
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.runner.measuring import calibrate, is_due
+from gptoss_local.runner.measuring import calibrate, is_due, judge
 from gptoss_local.runner.planning import load_command, measured_file, plan_load
 from tests.engine.run import load_of
 from tests.plan.machines import gpu, machine
@@ -108,3 +110,29 @@ async def test_the_first_load_measures_and_then_loads(
     completed = [status.completed for status in statuses[0][:-1]]
     assert completed == sorted(completed)
     assert {status.n_tries for status in statuses[0][:-1]} == {0, 1}
+
+
+PUBLISHED = published_facts(36, 128)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("offload", "min_batch", "decode_tok_s"),
+    [
+        (((1, 0.04, 0.05), (2, 0.09, 0.06), (4, 0.2, 0.07)), 5, 25.0),
+        (((1, 0.04, 0.05), (4, 0.1, 0.2), (8, 0.3, 0.2)), 6, 25.0),
+        (((1, 0.04, 0.02), (2, 0.09, 0.03), (4, None, 0.05)), 1, 50.0),
+    ],
+)
+def test_answers_are_computed_where_one_token_is_faster(
+    offload: OffloadTimes, min_batch: int, decode_tok_s: float
+) -> None:
+    plan = make_plan(PUBLISHED, machine(gpu(16, 15.5)))
+    n_decode, n_prefill = plan.n_threads_decode, plan.n_threads_prefill
+    tuned = Tuned(
+        decode=((n_decode, 25.0),), prefill=((n_prefill, 1000.0),), offload=offload, step_costs=None
+    )
+    tuning = judge(PUBLISHED, plan, tuned)
+    assert tuning.offload_min_batch == min_batch
+    assert tuning.correct(plan.speed).decode_tok_s == pytest.approx(decode_tok_s)
+    assert tuning.correct(plan.speed).prefill_tok_s == pytest.approx(1000)

@@ -22,7 +22,8 @@ from gptoss_local.machine.plan.measured import (
     read_measured,
     write_measured,
 )
-from gptoss_local.machine.plan.options import Attempt
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
@@ -30,12 +31,14 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,
+    Attempt,
     choose_unload,
     load_command,
     measured_file,
+    next_attempt,
     plan_load,
 )
-from tests.plan.machines import GIB, gpu, machine
+from tests.plan.machines import GIB, LARGE, gpu, machine
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, here: Machine) -> None:
@@ -72,23 +75,23 @@ def test_only_who_makes_room_leaves(nano_gguf: Path, monkeypatch: pytest.MonkeyP
         choose_unload(nano_gguf, wish, None, [on_cpu])
 
 
+async def load_nano(settings: Settings) -> LoadedModel:
+    """Load nano and let it go."""
+    manager = ModelManager(settings)
+    try:
+        async with manager.use(find_model("nano", settings)) as model:
+            return model
+    finally:
+        await manager.close()
+
+
 def test_a_gpu_that_llama_cpp_lacks_is_a_clear_error(
     nano_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And proves that the plan reaches the engine."""
     pretend(monkeypatch, machine(gpu(8, 7.5)))
-
-    async def load() -> None:
-        settings = Settings(home=nano_home)
-        manager = ModelManager(settings)
-        try:
-            async with manager.use(find_model("nano", settings)):
-                pass
-        finally:
-            await manager.close()
-
     with pytest.raises(ModelLoadError, match="no device CUDA0"):
-        asyncio.run(load())
+        asyncio.run(load_nano(Settings(home=nano_home)))
 
 
 class Refusing:
@@ -119,14 +122,8 @@ def load_refused(
 ) -> None:
     """Try to load nano; the last error of `refuse` must come out."""
     monkeypatch.setattr(loading, "load_model", refuse)
-
-    async def load() -> None:
-        settings = Settings(home=home, **more)
-        async with ModelManager(settings).use(find_model("nano", settings)):
-            pass
-
     with pytest.raises((ModelLoadError, EngineCrashedError)) as raised:
-        asyncio.run(load())
+        asyncio.run(load_nano(Settings(home=home, **more)))
     assert raised.value is refuse._errors[-1]
 
 
@@ -190,26 +187,19 @@ def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(EngineClient, "start", start)
 
-    async def load() -> LoadedModel:
-        manager = ModelManager(settings)
-        try:
-            async with manager.use(find_model("nano", settings)) as model:
-                return model
-        finally:
-            await manager.close()
-
-    first = asyncio.run(load())
+    first = asyncio.run(load_nano(settings))
     path = measured_file(first.entry, settings)
     known = read_measured(path)
     assert known.outcome is not None
     assert known.steps is not None
     assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
-    asyncio.run(load())
+    assert known.outcome.n_tries == 1
+    asyncio.run(load_nano(settings))
     assert commands[0].step_costs is None
     assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
     assert read_measured(path) == known
     path.write_text("{")  # counts as none
-    asyncio.run(load())
+    asyncio.run(load_nano(settings))
     assert commands[2].step_costs is None
     assert read_measured(path).outcome is not None
 
@@ -233,7 +223,7 @@ def test_what_a_load_needed_is_kept(
     assert plan != plan_load(nano_gguf, settings, None)
     outcome = LoadOutcome(
         plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
-        maps_host=needed.maps_host, buffer_bytes={},
+        maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
     )  # fmt: skip
     write_measured(measured_file(entry, settings), Measured(outcome=outcome))
     refuse = Refusing(ModelLoadError("another error"))
@@ -264,3 +254,34 @@ def test_context_that_fits_nowhere_is_refused(
         plan_load(nano_gguf, Settings(), 131_072)
     assert DoesNotFitError.http_status == 507
     assert msgspec.json.encode(plan_load(nano_gguf, Settings(), None))
+
+
+HERE = machine(gpu(16))
+FREE = [gpu(16).free_bytes]
+
+
+@pytest.mark.quick
+def test_a_process_killed_for_ram_takes_no_more_ram_with_the_next_plan() -> None:
+    """Less in VRAM would: so pinned weights are mapped, once, and after that nothing helps."""
+    killed, pinned = EngineCrashedError("it died", was_killed=True), make_plan(LARGE, HERE)
+    assert pinned.host.is_pinned
+    second = next_attempt(Attempt(), pinned, killed, free_before=FREE, free_now=FREE)
+    assert second == Attempt(maps_host=True)
+    mapped = make_plan(LARGE, HERE, PlanOptions(maps_host=True))
+    assert next_attempt(second, mapped, killed, free_before=FREE, free_now=FREE) is None
+
+
+@pytest.mark.quick
+def test_too_little_vram_leaves_more_of_it_each_time() -> None:
+    plan, error, last = (
+        make_plan(LARGE, HERE),
+        ModelLoadError("failed to allocate"),
+        Attempt(),
+    )
+    for n_steps in (1, 2, 4):
+        found = next_attempt(last, plan, error, free_before=FREE, free_now=FREE)
+        assert found is not None
+        assert found.extra_margin_bytes == n_steps * STEP_BYTES
+        last = found
+    taken = [FREE[0] - GIB]
+    assert next_attempt(last, plan, error, free_before=FREE, free_now=taken) == last

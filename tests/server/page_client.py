@@ -52,8 +52,12 @@ class Page:
         self.http = httpx.Client(
             base_url=self.url, headers={"origin": self.url}, timeout=PATIENCE_S, trust_env=False
         )
-        link = server.link().partition("#open=")[2]
-        self.token = str(self.call("POST", "open", {"link": link})["token"])
+        try:
+            link = server.link().partition("#open=")[2]
+            self.token = str(self.call("POST", "open", {"link": link})["token"])
+        except BaseException:
+            self.http.close()
+            raise
         self.http.headers["x-gptoss-token"] = self.token
 
     def __enter__(self) -> "Page":
@@ -102,10 +106,12 @@ class Page:
 
             thread = threading.Thread(target=read)
             thread.start()
-            heard.until(lambda h: h.events if chat_id is None else h.of("tree"))
-            yield heard
-            _close(stream)
-        thread.join()
+            try:
+                heard.until(lambda h: h.events if chat_id is None else h.of("tree"))
+                yield heard
+            finally:
+                _close(stream)
+                thread.join()
 
 
 def _close(stream: httpx.Response) -> None:

@@ -1,24 +1,23 @@
 """A server with the scripted engine whose sources of tools answer on demand.
 
-    with run_tool_server(home, script, notes=path, api_tools="web_search") as server:
+    with run_tool_server(home, script, log=path, api_tools="web_search") as server:
 
-It has `browser` with pages of its own, `python` that runs what it is given, and as if they were MCP
-servers `notes` and `broken`, which does not answer. What `python` and `notes` have to say of calls
-that were ended, and of toolboxes that were closed, is in the file `notes`; a file `address` next
-to it is the address of `notes`. The server runs in a thread of this process.
+It has `browser` with pages of its own, `python` that runs what it is given, and `notes` as if it
+were an MCP server. What was added, begun and ended is in the file `log`; a file `address` next to
+it is the address of `notes`. The server runs in a thread of this process.
 """
 
 import asyncio
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.server import app
 from gptoss_local.talk.tools import (
@@ -36,6 +35,7 @@ from tests.scripted_engine import Script, run_scripted_server
 ADDRESS = "https://notes.example/mcp"
 OSLO = "https://oslo.example/weather"
 _OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+_Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 
 
 @contextmanager
@@ -55,7 +55,9 @@ def resolve(arguments: Arguments) -> Arguments:
     return {**arguments, **({"id": OSLO} if arguments.get("id") == 0 else {})}
 
 
-class _Logging:
+class _Source:
+    about, description, is_on, is_mcp = "", "", False, False
+
     def __init__(self, log: Path) -> None:
         self._log = log
 
@@ -63,47 +65,36 @@ class _Logging:
         with self._log.open("a") as file:
             file.write(f"{line}\n")
 
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        pass
 
-class Browser(_Logging):
-    name, about, description, is_on = "browser", "", "", False
-    is_mcp = False
+    async def close(self) -> None:
+        pass
+
+
+class Browser(_Source):
+    name = "browser"
 
     def __init__(self, log: Path) -> None:
         super().__init__(log)
         self._pages: list[Page] = []
 
     async def tools(self) -> Sequence[RunnableTool]:
-        runs = (("search", self._search), ("open", self._open), ("find", self._find))
+        runs: dict[str, _Run] = {"search": self._search, "open": self._open}
         return [
-            RunnableTool(
-                f"browser.{name}",
-                "",
-                _OBJECT,
-                run,
-                "",
-                "browser",
-                resolve=resolve,
-                is_built_in=True,
-            )
-            for name, run in runs
-        ]
+            RunnableTool(f"browser.{name}", "", _OBJECT, run, "", "browser", resolve=resolve,
+                         is_built_in=True)
+            for name, run in runs.items()
+        ]  # fmt: skip
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         self._pages = list(pages)
 
-    async def close(self) -> None:
-        self.log("closed browser")
-
     async def _search(self, arguments: Arguments) -> ToolResult:
         return self._read("", f"results of {arguments['query']}")
 
-    async def _open(self, arguments: Arguments) -> ToolResult:
-        if arguments["id"] == "nowhere":
-            raise UsageError("there is no such page")
+    async def _open(self, _arguments: Arguments) -> ToolResult:
         return self._read(OSLO, "Weather in Oslo")
-
-    async def _find(self, arguments: Arguments) -> ToolResult:
-        return self._read(OSLO, "Found")
 
     def _read(self, url: str, title: str) -> ToolResult:
         page = Page(len(self._pages), url, title)
@@ -111,9 +102,8 @@ class Browser(_Logging):
         return ToolResult(f"[{page.cursor}] {title}\nL0: 9 C", pages=(page,))
 
 
-class Python(_Logging):
-    name, about, description, is_on = "python", "", "", False
-    is_mcp = False
+class Python(_Source):
+    name = "python"
 
     def __init__(self, log: Path) -> None:
         super().__init__(log)
@@ -122,15 +112,7 @@ class Python(_Logging):
     async def tools(self) -> Sequence[RunnableTool]:
         return [RunnableTool("python", "", _OBJECT, self._run, "", "python", is_built_in=True)]
 
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        self._names.clear()
-
-    async def close(self) -> None:
-        self.log("closed python")
-
     async def _run(self, arguments: Arguments) -> str | ToolResult:
-        if arguments["code"] == "refuse":
-            raise UsageError("there is no Python")
         if arguments["code"] == "raise":
             return ToolResult("Traceback: no", is_error=True)
         if arguments["code"] == "wait":
@@ -149,23 +131,19 @@ class Python(_Logging):
         return printed.getvalue()
 
 
-class Notes(_Logging):
-    name, about, description, is_on = "notes", "", "", False
-    is_mcp = True
+class Notes(_Source):
+    """Is on in all new chats, and not for requests."""
+
+    name, is_on, is_mcp = "notes", True, True
 
     async def tools(self) -> Sequence[RunnableTool]:
         moved = self._log.with_name("address")
         address = moved.read_text() if moved.exists() else ADDRESS
+        runs: dict[str, _Run] = {"add": self._add, "lose": self._lose}
         return [
             RunnableTool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=address)
-            for name, run in (("add", self._add), ("lose", self._lose))
+            for name, run in runs.items()
         ]
-
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
 
     async def _add(self, arguments: Arguments) -> str:
         self.log(f"added {arguments['text']}")
@@ -175,34 +153,16 @@ class Notes(_Logging):
         raise UsageError("the note is lost")
 
 
-class Broken(Notes):
-    name = "broken"
-
-    async def tools(self) -> Sequence[RunnableTool]:
-        raise ToolError("it does not answer")
-
-
-class OfTheUser(Notes):
-    """Is on in all new chats, and not for requests."""
-
-    name, is_on, is_mcp = "read_file", True, False
-
-    async def tools(self) -> Sequence[RunnableTool]:
-        self.log("asked for read_file")
-        return [RunnableTool("read_file", "", _OBJECT, self._add, "", "read_file")]
-
-
 class _Sources(ToolSources):
     def __init__(self, log: Path, settings: Settings, folder: Path) -> None:
         super().__init__(settings, folder)
         self._log = log
 
     def toolbox(self) -> Toolbox:
-        kinds: list[Callable[[Path], ToolSource]] = [Browser, Python, Notes, Broken, OfTheUser]
-        settings = self._settings
+        kinds: list[Callable[[Path], ToolSource]] = [Browser, Python, Notes]
         return Toolbox(
             [kind(self._log) for kind in kinds],
             self.consents,
-            n_rounds=settings.tool_rounds,
-            loop_s=settings.tool_loop_s,
+            n_rounds=self._settings.tool_rounds,
+            loop_s=self._settings.tool_loop_s,
         )

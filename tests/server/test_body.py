@@ -1,49 +1,126 @@
-"""Bodies that arrive slowly, or not at all, and JSON that is not quite right."""
+"""Bodies as they arrive: in pieces, slowly, not at all, compressed, and too many of large ones."""
 
 import asyncio
+import gzip
+import itertools
+import json
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.requests import Request
 
-from gptoss_local.base.errors import RequestTimeoutError, UsageError
-from gptoss_local.server import body
+from gptoss_local.base.errors import (
+    GptOssError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    ServerBusyError,
+    UsageError,
+)
+from gptoss_local.server import access, body
+from gptoss_local.server.access import Caller
+from gptoss_local.server.body import BodyDecoder
 from gptoss_local.server.dialects.ollama.request import ModelBody
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
+from tests.server.test_limits import MIB, NANO, PACK
 
 pytestmark = pytest.mark.quick
 
+ADA, BOB = Caller("key", "ada"), Caller("key", "bob")
+ENCODINGS = pytest.mark.parametrize("encoding", PACK)
 
-def request(*messages: dict[str, Any]) -> Request:
-    """A request whose messages arrive at once; then nothing does."""
-    waiting = list(messages)
+
+@pytest.fixture(autouse=True)
+def one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each caller one, for bodies of more than 32 kB."""
+    monkeypatch.setattr(body, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(body, "_PLACES", {32_000: 1})
+    monkeypatch.setattr(body, "_places", {})
+
+
+def request(*pieces: bytes, ends: bool = True, leaves: bool = False, encoding: str = "") -> Request:
+    """Make a request whose body is there, or else its beginning."""
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+    ]
+    messages[-1]["more_body"] = not ends
+    messages += [{"type": "http.disconnect"}] if leaves else []
 
     async def receive() -> Any:
-        if not waiting:
+        if not messages:
             await asyncio.Event().wait()
-        return waiting.pop(0)
+        return messages.pop(0)
 
-    return Request({"type": "http", "headers": []}, receive)
-
-
-PIECE = {"type": "http.request", "body": b'{"model": ', "more_body": True}
+    headers = [(b"content-encoding", encoding.encode())] if encoding else []
+    return Request({"type": "http", "headers": headers}, receive)
 
 
-async def test_pieces_are_joined() -> None:
-    rest = {"type": "http.request", "body": b'"nano"}', "more_body": False}
-    assert (await body.read_body(request(PIECE, rest), ModelBody)).model == "nano"
+def large(n_bytes: int = 90_000) -> bytes:
+    return b'{"model": "nano", "x": "' + b"x" * (n_bytes - 26) + b'"}'
 
 
-async def test_a_body_that_stops_arriving(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "_TIMEOUT_S", 0.05)
-    with pytest.raises(RequestTimeoutError) as caught:
-        await body.read_body(request(PIECE), ModelBody)
-    assert caught.value.http_status == 408
+async def read(asked: Request, caller: Caller = ADA) -> str:
+    """Read and translate, as a route does."""
+    access._caller.set(caller)
+    found = await body.read_body(asked, ModelBody)
+    return await body.translate(asked, lambda: found.model)
 
 
-async def test_a_client_that_leaves_amid_its_body() -> None:
-    with pytest.raises(UsageError, match="client left"):
-        await body.read_body(request(PIECE, {"type": "http.disconnect"}), ModelBody)
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (lambda: request(b'{"model": ', b'"nano"}'), None),
+        (lambda: request(large()), None),
+        (lambda: request(gzip.compress(large()), encoding="gzip"), None),
+        (lambda: request(b"x" * 90_000), UsageError),
+        (lambda: request(b"x" * 50_000, ends=False, leaves=True), UsageError),
+        (lambda: request(b"x" * 50_000, ends=False), RequestTimeoutError),
+    ],
+    ids=["pieces", "read", "compressed", "broken", "left", "stalled"],
+)
+async def test_a_body_ends_and_its_place_is_given_back(
+    asked: Callable[[], Request], error: type[GptOssError] | None
+) -> None:
+    reading = asyncio.create_task(read(asked()))
+    if error is None:
+        assert await reading == "nano"
+    else:
+        with pytest.raises(error, match=r"client left|invalid request|did not arrive") as caught:
+            await reading
+        assert caught.value.http_status == (408 if error is RequestTimeoutError else 400)
+    assert await read(request(large())) == "nano"
+
+
+async def test_a_caller_without_a_place_waits_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if what holds it is a pull, which may last for hours: it holds it until it ends."""
+    monkeypatch.setattr(body, "_TIMEOUT_S", 5)
+    over = asyncio.Event()
+
+    async def pull() -> None:
+        access._caller.set(ADA)
+        await body.read_body(request(large()), ModelBody)
+        over.set()
+        await asyncio.Event().wait()
+
+    pulling = asyncio.create_task(pull())
+    await over.wait()
+    waiting = asyncio.create_task(read(request(large())))
+    for caller in (BOB, Caller("phone", "phone"), Caller("owner"), Caller()):
+        assert await asyncio.create_task(read(request(large()), caller)) == "nano"
+    small = gzip.compress(large(30_000))  # as Codex sends them
+    for asked in (request(large(30_000)), request(small, encoding="gzip")):
+        assert await asyncio.create_task(read(asked)) == "nano"
+    monkeypatch.setattr(body, "_TIMEOUT_S", 0.1)
+    for asked in (request(large()), request(gzip.compress(large()), encoding="gzip")):
+        with pytest.raises(ServerBusyError) as caught:
+            await asyncio.create_task(read(asked))
+        assert caught.value.http_status == 503
+    assert not waiting.done()
+    pulling.cancel()
+    assert await waiting == "nano"
 
 
 @pytest.mark.parametrize(
@@ -62,11 +139,81 @@ def test_half_a_character_does_not_end_a_conversation(sent: str, read: str) -> N
     assert body.parse_object(f'{{"a": "{sent}"}}', "arguments") == {"a": read}
 
 
-@pytest.mark.parametrize("text", [r"\ud83", r"\udzzz", "\\"])
-def test_broken_escapes_stay_an_error(text: str) -> None:
-    with pytest.raises(UsageError, match="invalid request"):
-        body.parse_body(f'{{"model": "{text}"}}'.encode(), ModelBody)
-
-
-def test_a_byte_order_mark_is_skipped() -> None:
+def test_a_mark_is_skipped_and_broken_escapes_are_not() -> None:
     assert body.parse_body(b'\xef\xbb\xbf{"model": "nano"}', ModelBody).model == "nano"
+    for text in (r"\ud83", r"\udzzz", "\\"):
+        with pytest.raises(UsageError, match="invalid request"):
+            body.parse_body(f'{{"model": "{text}"}}'.encode(), ModelBody)
+
+
+@ENCODINGS
+def test_a_bomb_is_not_unpacked_to_its_end(encoding: str) -> None:
+    """The bound holds while it is unpacked, whatever a frame says of its size."""
+    decoder = BodyDecoder(encoding, MIB)
+    made: list[bytes] = []
+    with pytest.raises(RequestTooLargeError):
+        made.extend(decoder.feed(PACK[encoding](b" " * (8 * MIB))))
+    assert sum(map(len, made)) == MIB
+    with pytest.raises(RequestTooLargeError):  # as it arrives, too
+        list(BodyDecoder(encoding, MIB).feed(bytes(MIB + 1)))
+
+
+@ENCODINGS
+def test_pieces_are_the_whole(encoding: str) -> None:
+    """Of data that cannot be compressed, too, in several frames and however it arrives."""
+    plain = random.Random(1).randbytes(3 * MIB // 4) + b"x" * (MIB // 4)
+    packed = PACK[encoding](plain[: MIB // 2]) + PACK[encoding](plain[MIB // 2 :])
+    for size in (100, 70_000, len(packed)):
+        decoder = BodyDecoder(encoding, MIB)
+        arrived = (packed[i : i + size] for i in range(0, len(packed), size))
+        assert b"".join(piece for each in arrived for piece in decoder.feed(each)) == plain
+        decoder.finish()
+
+
+@ENCODINGS
+def test_every_cut_is_seen(encoding: str) -> None:
+    packed = PACK[encoding](NANO)
+    for n_bytes in range(1, len(packed)):
+        decoder = BodyDecoder(encoding, MIB)
+        list(decoder.feed(packed[:n_bytes]))
+        with pytest.raises(UsageError, match="ends too early"):
+            decoder.finish()
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='ab,:[{\\\\"\\né'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet='a,:"\\\\'), inner),
+)
+
+
+def n_signs(value: Any) -> tuple[int, int]:
+    """Count the commas of a value as JSON, and its colons and opening brackets."""
+    if not isinstance(value, dict | list):
+        return 0, 0
+    counts = map(n_signs, value.values() if isinstance(value, dict) else value)
+    n_names = 1 + (len(value) if isinstance(value, dict) else 0)
+    return tuple(map(sum, zip((max(0, len(value) - 1), n_names), *counts, strict=True)))
+
+
+@settings(deadline=None)
+@given(VALUES, st.lists(st.integers(1, 40), min_size=1))
+def test_values_are_counted_outside_of_texts(value: Any, sizes: list[int]) -> None:
+    data, (n_values, n_names) = json.dumps(value).encode(), n_signs(value)
+
+    def feed() -> None:
+        tally, begin = body.ValueCount(), 0
+        for size in itertools.cycle(sizes):
+            tally.feed(data[begin : begin + size])
+            begin += size
+            if begin >= len(data):
+                break
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body, "MAX_VALUES", n_values)
+        patch.setattr(body, "MAX_NAMES", n_names)
+        feed()
+        for name, n in (("MAX_VALUES", n_values), ("MAX_NAMES", n_names)):
+            patch.setattr(body, name, n - 1)
+            with pytest.raises(RequestTooLargeError):
+                feed()
+            patch.setattr(body, name, n)

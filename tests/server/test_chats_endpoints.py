@@ -1,4 +1,4 @@
-"""The endpoints of the page's chats, on a server whose model plays a script."""
+"""The page, its files, and the endpoints of its chats, on a server whose model plays a script."""
 
 import json
 import shutil
@@ -11,12 +11,14 @@ import httpx
 import pytest
 
 from gptoss_local.harmony import Vocabulary
+from gptoss_local.server import web
 from gptoss_local.talk.history import MATCH_END, MATCH_START
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
 LONG = " ".join(f"word{n}" for n in range(400))
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,75 @@ def page(served: RunningServer) -> Iterator[Page]:
         yield page
 
 
+def test_a_browser_gets_the_page_and_all_others_what_they_look_for(served: RunningServer) -> None:
+    with httpx.Client(base_url=served.url, trust_env=False) as http:
+        page = http.get("/", headers=HTML)
+        assert page.text.startswith("<!doctype html>")
+        assert "@" not in page.text  # nothing was left to fill in
+        assert '<meta name="gptoss-key" content="no">' in page.text
+        policy = page.headers["content-security-policy"]
+        for rule in ("default-src 'none'", "script-src 'self';", "frame-ancestors 'none'"):
+            assert rule in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers["cache-control"] == "no-store"
+        foreign = ("http://localhost:3000", "app://x", "tauri://localhost")
+        others: list[dict[str, str]] = [HTML | {"origin": origin} for origin in foreign]
+        for headers in ({}, {"accept": "*/*"}, {"accept": "application/json"}, *others):
+            plain = http.get("/", headers=headers)
+            assert plain.text == "Ollama is running"
+            assert "accept" in plain.headers["vary"].lower()
+        assert http.head("/").status_code == 200
+
+
+def test_files_of_the_page(served: RunningServer) -> None:
+    with httpx.Client(base_url=served.url, trust_env=False) as http:
+        reply = http.get("/web/theme.js", headers={"accept-encoding": "gzip"})
+        assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert reply.headers["content-encoding"] == "gzip"
+        assert reply.content == (web.FOLDER / "theme.js").read_bytes()
+        plain = http.get("/web/theme.js", headers={"accept-encoding": "identity"})
+        assert plain.content == reply.content
+        assert "content-encoding" not in plain.headers
+        assert "default-src 'none'" in plain.headers["content-security-policy"]
+        again = http.get("/web/theme.js", headers={"if-none-match": plain.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        for path in (
+            *("__init__.py", "index.html", "nope.js", "", "vendor", "theme.js%00"),
+            *("..%2f__init__.py", "%2e%2e/errors.py", "..%5c..%5cpyproject.toml"),
+        ):
+            assert http.get(f"/web/{path}").status_code in (400, 404), path
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:1"},
+        {"origin": "vscode-webview://x"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "evil.example", "origin": "http://evil.example"},  # a rebound name
+    ],
+)
+def test_other_origins_do_no_harm(
+    page: Page, served: RunningServer, headers: dict[str, str]
+) -> None:
+    """Even where such a page has got hold of the token, and also by a form, which asks nobody."""
+    url, chat_id = f"{served.url}/api/gptoss/chats", page.new()
+    preflight = headers | {"access-control-request-method": "DELETE"}
+    for extra in ({}, {"x-gptoss-token": page.token}):
+        form = headers | extra | {"content-type": "application/x-www-form-urlencoded"}
+        for method, path in (("POST", ""), ("PATCH", f"/{chat_id}"), ("DELETE", f"/{chat_id}")):
+            reply = httpx.request(method, url + path, headers=form, content=b"title=gone")
+            assert reply.status_code == 403
+            assert "access-control-allow-origin" not in reply.headers
+    assert httpx.options(f"{url}/{chat_id}", headers=preflight).status_code in (401, 403)
+    assert page.tree(chat_id) == []
+    assert "access-control-allow-origin" not in page.http.get("/api/gptoss/chats").headers
+
+
+@pytest.mark.quick
 def test_list_and_search(page: Page) -> None:
     first, second = page.new(), page.new()
     page.answered(page.ask(first, "The question about marmalade"))
@@ -82,7 +153,6 @@ def test_a_chat_begins_as_chosen(page: Page, script: Script) -> None:
     for name in ("eval_count", "eval_duration", "prompt_eval_count", "ttft_s", "latencies_ms"):
         assert stats[name], name
     assert stats["done_reason"] == "stop"
-    assert stats["n_reasoning_frames"] > 0
     assert "tokens" not in stats  # they are in the file
     prompt = script.vocabulary.encoding.decode(script.prompts[-1])
     assert "Talk like a pirate." in prompt
@@ -106,26 +176,19 @@ def test_versions(page: Page) -> None:
     turns = page.call("PUT", path, {"content": "Be long."})["turns"]
     assert [t["content"] for t in turns] == ["Be long.", "Quick?", "Yes."]
     assert turns[-1]["stats"]["eval_count"] == done["stats"]["eval_count"]
-    assert page.call("PUT", path, {"content": "Be long."})["turns"] == turns
     bare = page.call("PUT", path, {"content": ""})["turns"]
     assert [t["role"] for t in bare] == ["user", "assistant"]
 
 
-def test_change_and_delete(page: Page, served: RunningServer) -> None:
-    def is_running() -> bool:
-        metrics = httpx.get(f"{served.url}/metrics", trust_env=False).text
-        return 'gptoss_engine_sequences_running{model="nano"} 1' in metrics
-
+def test_change_and_delete(page: Page) -> None:
     chat_id = page.new()
     changes = {"title": " A\nname ", "effort": "high", "options": {"seed": 7}}
     chat = page.call("PATCH", f"chats/{chat_id}", changes)
     assert (chat["title"], chat["effort"], chat["options"]) == ("A name", "high", {"seed": 7})
-    assert page.call("PATCH", f"chats/{chat_id}", {"model": "other"})["effort"] == "high"
-    page.call("PATCH", f"chats/{chat_id}", {"model": "nano"})
-    page.ask(chat_id, "Long?")
-    wait_until(is_running)
+    turn = page.ask(chat_id, "Long?")
+    wait_until(lambda: page.turn(turn)["content"])
     assert page.call("DELETE", f"chats/{chat_id}") == {"status": "success"}
-    wait_until(lambda: not is_running())
+    wait_until(lambda: 'sequences_running{model="nano"} 0' in page.http.get("/metrics").text)
     for method in ("GET", "PATCH", "DELETE"):
         reply = page.call(method, f"chats/{chat_id}", {}, status=404)
         assert reply["code"] == "ChatNotFoundError"
@@ -135,30 +198,38 @@ def test_stop_and_continue(page: Page, script: Script) -> None:
     chat_id = page.new()
     turn = page.ask(chat_id, "Long?")
     wait_until(lambda: page.turn(turn)["content"])
-    for path, body in (
-        ("ask", {"content": "More", "parent_id": turn["id"]}),
-        ("continue", {"turn_id": turn["id"]}),
-        ("fork", {"turn_id": turn["id"]}),
+    for method, path, body in (
+        ("POST", "ask", {"content": "More", "parent_id": turn["id"]}),
+        ("POST", "continue", {"turn_id": turn["id"]}),
+        ("POST", "fork", {"turn_id": turn["id"]}),
+        ("PUT", "system", {"content": "x"}),
     ):
-        reply = page.call("POST", f"chats/{chat_id}/{path}", body, status=409)
+        reply = page.call(method, f"chats/{chat_id}/{path}", body, status=409)
         assert reply["code"] == "AnsweringError"
-    page.call("PUT", f"chats/{chat_id}/system", {"content": "x"}, status=409)
     assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "Yes."  # beside it
-    assert page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
+    for _ in range(2):  # once more does nothing
+        assert page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
     stopped = page.turn(turn)
     assert stopped["state"] == "stopped"
     assert LONG.startswith(stopped["content"])
     assert 0 < len(stopped["content"]) < len(LONG)
-    page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})  # once more does nothing
     going = page.call("POST", f"chats/{chat_id}/continue", {"turn_id": turn["id"]})["answer"]
     assert (going["id"], going["state"]) == (turn["id"], "streaming")
     wait_until(lambda: script.go_on() or page.turn(turn)["state"] != "streaming")
-    grown = page.turn(turn)
-    assert grown["content"].startswith(stopped["content"])
-    assert len(grown["content"]) > len(stopped["content"])
-    encoding = script.vocabulary.encoding
-    assert stopped["content"].rstrip() in encoding.decode(script.prompts[-1])
+    grown = page.turn(turn)["content"]
+    assert grown.startswith(stopped["content"])
+    assert len(grown) > len(stopped["content"])
     page.call("POST", f"chats/{chat_id}/continue", {"turn_id": turn["id"]}, status=400)
+
+
+def test_the_answer_comes_now(page: Page, script: Script) -> None:
+    turn = page.ask(page.new(), "Thinks?")
+    wait_until(lambda: page.turn(turn)["reasoning"])
+    page.call("POST", f"chats/{turn['chat_id']}/answer-now", {"turn_id": turn["id"]})
+    wait_until(lambda: script.go_on() or page.turn(turn)["state"] != "streaming")
+    answered = page.turn(turn)
+    assert answered["content"] == "Yes."
+    assert len(answered["reasoning"]) < len(LONG) / 2
 
 
 @pytest.mark.parametrize(
@@ -246,13 +317,3 @@ def test_presets(page: Page) -> None:
     page.call("PUT", "presets/PIRATE", preset, status=400)
     page.call("DELETE", "presets/Pirate")
     assert page.call("GET", "presets")["presets"] == []
-
-
-def test_the_answer_comes_now(page: Page, script: Script) -> None:
-    turn = page.ask(page.new(), "Thinks?")
-    wait_until(lambda: page.turn(turn)["reasoning"])
-    page.call("POST", f"chats/{turn['chat_id']}/answer-now", {"turn_id": turn["id"]})
-    wait_until(lambda: script.go_on() or page.turn(turn)["state"] != "streaming")
-    answered = page.turn(turn)
-    assert answered["content"] == "Yes."
-    assert len(answered["reasoning"]) < len(LONG) / 2

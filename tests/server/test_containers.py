@@ -6,9 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.conftest import PATIENCE_S, engines_of, free_port, wait_until
+from tests.conftest import PATIENCE_S, engines_of, free_port, run_server, wait_until
+from tests.server.test_serving import client
 
 HI: dict[str, Any] = {"model": "nano", "prompt": "hi", "options": {"num_predict": 2}}
 
@@ -47,18 +45,27 @@ main()
 """
 
 
-def test_every_line_of_the_log_is_an_object(empty_home: Path) -> None:
-    begin = datetime.now(UTC)
+def test_every_line_of_the_log_is_an_object(
+    empty_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begin, text = datetime.now(UTC), ""
     (empty_home / "models").mkdir()
     (empty_home / "models" / "broken.gguf").write_bytes(b"GGUF, but not for long")
-    with logging_server(empty_home) as (http, lines):
+
+    def is_unloaded() -> bool:
+        nonlocal text
+        text += capfd.readouterr().out
+        return "unloaded nano" in text
+
+    variables = {"GPTOSS_LOG_FORMAT": "json"}
+    with run_server(empty_home, "tests.server.faulty", variables) as server, client(server) as http:
         broken = http.post("/api/generate", json={"model": "broken"})
-        faulty = httpx.get(f"{http.base_url}/api/version")  # the server closes its connection
+        faulty = httpx.get(f"{server.url}/api/version")  # the server closes its connection
         assert (broken.status_code, faulty.status_code) == (500, 500)
         # Timers have the context of the request that set them.
         http.post("/api/generate", json={"model": "nano", "keep_alive": "1s"})
-        wait_until(lambda: "unloaded nano" in "".join(lines))
-    objects = [json.loads(line) for line in lines]
+        wait_until(is_unloaded)
+    objects = [json.loads(line) for line in (text + capfd.readouterr().out).splitlines()]
     for line in objects:
         assert set(line) <= {"time", "level", "logger", "message", "request_id", "traceback"}
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
@@ -97,7 +104,7 @@ def test_as_process_1_it_ends_by_sigterm_and_leaves_no_zombies(empty_home: Path)
             (server,) = psutil.Process(outside.pid).children()
             status = Path(f"/proc/{server.pid}/status").read_text()
             assert re.search(r"^NSpid:.*\t1$", status, re.MULTILINE)
-            with http_of(url) as http:
+            with httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as http:
                 http.post("/api/generate", json={"model": "nano"})
                 (engine,) = engines_of(server)
                 engine.kill()
@@ -109,29 +116,6 @@ def test_as_process_1_it_ends_by_sigterm_and_leaves_no_zombies(empty_home: Path)
             assert not engine.is_running()
         finally:
             outside.kill()  # and with it, at the latest, its namespace
-
-
-@contextmanager
-def logging_server(home: Path) -> Iterator[tuple[httpx.Client, list[str]]]:
-    """Start a faulty server that logs JSON; yield a client and the lines of its stdout so far."""
-    environment = _environment(home) | {"GPTOSS_LOG_FORMAT": "json"}
-    command = [sys.executable, "-m", "tests.server.faulty", "serve"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        lines: list[str] = []
-        reading = threading.Thread(target=lambda: lines.extend(process.stdout or ()))
-        reading.start()
-        url = f"http://127.0.0.1:{environment['GPTOSS_PORT']}"
-        try:
-            wait_until(lambda: is_served(url))
-            with http_of(url) as http:
-                yield http, lines
-        finally:
-            process.terminate()
-            reading.join()
-
-
-def http_of(url: str) -> httpx.Client:
-    return httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False)
 
 
 def is_served(url: str) -> bool:

@@ -163,24 +163,20 @@ def test_a_failure_amid_a_stream_is_an_error_of_the_sdk(dialect: Dialect) -> Non
 
 
 def test_a_system_message_in_the_place_of_each_dialect(asked: Asked) -> None:
-    text = "Be brief."
+    text, hi = "Be brief.", user("Hi")
     parts = [{"type": "text", "text": text}]
-    turns = {"messages": [user("Hi")], "max_tokens": 99}
+    system, developer = ({"role": role, "content": text} for role in ("system", "developer"))
+    turns = {"messages": [hi], "max_tokens": 99}
     for path, body in (
         ("/api/generate", {"prompt": "Hi", "system": text}),
+        ("/api/chat", {"messages": [system, hi]}),
+        ("/v1/chat/completions", {"messages": [system | {"content": parts}, hi]}),
+        ("/v1/chat/completions", {"messages": [developer, hi]}),
         ("/v1/messages", turns | {"system": text}),
         ("/v1/messages", turns | {"system": parts}),
         ("/v1/responses", {"input": "Hi", "instructions": text}),
-        ("/v1/responses", {"input": [{"role": "developer", "content": text}, user("Hi")]}),
-        *(
-            (path, {"messages": [{"role": role, "content": content}, user("Hi")]})
-            for path, role, content in (
-                ("/v1/chat/completions", "system", parts),
-                ("/v1/chat/completions", "developer", text),
-                ("/api/chat", "system", text),
-            )
-        ),
-    ):  # fmt: skip
+        ("/v1/responses", {"input": [developer, hi]}),
+    ):
         assert asked.post(path, **body).status_code == 200
         assert asked.texts() == ["# Instructions\n\nBe brief.", "Hi"], path
 
@@ -251,28 +247,24 @@ def test_a_call_is_forced(nano: Dialect, choice: Any) -> None:
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 def test_allowed_tools(http: httpx.Client, path: str) -> None:
     """A list of tools, of which one must be called, or only these may be."""
-    is_chat = path.endswith("completions")
-    tools = [{"type": "function", "function": t} if is_chat else {"type": "function", **t}
-             for t in (WEATHER, OTHER_TOOL)]  # fmt: skip
+    is_chat = path == "/v1/chat/completions"
+
+    def spelled(tool: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "function"} | ({"function": tool} if is_chat else tool)
+
     turns = [user("What is the weather in Tokyo?")]
-    body = {"model": "nano", "temperature": 0, "messages": turns, "input": turns, "tools": tools}
+    body: dict[str, Any] = {"model": "nano", "temperature": 0, "messages": turns, "input": turns}
+    body["tools"] = [spelled(WEATHER), spelled(OTHER_TOOL)]
 
     def ask(mode: str, *names: str) -> httpx.Response:
-        listed: list[dict[str, Any]] = [{"type": "function", "name": name} for name in names]
-        if is_chat:
-            listed = [{"type": "function", "function": {"name": name}} for name in names]
-        spec = {"mode": mode, "tools": listed}
+        spec = {"mode": mode, "tools": [spelled({"name": name}) for name in names]}
         choice = {"type": "allowed_tools"} | ({"allowed_tools": spec} if is_chat else spec)
         return http.post(path, json=body | {"tool_choice": choice})
 
     assert '"name":"get_current_weather"' in ask("auto", "get_current_weather").text
     forced = ask("required", "other").json()
-    call = (
-        forced["choices"][0]["message"]["tool_calls"][0]["function"]
-        if is_chat
-        else forced["output"][-1]
-    )
-    assert call["name"] == "other"
+    call = forced["choices"][0]["message"]["tool_calls"][0] if is_chat else forced["output"][-1]
+    assert (call["function"] if is_chat else call)["name"] == "other"
     silent = http.post(path, json=body | {"tool_choice": "none"}).text
     assert '"tool_calls"' not in silent
     assert '"function_call"' not in silent
@@ -284,7 +276,7 @@ def test_allowed_tools(http: httpx.Client, path: str) -> None:
 def test_counts(http: httpx.Client) -> None:
     """Of the prompt, also without an answer, of what was cached, and of the reasoning."""
     turns = [user("What is the capital of France?")]
-    body: dict[str, Any] = {"model": "nano", "messages": turns, "temperature": 0}
+    body: dict[str, Any] = {"model": "nano", "messages": turns, "input": turns, "temperature": 0}
 
     def usage(path: str, **fields: Any) -> Any:
         for _ in range(2):
@@ -294,16 +286,14 @@ def test_counts(http: httpx.Client) -> None:
     said = usage("/v1/messages", max_tokens=200)
     assert said["cache_read_input_tokens"] > 50
     assert said["input_tokens"] + said["cache_read_input_tokens"] == 74
-    chat, responses = usage("/v1/chat/completions"), usage("/v1/responses", input=turns)
+    chat, responses = usage("/v1/chat/completions"), usage("/v1/responses")
     assert chat["prompt_tokens_details"]["cached_tokens"] > 50
     assert responses["input_tokens_details"]["cached_tokens"] > 50
     assert (chat["prompt_tokens"], responses["input_tokens"]) == (74, 74)
     assert chat["completion_tokens_details"] == {"reasoning_tokens": 13}
     assert responses["output_tokens_details"] == {"reasoning_tokens": 13}
-    counted = http.post("/v1/messages/count_tokens", json=body).json()
-    assert counted == {"input_tokens": 74}
-    path = "/v1/responses/input_tokens"
-    assert http.post(path, json=body | {"input": turns}).json()["input_tokens"] == 74
+    for path in ("/v1/messages/count_tokens", "/v1/responses/input_tokens"):
+        assert http.post(path, json=body).json()["input_tokens"] == 74
 
 
 def test_efforts(http: httpx.Client) -> None:

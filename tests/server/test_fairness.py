@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from gptoss_local.server.keys import add_key
-from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.server.conftest import metric
+from tests.server.test_serving import client
 
 N_GREEDY = 12
 N_POLITE = 4
@@ -38,7 +40,7 @@ async def test_a_polite_client_beside_greedy_ones(
 ) -> None:
     n_greedy = 0
 
-    def client(user: str) -> httpx.AsyncClient:
+    def client_of(user: str) -> httpx.AsyncClient:
         headers = {"authorization": keys[user]} if keys else {}
         return httpx.AsyncClient(
             base_url=server.url, headers=headers, timeout=None, trust_env=False
@@ -52,16 +54,16 @@ async def test_a_polite_client_beside_greedy_ones(
 
     async def be_greedy(n: int) -> None:
         nonlocal n_greedy
-        async with client("greedy") as http:
+        async with client_of("greedy") as http:
             while True:
-                await ask(http, f"Count from {n} to 900.", 60)
+                await ask(http, f"Count from {n} to 900.", 20)
                 n_greedy += 1
 
     async def until(condition: Callable[[], bool]) -> None:
         while not condition():
             await asyncio.sleep(0.02)
 
-    async with client("polite") as http:
+    async with client_of("polite") as http:
         await ask(http, "What is the capital of France?", 2)
         crowd = [asyncio.create_task(be_greedy(n)) for n in range(N_GREEDY)]
         await until(lambda: n_greedy > N_GREEDY)  # what each one asks for is known by now
@@ -77,29 +79,34 @@ async def test_a_polite_client_beside_greedy_ones(
 
 
 def test_one_key_does_not_fill_the_waiting_room(nano_home: Path, tmp_path: Path) -> None:
+    """Those for whom there is no room are told so in every dialect."""
     file = tmp_path / "keys.toml"
     keys = {name: f"Bearer {add_key(file, name)}" for name in ("many", "few", "third")}
-    body = {"model": "nano", "prompt": "hi", "stream": False, "options": {"num_predict": 2}}
+    body = {"model": "nano", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+    body |= {"max_tokens": 2, "options": {"num_predict": 2}}
     settings = {"num_parallel": "1", "max_queue": "7", "api_keys_file": str(file)}
-    with run_server(nano_home, **settings) as server, ThreadPoolExecutor(16) as pool:
+    with (
+        run_server(nano_home, **settings) as server,
+        client(server) as http,
+        ThreadPoolExecutor(16) as pool,
+    ):
 
-        def ask(name: str) -> int:
-            headers, url = {"authorization": keys[name]}, f"{server.url}/api/generate"
-            return httpx.post(
-                url, json=body, headers=headers, timeout=PATIENCE_S, trust_env=False
-            ).status_code
+        def ask(name: str, path: str = "/api/chat") -> httpx.Response:
+            return http.post(path, json=body, headers={"authorization": keys[name]})
 
-        def n_active() -> int:
-            metrics = httpx.get(f"{server.url}/metrics", headers=server.owner, trust_env=False).text
-            return int(float(metrics.partition("\ngptoss_answers_active ")[2].split()[0]))
+        def n_active() -> float:
+            return metric(http, "gptoss_answers_active", server.owner)
 
-        assert ask("many") == 200
+        assert ask("many").status_code == 200
         with server.engine_suspended():
             waiting = []
             for name, n in (("many", 8), ("few", 4), ("third", 2)):  # half of the free places each
                 waiting += [pool.submit(ask, name) for _ in range(n)]
                 wait_until(lambda: n_active() == len(waiting))  # noqa: B023
-                assert ask(name) == 503
-            assert ask("many") == 503
-        assert [each.result() for each in waiting] == [200] * 14
-        assert ask("many") == 200
+                assert ask(name).status_code == 503
+            for path in ("/api/chat", "/v1/chat/completions", "/v1/messages"):
+                refused = ask("many", path)
+                assert refused.status_code == 503
+                assert "server busy, please try again.  maximum pending requests" in refused.text
+        assert [each.result().status_code for each in waiting] == [200] * 14
+        assert ask("many").status_code == 200

@@ -9,7 +9,6 @@ import pytest
 
 from gptoss_local.harmony import Vocabulary, inspect_tokens
 from tests.server.conftest import GREEDY
-from tests.server.test_sdk import WEATHER
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -56,48 +55,28 @@ def test_tokens_of_the_answer(http: httpx.Client, vocabulary: Vocabulary) -> Non
     ]
     n_all = sum(len(piece["tokens"]) for piece in found["messages"])
     assert n_all == found["n_tokens"] + found["n_answer_tokens"]
-
-
-def test_reasoning_before_a_call_stays(http: httpx.Client) -> None:
-    question = [{"role": "user", "content": "What is the weather in Tokyo?"}]
-    frames = chat(http, question, tools=[WEATHER], return_tokens=True)
-    thinking = "".join(frame["message"].get("thinking", "") for frame in frames)
-    (calls,) = [f["message"]["tool_calls"] for f in frames if f["message"].get("tool_calls")]
-    answer = {"role": "assistant", "content": "", "thinking": thinking, "tool_calls": calls}
-    body = {"model": "nano", "messages": question, "tools": [WEATHER], "answer": answer}
-    found = http.post("/api/gptoss/inspect", json=body | {"tokens": frames[-1]["tokens"]}).json()
-    written = [piece for piece in found["messages"] if piece["is_answer"]]
-    assert [piece["channel"] for piece in written] == ["analysis", "commentary"]
-    assert [piece["is_dropped"] for piece in written] == [False, False]
-    assert written[1]["recipient"] == "functions.get_current_weather"
-    assert written[1]["content_type"] == "json"
-
-
-def test_fits_and_status(http: httpx.Client) -> None:
-    fit, *_ = http.get("/api/gptoss/fits").json()["models"]
-    assert (fit["name"], fit["fits"], fit["n_ctx"]) == ("nano", "ram", 32_768)
-    fit, *_ = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
-    assert fit["n_ctx"] >= 65_536
-    assert http.get("/api/gptoss/status").json()["gpus"] == []
-    assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
-    for body in ({}, {"model": "nano", "tokens": [-1]}, {"model": "nano", "tokens": "x"}):
-        assert http.post("/api/gptoss/inspect", json=body).status_code == 400
+    for wrong in ({}, {"model": "nano", "tokens": [-1]}, {"model": "nano", "tokens": "x"}):
+        assert http.post("/api/gptoss/inspect", json=wrong).status_code == 400
     assert http.post("/api/gptoss/inspect", json={"model": "nothing"}).status_code == 404
 
 
-def test_fits_of_models_to_pull(http: httpx.Client) -> None:
+def test_fits(http: httpx.Client) -> None:
+    """Also of models to pull; there is no GPU, and RAM as the machine has it."""
+    assert http.get("/api/gptoss/status").json()["gpus"] == []
+    assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
+    fit, *_ = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
+    assert fit["n_ctx"] >= 65_536
     found = http.get("/api/gptoss/fits").json()
     fits = {fit["name"]: fit for fit in found["models"]}
-    sizes = ("20b", "120b")
-    assert list(fits) == [
-        "nano",
-        *(f"{m}:{n}" for m in ("gpt-oss", "gpt-oss-safeguard") for n in sizes),
-    ]
-    for name in ("gpt-oss:20b", "gpt-oss:120b"):  # there is no GPU, and RAM as the machine has it
-        assert (fits[name]["fits"], fits[name]["n_ctx"] > 0) in (("ram", True), ("no", False))
-        assert (fits[name]["tokens_s"] > 0) == (fits[name]["fits"] == "ram")
-        assert bool(fits[name]["problem"]) or fits[name]["fits"] == "ram"
-        assert 1e9 < fits[name]["file_bytes"] < fits[name]["download_bytes"]
+    pulled = [f"{m}:{n}" for m in ("gpt-oss", "gpt-oss-safeguard") for n in ("20b", "120b")]
+    assert list(fits) == ["nano", *pulled]
+    assert (fits["nano"]["fits"], fits["nano"]["n_ctx"]) == ("ram", 32_768)
+    for name in pulled:
+        fit = fits[name]
+        assert (fit["fits"], fit["n_ctx"] > 0) in (("ram", True), ("no", False))
+        assert (fit["tokens_s"] > 0) == (fit["fits"] == "ram")
+        assert bool(fit["problem"]) or fit["fits"] == "ram"
+        assert 1e9 < fit["file_bytes"] < fit["download_bytes"]
     assert found["is_new"] is True
     assert found["suggested"] in ("", "gpt-oss:20b", "gpt-oss:120b")
     assert "the suggestion" in found["advice"]

@@ -6,7 +6,7 @@ The real model writes few of these orders; gpt-oss itself thinks again after a p
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -59,57 +59,50 @@ def runs(order: tuple[str, ...]) -> list[tuple[str, str]]:
     return blocks
 
 
-def joined(order: tuple[str, ...], kind: str) -> list[str]:
-    return [text for found, text in runs(order) if found == kind]
-
-
 @pytest.mark.parametrize("path", WRITERS)
-async def test_streamed(path: str) -> None:
+async def test_streamed_and_whole(path: str) -> None:
     for order in ORDERS:
-        _, sent = await respond(answer(asyncio.sleep(0), list(events(order))), WRITERS[path]())
-        text = b"".join(sent).decode()
+        _, pieces = await respond(answer(asyncio.sleep(0), list(events(order))), WRITERS[path]())
+        text = b"".join(pieces).decode()
         well_formed.check_stream(path, text)
         if path == "/v1/responses":
-            check_items(order, sse.events(text)[-1][1]["response"]["output"])
+            assert items_of(sse.events(text)[-1][1]["response"]["output"]) == runs(order)
         elif path == "/v1/messages":
-            check_blocks(order, list(blocks_of(text)))
-
-
-@pytest.mark.parametrize("path", WRITERS)
-async def test_whole(path: str) -> None:
-    for order in ORDERS:
+            assert blocks_of(blocks_in(text)) == runs(order)
         said = answer(asyncio.sleep(0), list(events(order)))
         _, (sent,) = await respond(said, WRITERS[path](), stream=False)
         body = json.loads(sent)
         well_formed.check_whole(path, body)
         match path:
             case "/v1/responses":
-                check_items(order, body["output"])
+                assert items_of(body["output"]) == runs(order)
             case "/v1/messages":
-                check_blocks(order, body["content"])
+                assert blocks_of(body["content"]) == runs(order)
                 assert body["stop_reason"] == ("tool_use" if "t" in order else "end_turn")
             case _:
                 check_message(order, body)
 
 
 def check_message(order: tuple[str, ...], body: dict[str, Any]) -> None:
-    choice = body["choices"][0] if "choices" in body else body
+    """Chat completions and Ollama's messages have one text of each kind."""
+    of = {kind: [text for found, text in runs(order) if found == kind] for kind in "rct"}
+    is_openai = "choices" in body
+    choice = body["choices"][0] if is_openai else body
     message = choice["message"]
-    assert message["content"] == "".join(joined(order, "c"))
-    names = ("reasoning", "reasoning_content") if "choices" in body else ("thinking",)
-    for name in names:
-        assert message.get(name, "") == "".join(joined(order, "r"))
+    assert message["content"] == "".join(of["c"])
+    for name in ("reasoning", "reasoning_content") if is_openai else ("thinking",):
+        assert message.get(name, "") == "".join(of["r"])
     arguments = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
     parsed = [json.loads(a) if isinstance(a, str) else a for a in arguments]
-    assert [str(a["at"]) for a in parsed] == joined(order, "t")
-    if "choices" in body:
+    assert [str(a["at"]) for a in parsed] == of["t"]
+    if is_openai:
         assert choice["finish_reason"] == ("tool_calls" if "t" in order else "stop")
     else:
         assert body["done_reason"] == "stop"
 
 
-def check_items(order: tuple[str, ...], items: list[dict[str, Any]]) -> None:
-    """Ollama drops the text beside a call, and all text behind one."""
+def items_of(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Read the output of Responses. Ollama drops the text beside a call, and all behind one."""
     found = []
     for item in items:
         match item["type"]:
@@ -120,11 +113,11 @@ def check_items(order: tuple[str, ...], items: list[dict[str, Any]]) -> None:
                 found.append(("c", item["content"][0]["text"]))
             case _:
                 found.append(("t", str(json.loads(item["arguments"])["at"])))
-    assert found == runs(order)
+    return found
 
 
-def check_blocks(order: tuple[str, ...], blocks: list[dict[str, Any]]) -> None:
-    """Ollama drops what is thought after a text."""
+def blocks_of(blocks: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Read the content of Messages. Ollama drops what is thought after a text."""
     found = []
     for block in blocks:
         match block["type"]:
@@ -135,23 +128,21 @@ def check_blocks(order: tuple[str, ...], blocks: list[dict[str, Any]]) -> None:
                 found.append(("c", block["text"]))
             case _:
                 found.append(("t", str(block["input"]["at"])))
-    assert found == runs(order)
+    return found
 
 
-def blocks_of(text: str) -> Iterator[dict[str, Any]]:
-    """The content blocks, put together from their deltas as Anthropic's SDKs do."""
+def blocks_in(text: str) -> Iterator[dict[str, Any]]:
+    """Put content blocks together from their deltas, as Anthropic's SDKs do."""
     block: dict[str, Any] = {}
     for name, data in sse.events(text):
-        match name:
-            case "content_block_start":
-                block = data["content_block"]
-            case "content_block_delta":
-                delta = data["delta"]
-                match delta["type"]:
-                    case "thinking_delta" | "text_delta" | "signature_delta":
-                        field = delta["type"].removesuffix("_delta")
-                        block[field] += delta[field]
-                    case "input_json_delta":
-                        block["input"] = json.loads(delta["partial_json"])
-            case "content_block_stop":
-                yield block
+        if name == "content_block_start":
+            block = data["content_block"]
+        elif name == "content_block_stop":
+            yield block
+        elif name == "content_block_delta":
+            delta = data["delta"]
+            if delta["type"] == "input_json_delta":
+                block["input"] = json.loads(delta["partial_json"])
+            else:
+                field = delta["type"].removesuffix("_delta")
+                block[field] += delta[field]

@@ -5,9 +5,10 @@ import ipaddress
 import socket
 import ssl
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,48 +20,49 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.keys import add_key, read_keys
 from gptoss_local.server.lan import lan_addresses
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import RunningServer, wait_until
+from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.test_doors import DOORS, filled
 
 pytestmark = pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
 Lan = dict[str, Any]
 
 
-@pytest.fixture
-def home(tmp_path: Path, nano_home: Path) -> Path:
-    (tmp_path / "cache").symlink_to(nano_home / "cache")
-    return tmp_path
+Serve = Callable[..., AbstractContextManager[RunningServer]]
 
 
 @pytest.fixture
-def server(home: Path) -> Iterator[RunningServer]:
-    with run_server(home) as server:
+def serve(home: Path, vocabulary: Vocabulary) -> Serve:
+    script = Script(vocabulary)
+    script.otherwise(answer("Hello."))
+    return partial(run_scripted_server, home, script)
+
+
+@pytest.fixture
+def server(serve: Serve) -> Iterator[RunningServer]:
+    with serve() as server:
         yield server
 
 
-def open_door(server: RunningServer, scheme: str = "https") -> Lan:
-    reply = httpx.post(
-        f"{server.url}/api/gptoss/lan",
-        json={"scheme": scheme},
-        headers=server.owner,
-        trust_env=False,
-    )
-    lan: Lan = reply.raise_for_status().json()
-    return lan
+def at_the_door(server: RunningServer, method: str) -> httpx.Response:
+    url = f"{server.url}/api/gptoss/lan"
+    return httpx.request(method, url, json={}, headers=server.owner, trust_env=False)
+
+
+def open_door(server: RunningServer) -> Lan:
+    return dict(at_the_door(server, "POST").raise_for_status().json())
 
 
 def close_door(server: RunningServer) -> None:
-    url = f"{server.url}/api/gptoss/lan"
-    httpx.delete(url, headers=server.owner, trust_env=False).raise_for_status()
+    at_the_door(server, "DELETE").raise_for_status()
 
 
-def listening(server: RunningServer) -> set[str]:
-    """The addresses at which the server or one of its engines can be reached."""
-    main = psutil.Process(server.process.pid)
-    every = [main, *main.children(recursive=True)]
-    found = [c for process in every for c in process.net_connections("inet")]
+def listening() -> set[str]:
+    """Return the addresses at which the server, which is in this process, can be reached."""
+    found = psutil.Process().net_connections("inet")
     return {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
 
 
@@ -93,18 +95,13 @@ def presented(lan: Lan) -> bytes:
     return sent
 
 
-def test_only_this_machine_is_let_in_until_the_door_is_opened(server: RunningServer) -> None:
-    assert listening(server) == {"127.0.0.1"}
+def test_only_this_machine_is_let_in_until_the_door_is_opened(
+    server: RunningServer, home: Path
+) -> None:
+    """And then with a certificate that is this machine's, and private."""
+    assert listening() == {"127.0.0.1"}
     lan = open_door(server)
-    assert listening(server) == {"127.0.0.1", *lan_addresses()}
-    close_door(server)
-    assert listening(server) == {"127.0.0.1"}
-    with pytest.raises(ConnectionRefusedError):
-        presented(lan)
-
-
-def test_the_certificate_is_this_machines_and_private(server: RunningServer, home: Path) -> None:
-    lan = open_door(server)
+    assert listening() == {"127.0.0.1", *lan_addresses()}
     shown = hashlib.sha256(presented(lan)).hexdigest().upper()
     assert lan["fingerprint"] == ":".join(shown[n : n + 2] for n in range(0, 64, 2))
     assert stat.S_IMODE((home / "lan.pem").stat().st_mode) == 0o600
@@ -113,6 +110,10 @@ def test_the_certificate_is_this_machines_and_private(server: RunningServer, hom
     assert open_door(server)["fingerprint"] == lan["fingerprint"]
     with pytest.raises(httpx.TransportError):  # nobody is spoken to in the clear
         httpx.get(lan["urls"][0].replace("https", "http"), trust_env=False)
+    close_door(server)
+    assert listening() == {"127.0.0.1"}
+    with pytest.raises(ConnectionRefusedError):
+        presented(lan)
 
 
 def made_elsewhere(address: str, days: int) -> bytes:
@@ -149,19 +150,25 @@ def test_a_certificate_is_made_again_when_it_does_not_fit(
     assert stat.S_IMODE((home / "lan.pem").stat().st_mode) == 0o600
 
 
-def test_without_a_key_the_network_gets_the_page_and_nothing_else(
-    server: RunningServer, home: Path
-) -> None:
-    """Although this machine's own programs need none."""
-    lan = open_door(server)
-    assert httpx.get(f"{server.url}/api/tags", trust_env=False).status_code == 200
-    with phone(lan, home) as http:
-        for door in DOORS:
-            reply = http.request(door.method, filled(door.path), content=b"{}")
-            refused = reply.status_code == 401 and "link has been used" not in reply.text
-            assert refused == (door.level != "open"), (door, reply.text)
-        rebound = http.get("/", headers={"host": "evil.example"})
-        assert rebound.status_code == 403
+def test_without_a_key_the_network_gets_the_page_and_nothing_else(serve: Serve, home: Path) -> None:
+    """Although this machine's own programs need none. A user's key opens no chats."""
+    with serve() as server:
+        lan = open_door(server)
+        assert httpx.get(f"{server.url}/api/tags", trust_env=False).status_code == 200
+        with phone(lan, home) as http:
+            for door in DOORS:
+                reply = http.request(door.method, filled(door.path), content=b"{}")
+                refused = reply.status_code == 401 and "link has been used" not in reply.text
+                assert refused == (door.level != "open"), (door, reply.text)
+            rebound = http.get("/", headers={"host": "evil.example"})
+            assert rebound.status_code == 403
+    key = add_key(home / "keys.toml", "ada")
+    with (
+        serve(api_keys_file=str(home / "keys.toml")) as server,
+        phone(open_door(server), home, key) as http,
+    ):
+        assert http.get("/api/tags").status_code == 200
+        assert http.get("/api/gptoss/chats").status_code == 401
 
 
 def test_a_link_gives_one_phone_a_key_to_chat_with(server: RunningServer, home: Path) -> None:
@@ -176,22 +183,10 @@ def test_a_link_gives_one_phone_a_key_to_chat_with(server: RunningServer, home: 
         path = f"/api/gptoss/chats/{chat['id']}"
         http.post(f"{path}/ask", json={"content": "Hello"}).raise_for_status()
         wait_until(lambda: http.get(path).json()["turns"][-1]["state"] == "done", timeout_s=60)
-        for method, refused, body in (
-            ("POST", "/api/pull", {"model": "gpt-oss-20b"}),
-            ("DELETE", "/api/delete", {"model": "nano"}),
-            ("POST", "/api/copy", {"source": "nano", "destination": "x"}),
-            ("POST", "/api/gptoss/load", {"model": "nano"}),
-            ("PUT", "/api/gptoss/presets/x", {}),
-            ("POST", "/api/gptoss/links", {}),
-            ("POST", "/api/gptoss/lan", {}),
-            ("DELETE", "/api/gptoss/lan", {}),
-            ("POST", "/api/gptoss/shutdown", {}),
-            ("POST", f"{path}/allow", {"turn_id": 1, "scope": "always"}),
-            ("POST", f"{path}/allow", {"turn_id": 1, "scope": "once"}),
-        ):
-            reply = http.request(method, refused, json=body)
-            assert reply.status_code == 403, (refused, reply.text)
-            assert "phone" in reply.json()["error"]
+        for scope in ("always", "once"):
+            refused = http.post(f"{path}/allow", json={"turn_id": 1, "scope": scope})
+            assert refused.status_code == 403
+            assert "phone" in refused.json()["error"]
         http.post("/api/generate", json={"model": "nano", "keep_alive": 0})
         assert [model["name"] for model in http.get("/api/ps").json()["models"]] == ["nano"]
     again = open_door(server)
@@ -218,29 +213,16 @@ def test_a_closed_door_leaves_nothing_open(server: RunningServer, home: Path) ->
     assert reply.status_code == 401
 
 
-def test_users_keys_open_the_door_and_no_chats(home: Path) -> None:
-    key = add_key(home / "keys.toml", "ada")
-    with run_server(home, api_keys_file=str(home / "keys.toml")) as server:
-        lan = open_door(server)
-        with phone(lan, home, key) as http:
-            assert http.get("/api/tags").status_code == 200
-            assert http.get("/api/gptoss/chats").status_code == 401
-
-
-def test_a_setting_keeps_it_and_plain_http_must_be_said(home: Path) -> None:
-    with run_server(home, lan="http") as server:
-        address = lan_addresses()[0]
-        port = server.url.rpartition(":")[2]
-        wait_until(lambda: address in listening(server))
+def test_settings_keep_it_or_rule_it_out(serve: Serve, home: Path) -> None:
+    """Plain HTTP must be said; a host of the settings is not overruled."""
+    with serve(lan="http") as server:
+        address, port = lan_addresses()[0], server.url.rpartition(":")[2]
+        wait_until(lambda: address in listening())
         for path, status in {"/health": 200, "/api/tags": 401}.items():
             reply = httpx.get(f"http://{address}:{port}{path}", trust_env=False)
             assert reply.status_code == status
         assert not (home / "lan.pem").exists()
-
-
-def test_a_host_of_the_settings_is_not_overruled(home: Path) -> None:
-    with run_server(home, host="0.0.0.0", insecure="1") as server:
-        url = f"{server.url}/api/gptoss/lan"
-        reply = httpx.post(url, json={}, headers=server.owner, trust_env=False)
+    with serve(host="0.0.0.0", insecure="1") as server:
+        reply = at_the_door(server, "POST")
         assert reply.status_code == 400
         assert "GPTOSS_HOST" in reply.json()["error"]

@@ -1,168 +1,233 @@
-"""Bodies that hold more than they look like: refused, and no other client waits for it."""
+"""Bodies and prompts that are far too large: refused, and no other client waits for it."""
 
 import gzip
-import itertools
 import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from socket import create_connection
 from typing import Any
 
 import httpx
+import msgspec
+import psutil
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gptoss_local.base.errors import RequestTooLargeError
-from gptoss_local.server import body as body_limits
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.server.second_client import assert_undisturbed
-from tests.server.test_limits import BODIES, PATHS, message_of
+from tests.server.test_limits import BODIES, TEN_MILLION
 
-TEN_MILLION = b'{"model":"nano","x":[' + b"{}," * 10_500_000 + b"{}]}"
+N_CLIENTS = 32
+MOST_RSS_BYTES = 450_000_000  # beyond that of an idle server
 KEYS = b'{"model":"nano","x":{' + b",".join(b'"k%d":1' % i for i in range(1_000_000)) + b"}}"
-INNER = json.dumps("[" + "{}," * 1_000_000 + "{}]")
+ALLOWED = ("[" + "{}," * 65_000 + "{}]", json.dumps(dict.fromkeys(map(str, range(32_000)))))
+SLOW_TEXT = "ab" * 5_000_000  # one word; rendered to its end, it takes 10 s
+PROSE = "All of it is plain words, and one after the other. " * 200_000
 
 
-def as_arguments(text: str) -> bytes:
-    """Values inside a text, where a call's arguments have them."""
-    call = f'{{"function":{{"name":"f","arguments":{text}}}}}'
-    messages = f'[{{"role":"user"}},{{"role":"assistant","tool_calls":[{call}]}}]'
-    return f'{{"model":"nano","messages":{messages}}}'.encode()
+def chat(text: str) -> dict[str, Any]:
+    return {"model": "nano", "messages": [{"role": "user", "content": text}]}
 
 
-@pytest.mark.timing
-@pytest.mark.parametrize("path", [*PATHS, "/api/push", "/api/gptoss/inspect"])
-def test_a_small_gzip_of_ten_million_values(
-    server: RunningServer, http: httpx.Client, path: str
-) -> None:
-    packed = gzip.compress(TEN_MILLION, 9)
-    assert len(packed) < 32_000
+PROMPTS: dict[str, dict[str, Any]] = {
+    "/api/chat": chat(SLOW_TEXT),
+    "/api/generate": {"model": "nano", "prompt": SLOW_TEXT, "raw": True},
+    "/v1/chat/completions": chat(SLOW_TEXT),
+    "/v1/responses": {"model": "nano", "input": SLOW_TEXT},
+    "/v1/messages": {**chat(SLOW_TEXT), "max_tokens": 10},
+    "/v1/messages/count_tokens": chat(SLOW_TEXT),
+    "/api/gptoss/inspect": chat(SLOW_TEXT),
+}
 
-    def attack() -> None:
-        reply = http.post(path, content=packed, headers={"content-encoding": "gzip"})
+
+def with_arguments(*texts: str, model: str = "nano") -> bytes:
+    """Make a body with values inside texts, where the arguments of calls have them."""
+    calls = [{"function": {"name": "f", "arguments": text}} for text in texts]
+    messages = [{"role": "user"}, {"role": "assistant", "tool_calls": calls}]
+    return json.dumps({"model": model, "messages": messages}).encode()
+
+
+@contextmanager
+def sent(server: RunningServer, path: str) -> Iterator[None]:
+    """Have six clients send a large prompt; in the end they leave without having read an answer."""
+    body = msgspec.json.encode(PROMPTS[path])
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with ExitStack() as clients:
+        for _ in range(6):
+            port = int(server.url.rpartition(":")[2])
+            client = clients.enter_context(create_connection(("127.0.0.1", port)))
+            client.sendall(head.encode() + body)
+        yield
+
+
+def ask(http: httpx.Client) -> float:
+    """Ask a normal question; return how long that took, in seconds."""
+    start_s = time.monotonic()
+    body = chat("What is 2 + 2?") | {"stream": False, "think": False}
+    assert http.post("/api/chat", json=body).is_success
+    return time.monotonic() - start_s
+
+
+def of_values(content: bytes, encoding: str = "") -> Callable[..., None]:
+    def attack(_: RunningServer, http: httpx.Client) -> None:
+        reply = http.post("/api/chat", content=content, headers={"content-encoding": encoding})
         assert reply.status_code == 413
-        assert "more than 262,144 values" in reply.text or "65,536 names" in reply.text
+        assert "names, objects and arrays" in reply.json()["error"]
 
-    assert_undisturbed(server.url, attack)
+    return attack
+
+
+def of_as_many_as_are_allowed(_: RunningServer, http: httpx.Client) -> None:
+    for x in ALLOWED:
+        reply = http.post("/api/show", content=f'{{"model":"nano","x":{x}}}'.encode())
+        assert reply.status_code == 200
+
+
+def of_a_path_of_many_parts(_: RunningServer, http: httpx.Client) -> None:
+    assert http.get("/a" * 25_000).status_code == 404
+
+
+def of_prompts(path: str) -> Callable[..., None]:
+    def attack(server: RunningServer, _: httpx.Client) -> None:
+        with sent(server, path):
+            time.sleep(1)
+
+    return attack
+
+
+ATTACKS: dict[str, Callable[[RunningServer, httpx.Client], None]] = {
+    "compressed values": of_values(gzip.compress(TEN_MILLION, 9), "gzip"),
+    "values": of_values(TEN_MILLION),
+    "keys": of_values(KEYS),
+    "values inside a text": of_values(with_arguments("[" + "{}," * 1_000_000 + "{}]")),
+    "as many as are allowed": of_as_many_as_are_allowed,
+    "a path of many parts": of_a_path_of_many_parts,
+    "prompts": of_prompts("/api/chat"),
+    "prompts to count": of_prompts("/v1/messages/count_tokens"),
+}
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize(
-    "content",
-    [TEN_MILLION, KEYS, as_arguments(INNER)],
-    ids=["values", "keys", "values inside a text"],
-)
-def test_plain_bodies_of_many_values(
-    server: RunningServer, http: httpx.Client, content: bytes
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_others_are_served_meanwhile(
+    server: RunningServer, http: httpx.Client, attack: str
 ) -> None:
-    def attack() -> None:
-        reply = http.post("/api/chat", content=content)
-        assert reply.status_code == 413
-        assert "names, objects and arrays" in message_of(reply, "/api/chat")
-
-    assert_undisturbed(server.url, attack)
+    ask(http)
+    assert_undisturbed(server.url, lambda: ATTACKS[attack](server, http))
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize(
-    "x", ["[" + "{}," * 65_000 + "{}]", json.dumps(dict.fromkeys(map(str, range(32_000))))]
-)
-def test_as_many_values_as_are_allowed(server: RunningServer, http: httpx.Client, x: str) -> None:
-    def attack() -> None:
-        for _ in range(3):
-            reply = http.post("/api/show", content=f'{{"model":"nano","x":{x}}}'.encode())
-            assert reply.status_code == 200
+def test_many_large_bodies(own_server: RunningServer) -> None:
+    """They are answered or refused, take no more memory than a few, and disturb nobody."""
+    process = psutil.Process(own_server.process.pid)
+    text = json.dumps(chat("ab" * 9_000_000))
+    with httpx.Client(base_url=own_server.url, timeout=120, trust_env=False) as http:
+        ask(http)
+        idle_bytes = process.memory_info().rss
 
-    assert_undisturbed(server.url, attack)
+        def attack() -> None:
+            most_bytes = 0
+            with ThreadPoolExecutor(N_CLIENTS) as clients:
+                replies: list[Future[httpx.Response]] = [
+                    clients.submit(http.post, "/api/chat", content=text) for _ in range(N_CLIENTS)
+                ]
+                while wait(replies, timeout=0.02).not_done:
+                    most_bytes = max(most_bytes, process.memory_info().rss)
+            print(f"{(most_bytes - idle_bytes) / 1e6:.0f} MB more")
+            assert most_bytes - idle_bytes < MOST_RSS_BYTES
+            for reply in map(Future.result, replies):
+                assert reply.status_code in (400, 503)
+                words = "tokens > " if reply.status_code == 400 else "server busy"
+                assert words in reply.json()["error"]
+
+        assert_undisturbed(own_server.url, attack)
 
 
-def test_arguments_of_one_request_count_together(http: httpx.Client) -> None:
-    some = json.dumps('{"a": [' + "1," * 100_000 + "1]}")
-    reply = http.post("/api/chat", content=as_arguments(some))
-    assert reply.status_code != 413
-    call = f'{{"function":{{"name":"f","arguments":{some}}}}}'
-    messages = f'[{{"role":"assistant","tool_calls":[{",".join([call] * 3)}]}}]'
-    reply = http.post("/api/chat", content=f'{{"model":"nano","messages":{messages}}}'.encode())
-    assert reply.status_code == 413
+SOME = '{"a": [' + "1," * 100_000 + "1]}"
+MANY = '{"a": [' + "1," * 200_000 + "1]}"
 
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(['{"a": [' + "1," * 200_000 + "1]}"] * 2, 413), (['{"a": "' + "{" * 70_000 + '"}'], 404)],
-    ids=["values", "a text"],
+    [
+        ([SOME], 404),
+        ([SOME] * 3, 413),
+        (['{"a": "cut', MANY, MANY], 413),
+        (['{"a": "cut', '{"a": "' + "{" * 70_000 + '"}'], 404),
+    ],
+    ids=["some", "together", "after a cut text", "a text after a cut one"],
 )
-def test_cut_arguments_change_nothing_about_the_next_ones(
+def test_arguments_of_one_request_count_together(
     http: httpx.Client, arguments: list[str], status: int
 ) -> None:
-    """There is no such model, so that the model does not read what is not too large."""
-    given = ['{"a": "cut', *arguments]
-    calls = [{"function": {"name": "f", "arguments": text}} for text in given]
-    messages = [{"role": "user"}, {"role": "assistant", "tool_calls": calls}]
-    reply = http.post("/api/chat", json={"model": "absent", "messages": messages})
+    """There is no such model, so that it does not read what is not too large."""
+    reply = http.post("/api/chat", content=with_arguments(*arguments, model="absent"))
     assert reply.status_code == status
-
-
-@pytest.mark.timing
-def test_a_path_of_many_parts_is_no_attack(server: RunningServer, http: httpx.Client) -> None:
-    def attack() -> None:
-        assert http.get("/a" * 25_000).status_code == 404
-
-    assert_undisturbed(server.url, attack)
-
-
-def test_a_long_context_is_no_attack(http: httpx.Client) -> None:
-    """Ollama's `context` has an id for every token; so many are read, and then do not fit."""
-    body = {"model": "nano", "prompt": "Hi", "context": [1] * 140_000, "stream": False}
-    reply = http.post("/api/generate", json=body)
-    assert reply.status_code == 400
-    assert "tokens > " in reply.text
 
 
 @pytest.mark.parametrize("path", BODIES)
 def test_a_length_that_is_too_large_is_refused_before_the_body(
     server: RunningServer, path: str
 ) -> None:
-    connection = HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=10)
-    connection.putrequest("POST", path)
-    connection.putheader("Content-Length", "99999999")
-    connection.endheaders()
-    assert connection.getresponse().status == 413
-    connection.close()
+    address = server.url.removeprefix("http://")
+    with closing(HTTPConnection(address, timeout=10)) as connection:
+        connection.putrequest("POST", path)
+        connection.putheader("Content-Length", "99999999")
+        connection.endheaders()
+        with connection.getresponse() as reply:
+            assert reply.status == 413
 
 
-VALUES = st.recursive(
-    st.none() | st.integers() | st.text(alphabet='ab,:[{\\\\"\\né'),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet='a,:"\\\\'), inner),
-)
+@pytest.mark.timing
+def test_a_question_is_answered_beside_large_ones(
+    server: RunningServer, http: httpx.Client
+) -> None:
+    """What no client waits for any more is not rendered."""
+    ask(http)
+    waits_s: list[float] = []
+    while min(waits_s, default=9) > 1.5:  # this machine may be busy with something else
+        assert len(waits_s) < 4, waits_s
+        with sent(server, "/api/generate"):
+            time.sleep(0.5)
+            waits_s.append(ask(http))
+    process = psutil.Process(server.process.pid)
+
+    def used_s() -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
+    def is_idle() -> bool:
+        before_s = used_s()
+        time.sleep(0.3)
+        return used_s() - before_s < 0.05
+
+    wait_until(is_idle, timeout_s=3)
 
 
-def n_signs(value: Any) -> tuple[int, int]:
-    """Count the commas of a value as JSON, and its colons and opening brackets."""
-    if not isinstance(value, dict | list):
-        return 0, 0
-    counts = map(n_signs, value.values() if isinstance(value, dict) else value)
-    n_names = 1 + (len(value) if isinstance(value, dict) else 0)
-    return tuple(map(sum, zip((max(0, len(value) - 1), n_names), *counts, strict=True)))
+@pytest.mark.parametrize("path", [path for path in PROMPTS if not path.endswith("count_tokens")])
+def test_a_prompt_that_cannot_fit_is_refused(http: httpx.Client, path: str) -> None:
+    reply = http.post(path, json=PROMPTS[path] | {"stream": False})
+    assert reply.status_code == 400
+    assert "tokens > " in reply.text
 
 
-@settings(deadline=None)
-@given(VALUES, st.lists(st.integers(1, 40), min_size=1))
-def test_values_are_counted_outside_of_texts(value: Any, sizes: list[int]) -> None:
-    data, (n_values, n_names) = json.dumps(value).encode(), n_signs(value)
+@pytest.mark.timing
+def test_a_prompt_that_cannot_fit_is_refused_unread(http: httpx.Client) -> None:
+    """Blanks are the longest tokens there are, and 17 million of them more than any context."""
+    start_s = time.process_time()
+    reply = http.post("/api/chat", json=chat(" " * 17_000_000))
+    assert reply.status_code == 400
+    assert "at least 132812 tokens > " in reply.text
+    assert time.process_time() - start_s < 5
 
-    def feed() -> None:
-        tally, begin = body_limits.ValueCount(), 0
-        for size in itertools.cycle(sizes):
-            tally.feed(data[begin : begin + size])
-            begin += size
-            if begin >= len(data):
-                break
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(body_limits, "MAX_VALUES", n_values)
-        patch.setattr(body_limits, "MAX_NAMES", n_names)
-        feed()
-        for name, n in (("MAX_VALUES", n_values), ("MAX_NAMES", n_names)):
-            patch.setattr(body_limits, name, n - 1)
-            with pytest.raises(RequestTooLargeError):
-                feed()
-            patch.setattr(body_limits, name, n)
+def test_what_is_long_is_read_to_its_end_where_that_is_asked(http: httpx.Client) -> None:
+    """Ollama's `context` has an id for every token; so many are read, and then do not fit."""
+    reply = http.post("/v1/messages/count_tokens", json=chat(PROSE[:1_000_000]))
+    assert reply.json()["input_tokens"] > 200_000
+    body = {"model": "nano", "prompt": "Hi", "context": [1] * 140_000, "stream": False}
+    reply = http.post("/api/generate", json=body)
+    assert reply.status_code == 400
+    assert "tokens > " in reply.text

@@ -1,7 +1,5 @@
 """A right is a lease: what was begun with a key ends when that is taken back, and nothing else."""
 
-import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, calls_built_in
 from tests.server.served_tools import run_tool_server
 
-SOAK_S = float(os.environ.get("SOAK_S", "180"))
 ENDS_S = 1.0
 ASK: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "Talk"}]}
 RUN: dict[str, Any] = {
@@ -38,8 +35,7 @@ class Stream:
     """A stream that a thread reads."""
 
     def __init__(self, server: RunningServer, headers: dict[str, str], path: str) -> None:
-        self.n_bytes, self.last_s, self.is_over, self.is_whole = 0, 0.0, False, False
-        self.said, self._leaves = b"", False
+        self.n_bytes, self.last_s, self.is_over, self._leaves = 0, 0.0, False, False
         self._url, self._headers, self._path = server.url, headers, path
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -54,14 +50,12 @@ class Stream:
                 ) as reply,
             ):
                 for piece in reply.iter_raw():
-                    self.said = piece
                     self.n_bytes += len(piece)
                     self.last_s = time.monotonic()
                     if self._leaves:
                         return
-                self.is_whole = True
-        except httpx.HTTPError as error:
-            self.said += repr(error).encode()
+        except httpx.HTTPError:
+            pass
         finally:
             self.is_over = True
 
@@ -93,56 +87,45 @@ def server(nano_home: Path, vocabulary: Vocabulary, file: Path) -> Iterator[Runn
         yield server
 
 
-def command(file: Path, server: RunningServer, name: str) -> None:
-    done = run_cli(server.environment | {"GPTOSS_API_KEYS_FILE": str(file)}, "keys", "rm", name)
+Take = Callable[[Path, RunningServer], None]
+
+
+def by_command(file: Path, server: RunningServer) -> None:
+    done = run_cli(server.environment | {"GPTOSS_API_KEYS_FILE": str(file)}, "keys", "rm", "ada")
     assert done.returncode == 0, done.stderr
 
 
-def editor(file: Path, server: RunningServer, name: str) -> None:
-    """Writes into the file as it is; beginning with nothing."""
-    head, *tables = file.read_text().split("[[keys]]")
-    left = [table for table in tables if f'name = "{name}"' not in table]
-    file.write_text("[[keys]]".join([head, *left]))
+def by_another_key(file: Path, _: RunningServer) -> None:
+    remove_key(file, "ada")
+    add_key(file, "ada")
 
 
-def program(file: Path, server: RunningServer, name: str) -> None:
-    remove_key(file, name)
+def edited(before: str, after: str) -> Take:
+    """Write into the file as it is, beginning with nothing: Ada's table is changed, or removed."""
 
-
-def another(file: Path, server: RunningServer, name: str) -> None:
-    """The name gets another key."""
-    remove_key(file, name)
-    add_key(file, name)
-
-
-def changed(before: str, after: str) -> Callable[[Path, RunningServer, str], None]:
-    def change(file: Path, server: RunningServer, name: str) -> None:
+    def edit(file: Path, _: RunningServer) -> None:
         head, *tables = file.read_text().split("[[keys]]")
-        tables = [t.replace(before, after) if f'name = "{name}"' in t else t for t in tables]
-        file.write_text("[[keys]]".join([head, *tables]))
-        assert after in file.read_text()
+        mine = next(table for table in tables if 'name = "ada"' in table)
+        changed = [mine.replace(before, after)] if before else []
+        others = [table for table in tables if table != mine]
+        file.write_text("[[keys]]".join([head, *others, *changed]))
+        assert mine not in file.read_text()
 
-    return change
+    return edit
 
 
 @pytest.mark.parametrize(
     ("path", "take", "leaves_others"),
     [
-        ("/api/chat", command, False),
-        ("/v1/chat/completions", editor, False),
-        ("/v1/responses", program, False),
-        ("/v1/responses", changed(', "code_interpreter"', ""), True),
-        ("/api/chat", another, False),
-        (HEARD, program, False),
-        (HEARD, changed("chats = true", "chats = false"), True),
+        ("/api/chat", by_another_key, False),
+        ("/v1/chat/completions", edited("", ""), False),
+        ("/v1/responses", by_command, False),
+        ("/v1/responses", edited(', "code_interpreter"', ""), True),
+        (HEARD, edited("chats = true", "chats = false"), True),
     ],
 )
 def test_a_right_that_is_taken_ends_its_streams_and_no_others(
-    server: RunningServer,
-    file: Path,
-    path: str,
-    take: Callable[[Path, RunningServer, str], None],
-    leaves_others: bool,
+    server: RunningServer, file: Path, path: str, take: Take, leaves_others: bool
 ) -> None:
     """And a tool that one of them runs. Other streams of the key do not need a right of less."""
     ada, bob = (
@@ -167,7 +150,7 @@ def test_a_right_that_is_taken_ends_its_streams_and_no_others(
         if is_run:
             wait_until(lambda: log.read_text().count("waits") == 2, timeout_s=30)
         (flowing if leaves_others else taken).append(plain)
-        take(file, server, "ada")
+        take(file, server)
         taken_s = time.monotonic()
         for stream in taken:
             wait_until(lambda s=stream: s.is_over)
@@ -178,45 +161,3 @@ def test_a_right_that_is_taken_ends_its_streams_and_no_others(
         assert not any(stream.is_over for stream in (*others, *flowing))
         assert all(s.n_bytes > n for s, n in zip(flowing, before, strict=True))
         assert log.read_text().count("ended") == is_run
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(SOAK_S + 120)
-def test_keys_taken_at_random(server: RunningServer, file: Path) -> None:
-    """For $SOAK_S seconds none reads a byte after a second, and nobody else loses a stream."""
-    chance, end_s = random.Random(1), time.monotonic() + SOAK_S
-    with ExitStack() as stack:
-        callers = [server.owner, bearer(add_key(file, "stays"))]
-        stays = [
-            Stream(server, callers[0], HEARD),
-            *(Stream(server, c, "/api/chat") for c in callers),
-        ]
-        stack.callback(lambda: [*map(Stream.close, stays)])
-        n_taken, late, worst_s, quiet_s = 0, [], 0.0, 0.0
-        while time.monotonic() < end_s:
-            names = [f"user{n_taken}-{n}" for n in range(chance.randint(1, 3))]
-            paths = [chance.choice(["/api/chat", "/v1/chat/completions", HEARD]) for _ in names]
-            streams = [
-                Stream(server, bearer(add_key(file, name, chats=path == HEARD or None)), path)
-                for name, path in zip(names, paths, strict=True)
-            ]
-            wait_until(lambda s=streams: all(e.n_bytes or e.is_over for e in s), timeout_s=60)
-            assert not [(s.said, s.n_bytes) for s in streams if s.is_over], n_taken
-            time.sleep(chance.random())
-            for name, stream in zip(names, streams, strict=True):
-                chance.choice((command, editor, program))(file, server, name)
-                taken_s = time.monotonic()
-                wait_until(lambda e=stream: e.is_over)
-                worst_s = max(worst_s, stream.last_s - taken_s)
-                late += [name] if stream.last_s > taken_s + ENDS_S else []
-                n_taken += 1
-            for n, stream in enumerate(stays):
-                assert stream.is_whole or not stream.is_over, (n, n_taken, stream.said)
-                if stream.is_over:  # at the end of its context
-                    stays[n] = Stream(server, callers[n - 1], "/api/chat")
-                elif n and stream.n_bytes:
-                    quiet_s = max(quiet_s, time.monotonic() - stream.last_s)
-        print(
-            f"{n_taken} keys taken; last byte after {worst_s:.2f} s; others quiet {quiet_s:.2f} s"
-        )
-        assert not late

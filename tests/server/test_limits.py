@@ -1,11 +1,20 @@
-"""The limits of every dialect: sizes and depths of bodies, paths and verbs."""
+"""The limits of every dialect: sizes, depths and encodings of bodies, paths and verbs."""
 
+import gzip
 import json
-import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.server.conftest import metric
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 COUNT: dict[str, Any] = {
     "model": "nano",
@@ -20,6 +29,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/messages": COUNT | {"max_tokens": 3000, "thinking": {"type": "disabled"}},
 }
 PATHS = [*BODIES, "/api/chat"]
+PACK: dict[str, Callable[[bytes], bytes]] = {"zstd": zstd.compress, "gzip": gzip.compress}
+MIB = 1 << 20
+NANO = json.dumps({"model": "nano"}).encode()
+TEN_MILLION = b'{"model":"nano","x":[' + b"{}," * 10_500_000 + b"{}]}"
 
 
 def message_of(reply: httpx.Response, path: str) -> str:
@@ -38,25 +51,71 @@ def message_of(reply: httpx.Response, path: str) -> str:
 
 def running(http: httpx.Client) -> int:
     """Return how many answers nano computes now."""
-    name = r'^gptoss_engine_sequences_running{model="nano"} (\d+)\.0$'
-    found = re.search(name, http.get("/metrics").text, re.M)
-    return int(found[1]) if found else 0
+    return int(metric(http, 'gptoss_engine_sequences_running{model="nano"}'))
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_bodies_have_limits(http: httpx.Client, path: str) -> None:
-    deep = '{"model": "nano", "metadata": ' + "[" * 200 + "]" * 200 + "}"
-    for text, status, words in (
-        (" " * (33 << 20), 413, "larger than 32 MiB"),
-        (deep, 400, "deeper"),
-        ("", 400, "missing request body"),
-        ("{", 400, "invalid request"),
-        ("[" * 60_000, 400, ""),
-        ("[" * 1_000_000, 413, ""),
-    ):
-        reply = http.post(path, content=text)
-        assert reply.status_code == status, text[:50]
-        assert words in message_of(reply, path)
+# An encoding, the content, and the status and words of the refusal.
+Refused = tuple[str, bytes, int, str]
+DEEP = b'{"model": "nano", "metadata": ' + b"[" * 200 + b"]" * 200 + b"}"
+PLAIN: list[Refused] = [
+    ("", b" " * (33 * MIB), 413, "larger than 32 MiB"),
+    ("", DEEP, 400, "deeper"),
+    ("", b"", 400, "missing request body"),
+    ("", b"{", 400, "invalid request"),
+    ("", b"[" * 60_000, 400, ""),
+    ("", b"[" * 1_000_000, 413, ""),
+    ("br", NANO, 415, "'br' are not supported"),
+    ("gzip, zstd", NANO, 415, "'gzip, zstd' are not supported"),
+]
+
+
+def compressed(encoding: str) -> list[Refused]:
+    pack, broken = PACK[encoding], f"failed to decompress {encoding} body"
+    packed = pack(NANO * 100)
+    bombs = (pack(b" " * (40 * MIB)), pack(b" " * (20 * MIB)) * 2)
+    damaged = [packed[:-1], NANO, packed + b"x", packed[1:]]
+    if encoding == "gzip":
+        damaged.append(packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:])
+    assert len(bombs[0]) < MIB
+    return [
+        *((encoding, data, 413, "larger than 32 MiB") for data in bombs),
+        (encoding, pack(TEN_MILLION), 413, "names, objects and arrays"),
+        *((encoding, data, 400, broken) for data in damaged),
+        (encoding, pack(b"") * 100_000, 400, "more than 1000 frames"),
+        (encoding, pack(b""), 400, "missing request body"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def refused() -> list[Refused]:
+    return [*PLAIN, *compressed("zstd"), *compressed("gzip")]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/api/push", "/api/gptoss/inspect"])
+def test_bodies_have_limits(http: httpx.Client, refused: list[Refused], path: str) -> None:
+    for encoding, content, status, words in refused:
+        reply = http.post(path, content=content, headers={"content-encoding": encoding})
+        assert reply.status_code == status, (encoding, content[:50], reply.text)
+        assert words in (message_of(reply, path) if path in PATHS else reply.text)
+        if status == 415 and path.startswith("/v1/"):
+            assert reply.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("encoding", PACK)
+def test_compressed_bodies_are_read_as_if_plain(http: httpx.Client, encoding: str) -> None:
+    """Also in several frames, one byte after the other, and with frames that hold no data."""
+    pack = PACK[encoding]
+    frames = pack(NANO[:5]) + pack(b"") + pack(NANO[5:])
+    notes = bytes.fromhex("502a4d18") + (5).to_bytes(4, "little") + b"notes"
+    sent: list[tuple[str, Any]] = [
+        *((encoding, pack(NANO)), (encoding.upper(), pack(NANO)), ("identity", NANO)),
+        *((encoding, frames), (encoding, (bytes([byte]) for byte in frames))),
+        *([(encoding, notes + pack(NANO) + notes)] if encoding == "zstd" else []),
+    ]
+    plain = http.post("/api/show", content=NANO)
+    for named, content in sent:
+        reply = http.post("/api/show", content=content, headers={"content-encoding": named})
+        assert reply.json() == plain.json(), named
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
@@ -77,19 +136,11 @@ def test_deep_arguments(http: httpx.Client, path: str) -> None:
     assert is_text or "deeper" in message_of(reply, path)
 
 
-@pytest.mark.parametrize(
-    ("path", "dialect"),
-    [
-        ("/v1/nope", "/v1/chat/completions"),
-        ("/v1/responses/resp_1/output_items", "/v1/responses"),
-        ("/v1/messages/batches", "/v1/messages"),
-    ],
-)
-def test_unknown_paths_and_verbs(http: httpx.Client, path: str, dialect: str) -> None:
-    missing, wrong = http.get(path), http.get(dialect)
-    assert missing.status_code == 404
-    assert "404 page not found" in message_of(missing, path)
-    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
-    assert "405 method not allowed" in message_of(wrong, dialect)
-    assert http.get("/nope").text == "404 page not found"  # as Ollama says it
-    assert http.get("/api/chat").text == "405 method not allowed"
+def test_a_verb_that_is_refused_is_told_the_others(http: httpx.Client) -> None:
+    for path, methods in (
+        (f"/api/blobs/sha256:{'0' * 64}", "HEAD, POST"),
+        ("/v1/responses/resp_1", "DELETE, GET, HEAD"),
+        *((path, "POST") for path in PATHS),
+    ):
+        refused = http.patch(path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods)

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import psutil
 import pytest
 
 from gptoss_local.server.keys import add_key
-from tests.conftest import run_server, wait_until
+from tests.cli.conftest import run_cli
+from tests.conftest import free_port, run_server, wait_until
 from tests.server.page_client import Json, Page
 from tests.tools.mcp.conftest import GOOD
 
@@ -20,14 +20,8 @@ COMMAND = shlex.join([GOOD["command"], *GOOD["args"]])
 
 
 @pytest.fixture
-def home(tmp_path: Path, nano_home: Path) -> Path:
-    (tmp_path / "cache").symlink_to(nano_home / "cache")
-    (tmp_path / "gptoss").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
 def page(home: Path) -> Iterator[Page]:
+    (home / "gptoss").mkdir()
     with run_server(home, variables={"XDG_CONFIG_HOME": str(home)}) as server, Page(server) as page:
         yield page
 
@@ -99,15 +93,22 @@ def test_a_server_that_does_not_answer_says_what_to_do(page: Page) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
 def test_other_accounts_read_nothing_that_is_kept(home: Path) -> None:
-    """Whatever the umask is; models are for all, and need not be secret."""
+    """Whatever the umask is; weights are for all, and need not be secret."""
     (home / "log").mkdir()
-    (home / "log" / "mcp-good.log").touch(mode=0o644)  # of an older version
+    logs = [home / "log" / name for name in ("mcp-good.log", "server.log")]
+    for log in logs:
+        log.touch(mode=0o644)  # of an older version
+    modelfile = home / "models" / "Modelfile"
+    modelfile.parent.mkdir()
+    modelfile.write_text("FROM nano\nSYSTEM My name is Ada.\n", encoding="utf-8")
+    variables = {"XDG_CONFIG_HOME": str(home), "GPTOSS_HOME": str(home)}
+    own = os.environ | variables | {"GPTOSS_PORT": str(free_port())}
     usual = os.umask(0)
     try:
-        variables = {"XDG_CONFIG_HOME": str(home)}
-        add = ["upstream", "add", "far", "--kind", "llama-server", "--url", "http://127.0.0.1:9"]
-        command = [sys.executable, "-m", "gptoss_local", *add]
-        subprocess.run(command, env=os.environ | variables, check=True)
+        add = ("upstream", "add", "far", "--kind", "llama-server", "--url", "http://127.0.0.1:9")
+        for arguments in (add, ("create", "ada", "-f", str(modelfile)), ("stop",)):
+            done = run_cli(own, *arguments)
+            assert done.returncode == 0, done.stderr
         add_key(home / "keys.toml", "guest")
         with run_server(home, variables=variables) as server, Page(server) as page:
             page.call("POST", "mcp", {"name": "good", "reached": COMMAND})
@@ -117,9 +118,10 @@ def test_other_accounts_read_nothing_that_is_kept(home: Path) -> None:
             page.call("PUT", "presets/critic", {"system": "Be strict."})
     finally:
         os.umask(usual)
-    kept = [each for each in home.rglob("*") if each.is_file()]
-    kept = [each for each in kept if not {"cache", "models"} & {*each.relative_to(home).parts}]
+    modelfile.unlink()
+    kept = [each for each in home.rglob("*") if each.is_file() and each.suffix != ".gguf"]
+    kept = [each for each in kept if not {"cache", "weights"} & {*each.relative_to(home).parts}]
     names = {each.name for each in kept}
-    assert {"mcp-good.log", "presets.toml", "mcp.json", "models.toml", "keys.toml"} < names
-    assert "chats.sqlite3" in names
+    assert {"mcp-good.log", "server.log", "presets.toml", "mcp.json", "models.toml"} < names
+    assert {"ada.json", "keys.toml", "chats.sqlite3"} < names
     assert [each for each in kept if each.stat().st_mode & 0o077] == []

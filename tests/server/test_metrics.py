@@ -13,15 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from gptoss_local.server.keys import add_key
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.docs.pages import ROOT
-from tests.server.test_limits import COUNT
-from tests.server.test_serving import client
+from tests.server.dialects import user
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana.json").read_text(encoding="utf-8"))
 HISTOGRAMS = (
     *("time_to_first_token_seconds", "time_per_output_token_seconds", "queue_seconds"),
     *("prompt_tokens", "cached_tokens", "generated_tokens"),
 )
-ASK = COUNT | {"stream": False, "max_tokens": 40}
+ASK = {"model": "nano", "messages": [user("Count from 1 to 900.")], "max_tokens": 40}
 
 Samples = dict[tuple[str, str], float]
 
@@ -34,21 +33,25 @@ def samples(http: httpx.Client) -> Samples:
 
 
 @pytest.fixture
-def asking(nano_home: Path, tmp_path: Path) -> Iterator[tuple[httpx.Client, RunningServer]]:
-    key = add_key(tmp_path / "keys.toml", "ada")
-    path = str(tmp_path / "keys.toml")
-    with run_server(nano_home, api_keys_file=path) as server, client(server) as http:
-        http.headers["x-api-key"] = key
-        yield http, server
+def server(nano_home: Path, tmp_path: Path) -> Iterator[RunningServer]:
+    add_key(tmp_path / "keys.toml", "ada")
+    with run_server(nano_home, api_keys_file=str(tmp_path / "keys.toml")) as server:
+        yield server
 
 
-def test_health_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningServer]) -> None:
-    http, server = asking
+@pytest.fixture
+def http(server: RunningServer, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A user with a key."""
+    key = {"x-api-key": add_key(tmp_path / "keys.toml", "bob")}
+    with httpx.Client(base_url=server.url, headers=key, timeout=300, trust_env=False) as http:
+        yield http
+
+
+def test_health_metrics_and_the_dashboard(server: RunningServer, http: httpx.Client) -> None:
     assert http.get("/health").json() == {"status": "ok"}
     told: list[dict[str, Any]] = []
     for _ in range(2):  # the second has its prompt cached
-        reply = http.post("/v1/chat/completions", json=ASK)
-        told.append(reply.json()["usage"])
+        told.append(http.post("/v1/chat/completions", json=ASK).json()["usage"])
     found = samples(http)
     text = http.get("/metrics").text
     for line in (
@@ -78,7 +81,7 @@ def test_health_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningSer
         bucket = f"gptoss_{name}_tokens_bucket"
         for (_, bound), n in ((k, v) for k, v in found.items() if k[0] == bucket):
             assert n == sum(value <= float(bound) for value in values), (name, bound)
-    spent = {phase: _phase(http, phase) for phase in ("queue", "prefill", "decode")}
+    spent = {phase: _phase(text, phase) for phase in ("queue", "prefill", "decode")}
     assert found["gptoss_queue_seconds_sum", ""] == pytest.approx(spent["queue"])
     first = found["gptoss_time_to_first_token_seconds_sum", ""]
     assert first >= spent["queue"] + spent["prefill"]  # and the load
@@ -91,14 +94,14 @@ def test_health_metrics_and_the_dashboard(asking: tuple[httpx.Client, RunningSer
     http.post("/v1/chat/completions", json=ASK)
     known = {name for name, _ in samples(http)}
     for title, query in queries():
-        names = set(re.findall(r"gptoss_\w+", query))
-        assert names, title
-        assert names <= known, title
+        asked = set(re.findall(r"gptoss_\w+", query))
+        assert asked, title
+        assert asked <= known, title
 
 
-def _phase(http: httpx.Client, phase: str) -> float:
+def _phase(text: str, phase: str) -> float:
     name = re.escape(f'gptoss_answer_seconds_total{{phase="{phase}"}}')
-    found = re.search(rf"^{name} (\S+)$", http.get("/metrics").text, re.MULTILINE)
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert found
     return float(found[1])
 
@@ -109,7 +112,7 @@ def queries() -> list[tuple[str, str]]:
 
 @pytest.mark.quick
 def test_the_dashboard_is_complete() -> None:
-    """No panel covers another, and each has a source that is there."""
+    """Every panel queries the selected data source."""
     asked = "\n".join(query for _, query in queries())
     for name in (
         *(f"{name}_bucket" for name in HISTOGRAMS[:3]),
@@ -117,13 +120,6 @@ def test_the_dashboard_is_complete() -> None:
         *("engine_crashes_total", "key_tokens_total"),
     ):
         assert f"gptoss_{name}" in asked
-    cells = set()
-    for panel in DASHBOARD["panels"]:
-        x, y, w, h = (panel["gridPos"][name] for name in "xywh")
-        own = {(x + n % w, y + n // w) for n in range(w * h)}
-        assert x + w <= 24
-        assert cells.isdisjoint(own), panel["title"]
-        cells |= own
-        sources = {target["datasource"]["uid"] for target in panel["targets"]}
-        assert sources == {"${datasource}"}
+    targets = [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    assert {target["datasource"]["uid"] for target in targets} == {"${datasource}"}
     assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource"]

@@ -1,26 +1,22 @@
 """Models that carry a system message, options and messages: made, shown, used, copied, removed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import ollama
-import openai
 import pytest
 
 from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, run_server
 from tests.scripted_engine import Script, answer, run_scripted_server
-from tests.server.conftest import GREEDY
+from tests.server.dialects import NAMES, speak, user
 
 SECRET = "Remember this: the passcode is quiet-river-42."
-QUESTION = [{"role": "user", "content": "What is the passcode?"}]
-TOLD = [
-    {"role": "user", "content": "What is the capital of France?"},
-    {"role": "assistant", "content": "The capital of France is Paris."},
-]
+QUESTION = [user("What is the passcode?")]
+TOLD = [user("What is the capital of France?"), {"role": "assistant", "content": "It is Paris."}]
+BRIEF = {"role": "system", "content": "Be brief."}
 Sdk = ollama.Client
 
 
@@ -55,55 +51,37 @@ def sdk(home_server: RunningServer) -> Iterator[Sdk]:
         assert not list((home_server.home / "models").rglob("*.json"))
 
 
-def prompt(script: Script) -> str:
-    """The last prompt as text."""
-    return str(script.vocabulary.encoding.decode(script.prompts[-1]))
+Prompt = Callable[..., str]
 
 
-def n_prompt(sdk: Sdk, model: str, messages: list[dict[str, str]], **options: Any) -> int:
-    reply = sdk.chat(model, messages, options=GREEDY | {"num_predict": 1} | options)
-    return reply.prompt_eval_count or 0
+@pytest.fixture
+def prompt(sdk: Sdk, script: Script) -> Prompt:
+    """A function that asks a model, and returns its prompt."""
+
+    def ask(model: str, messages: list[dict[str, str]] = QUESTION, **generate: Any) -> str:
+        if generate:
+            sdk.generate(model, **generate)
+        else:
+            sdk.chat(model, messages)
+        return str(script.vocabulary.encoding.decode(script.prompts[-1]))
+
+    return ask
 
 
-def test_a_system_message(sdk: Sdk, script: Script) -> None:
+def test_a_system_message_and_messages(sdk: Sdk, prompt: Prompt) -> None:
+    """A request that has a system message keeps that alone."""
     statuses = [s.status for s in sdk.create("guard", from_="nano", system=SECRET, stream=True)]
     assert statuses == ["writing manifest", "success"]
-    sdk.chat("guard", QUESTION)
-    told = prompt(script)
-    assert SECRET in told
-    sdk.chat("nano", [{"role": "system", "content": SECRET}, *QUESTION])
-    assert prompt(script) == told
-    sdk.generate("guard", "What is the passcode?")
-    assert prompt(script) == told
-    list(sdk.chat("guard", QUESTION, stream=True))
-    assert prompt(script) == told
-
-
-def test_a_request_that_has_a_system_message_keeps_it_alone(sdk: Sdk) -> None:
-    sdk.create("guard", from_="nano", system=SECRET)
-    own = [{"role": "system", "content": "Be brief."}, *QUESTION]
-    assert n_prompt(sdk, "guard", own) == n_prompt(sdk, "nano", own)
-    assert n_prompt(sdk, "guard", QUESTION) > n_prompt(sdk, "nano", QUESTION)
-    asked = {"prompt": "hi", "options": GREEDY | {"num_predict": 1}}
-    plain = sdk.generate("nano", system="Be brief.", **asked)  # type: ignore[call-overload]
-    bound = sdk.generate("guard", system="Be brief.", **asked)  # type: ignore[call-overload]
-    assert bound.prompt_eval_count == plain.prompt_eval_count
-    raw = [sdk.generate(m, raw=True, **asked) for m in ("nano", "guard")]  # type: ignore[call-overload]
-    assert raw[0].prompt_eval_count == raw[1].prompt_eval_count
-    first = sdk.generate("guard", "hi", options=GREEDY)
-    going_on = {"context": first.context, "prompt": "hi", "options": GREEDY | {"num_predict": 1}}
-    second = [sdk.generate(m, **going_on) for m in ("nano", "guard")]  # type: ignore[call-overload]
-    assert second[0].prompt_eval_count == second[1].prompt_eval_count
-
-
-def test_messages_begin_every_conversation(sdk: Sdk) -> None:
     sdk.create("primed", from_="nano", messages=TOLD, system="Be brief.")
-    own = [{"role": "system", "content": "Be brief."}, *TOLD, *QUESTION]
-    assert n_prompt(sdk, "primed", QUESTION) == n_prompt(sdk, "nano", own)
-    mine = {"role": "system", "content": "Be very brief, please."}
-    assert n_prompt(sdk, "primed", [mine, *QUESTION]) == n_prompt(
-        sdk, "nano", [mine, *TOLD, *QUESTION]
-    )
+    told = {"role": "system", "content": SECRET}
+    assert prompt("guard") == prompt("nano", [told, *QUESTION])
+    assert prompt("guard", prompt=QUESTION[0]["content"]) == prompt("guard")
+    assert prompt("guard", [BRIEF, *QUESTION]) == prompt("nano", [BRIEF, *QUESTION])
+    assert prompt("primed") == prompt("nano", [BRIEF, *TOLD, *QUESTION])
+    assert prompt("primed", [told, *QUESTION]) == prompt("nano", [told, *TOLD, *QUESTION])
+    context = sdk.generate("guard", "hi").context
+    for own in ({"system": "Be brief."}, {"raw": True}, {"context": context}):
+        assert prompt("guard", prompt="hi", **own) == prompt("nano", prompt="hi", **own)
 
 
 def test_parameters_apply_and_a_request_wins(sdk: Sdk) -> None:
@@ -112,8 +90,8 @@ def test_parameters_apply_and_a_request_wins(sdk: Sdk) -> None:
     assert (reply.eval_count, reply.done_reason) == (3, "length")
     assert sdk.chat("short", QUESTION, options={"num_predict": 5}).eval_count == 5
     sdk.create("quiet", from_="nano", parameters={"stop": ["Paris"], "temperature": 0})
-    assert "Paris" not in (sdk.chat("quiet", TOLD[:1]).message.content or "")
-    assert "Paris" in (sdk.chat("quiet", TOLD[:1], options={"stop": []}).message.content or "")
+    assert "Paris" not in (sdk.chat("quiet", QUESTION).message.content or "")
+    assert "Paris" in (sdk.chat("quiet", QUESTION, options={"stop": []}).message.content or "")
 
 
 def test_weights_are_loaded_once_with_the_num_ctx_of_the_model(home: Path) -> None:
@@ -121,14 +99,13 @@ def test_weights_are_loaded_once_with_the_num_ctx_of_the_model(home: Path) -> No
         sdk.create("one", from_="nano", system="One.")
         sdk.create("long", from_="nano", parameters={"num_ctx": 4096})
         sdk.copy("one", "two")
-        engine = None
+        engines = []
         for name in ("nano", "one", "two", "nano"):
             sdk.chat(name, QUESTION, options={"num_predict": 1})
-            found = server.engine()
-            assert found is not None
-            assert engine in (None, found.pid)
-            engine = found.pid
+            engines.append(server.engine())
             assert [model.name for model in sdk.ps().models] == [name]
+        assert engines[0] is not None
+        assert len({each.pid for each in engines if each}) == 1
         body = {"model": "long", "messages": QUESTION, "max_tokens": 1}
         httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=300)
         (running,) = sdk.ps().models
@@ -148,24 +125,17 @@ def test_shown(sdk: Sdk, home_server: RunningServer) -> None:
         parameters={"temperature": 0.2, "stop": ["a", 'b"'], "mirostat": 1},
         license=["Mine.", "Yours."],
     )
-    shown = sdk.show("shown:v1").model_dump()
-    assert shown["parameters"].splitlines() == [
-        "temperature                    0.2",
-        "top_p                          1",
-        "top_k                          0",
-        'stop                           "a"',
-        'stop                           "b\\""',
-        "mirostat                       1",
+    url = f"{home_server.url}/api/show"
+    shown = httpx.post(url, json={"model": "shown:v1"}, trust_env=False).json()
+    assert [line.split() for line in shown["parameters"].splitlines()] == [
+        *(["temperature", "0.2"], ["top_p", "1"], ["top_k", "0"]),
+        *(["stop", '"a"'], ["stop", '"b\\""'], ["mirostat", "1"]),
     ]
     assert shown["license"] == "Mine.\nYours."
     assert shown["details"]["parent_model"] == "nano"
     assert 'PARAMETER stop "a"\n' in shown["modelfile"]
     assert f'SYSTEM """{SECRET}"""\nMESSAGE user """What' in shown["modelfile"]
-    whole = httpx.post(
-        f"{home_server.url}/api/show", json={"model": "shown:v1"}, trust_env=False
-    ).json()
-    assert whole["system"] == SECRET
-    assert whole["messages"] == TOLD
+    assert (shown["system"], shown["messages"]) == (SECRET, TOLD)
     bare = sdk.show("nano").model_dump()
     assert (bare["license"], bare["details"]["parent_model"]) == ("", "")
     tags = {model.model: model for model in sdk.list().models}
@@ -173,54 +143,40 @@ def test_shown(sdk: Sdk, home_server: RunningServer) -> None:
     assert tags["shown:v1"].digest != tags["nano"].digest
 
 
-def test_made_of_one_that_carries_defaults(sdk: Sdk) -> None:
+def test_made_of_another_replaced_and_copied(
+    sdk: Sdk, home_server: RunningServer, prompt: Prompt
+) -> None:
+    """The same name with defaults, with others, without any; a copy keeps what it has."""
     sdk.create("first", from_="nano", system=SECRET, parameters={"num_predict": 3, "seed": 1})
     sdk.create("second", from_="first", parameters={"num_predict": 5})
     sdk.delete("first")
     assert sdk.chat("second", QUESTION).eval_count == 5
-    parameters = sdk.show("second").parameters or ""
-    assert "num_predict                    5" in parameters
-    assert "seed                           1" in parameters
-    assert n_prompt(sdk, "second", QUESTION) > n_prompt(sdk, "nano", QUESTION)
-
-
-def test_replaced_and_copied(sdk: Sdk, home_server: RunningServer) -> None:
-    """The same name with defaults, with others, without any; a copy keeps what it has."""
-    lengths = []
+    assert "seed                           1" in (sdk.show("second").parameters or "")
+    assert SECRET in prompt("second")
+    sdk.delete("second")
     for system in ("", "Be brief.", "Be very brief and polite.", ""):
         sdk.create("mine", from_="nano", system=system)
-        lengths.append(n_prompt(sdk, "mine", QUESTION))
+        own = [{"role": "system", "content": system}] if system else []
+        assert prompt("mine") == prompt("nano", [*own, *QUESTION])
         if "polite" in system:
             sdk.copy("mine", "kept")
-    assert lengths[0] == lengths[3] < lengths[1] < lengths[2]
-    assert n_prompt(sdk, "kept", QUESTION) == lengths[2]
+    assert "very brief and polite" in prompt("kept")
     models = home_server.home / "models"
     assert sorted(p.name for p in models.iterdir() if p.is_file()) == ["kept.json", "mine.gguf"]
     assert len(list((models / "weights").iterdir())) == 1
 
 
-def test_every_dialect(sdk: Sdk, home_server: RunningServer, script: Script) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_every_dialect(sdk: Sdk, home_server: RunningServer, script: Script, name: str) -> None:
     parameters = {"num_predict": 40, "temperature": 0, "stop": ["river"], "top_k": 5, "seed": -1}
     sdk.create("guard", from_="nano", system=SECRET, parameters=parameters)
-    url = home_server.url
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="x") as client:
-        chat = client.chat.completions.create(model="guard", messages=QUESTION)  # type: ignore[arg-type]
-        assert "quiet-" in (chat.choices[0].message.content or "")
-        assert "river" not in (chat.choices[0].message.content or "")
-        cut = client.chat.completions.create(
-            model="guard",
-            messages=QUESTION,  # type: ignore[arg-type]
-            max_completion_tokens=2,
-        )
-        assert cut.usage is not None
-        assert cut.usage.completion_tokens == 2
-        response = client.responses.create(model="guard", input="What is the passcode?")
-        assert SECRET in prompt(script)
-        assert response.max_output_tokens == 40
-    with anthropic.Anthropic(base_url=url, api_key="x") as client:
-        asked: Any = {"model": "guard", "messages": QUESTION}
-        message = client.messages.create(max_tokens=50, **asked)
-        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "river")
-        count = client.messages.count_tokens(**asked)
-        used = message.usage
-        assert count.input_tokens == used.input_tokens + (used.cache_read_input_tokens or 0)
+    with speak(home_server.url) as dialects:
+        said = dialects[name].ask(QUESTION, more={"model": "guard"})
+        assert said.content.endswith("quiet-")
+        assert SECRET in script.vocabulary.encoding.decode(script.prompts[-1])
+        cut = dialects[name].ask(QUESTION, limit=2, more={"model": "guard"})
+        assert (cut.n_generated, cut.end) == (2, "length")
+    if name == "messages":
+        body = {"model": "guard", "messages": QUESTION}
+        counted = httpx.post(f"{home_server.url}/v1/messages/count_tokens", json=body).json()
+        assert counted["input_tokens"] == said.n_prompt

@@ -24,13 +24,6 @@ from gptoss_local.server.openapi import ENDPOINTS, document
 from tests.conftest import RunningServer, run_server
 from tests.server.page_client import Page
 
-OLLAMA_PATHS = {
-    f"/api/{name}"
-    for name in (
-        *("generate", "chat", "embed", "tags", "ps", "show", "create", "copy", "pull", "push"),
-        *("delete", "version"),
-    )
-}
 CHECKS = [
     *(not_a_server_error, status_code_conformance),
     *(content_type_conformance, response_schema_conformance),
@@ -72,6 +65,11 @@ ENDS = (
     "/api/gptoss/mcp",  # in programs of chance
     "/api/gptoss/mcp/test",
 )
+BY_CHANCE = (  # random values do not name what these need
+    *("/models/{name}", "{response}", "{path}", "blobs", "/embed", "/gptoss/mcp/{name}"),
+    *("/allow", "/answer-now", "/gptoss/open"),
+    "/chats/unlock",  # chats that have no passphrase
+)
 _TURN = {"chat_id": 1, "content": "hi", "created_s": 1.0}
 EXPORTED: dict[str, Any] = {
     "format": "gptoss-chat",
@@ -96,8 +94,6 @@ def test_document_is_complete() -> None:
     }
     described = document()["paths"]
     assert served == {(method, path) for path in described for method in described[path]}
-    assert document()["paths"].keys() >= OLLAMA_PATHS
-    assert document()["openapi"] == "3.1.0"
 
 
 class Fuzzed(Page):
@@ -164,17 +160,5 @@ def test_answers_are_as_documented(
 
     with Fuzzed(throw_away) as page:
         check()
-    is_answered = not is_refused and "blobs" not in path
-    by_chance = (
-        "/models/{name}",
-        "{response}",
-        "{path}",
-        "/allow",
-        "/answer-now",
-        "/embed",
-        "/gptoss/open",
-        "/gptoss/mcp/{name}",
-        "/chats/unlock",  # chats that have no passphrase
-    )
-    is_named = any(name in path for name in by_chance)
-    assert (200 in statuses) == (is_answered and not is_named), statuses
+    is_named = any(name in path for name in BY_CHANCE)
+    assert (200 in statuses) == (not is_refused and not is_named), statuses

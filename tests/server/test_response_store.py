@@ -1,7 +1,7 @@
 """What the server remembers of `/v1/responses`, through the real `openai` SDK."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from gptoss_local.base.errors import ResponseNotFoundError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from tests.scripted_engine import Reply, Script, answer, calls
-from tests.server import sse
 from tests.server.asked import Asked, run_asked
+from tests.server.dialects import user
 
 LOOK: Any = {"type": "function", "name": "look", "strict": None, "parameters": {"type": "object"}}
-WEATHER: dict[str, Any] = {"input": [{"role": "user", "content": "Weather?"}], "tools": [LOOK]}
+WEATHER: dict[str, Any] = {"input": [user("Weather?")], "tools": [LOOK]}
 STREAMED = pytest.mark.parametrize("streamed", [False, True])
 
 
@@ -46,8 +46,13 @@ def ask(client: openai.OpenAI, *, streamed: bool = False, **fields: Any) -> Any:
         return events.get_final_response()
 
 
-def result(call: Any) -> dict[str, str]:
-    return {"type": "function_call_output", "call_id": call.call_id, "output": "0 C"}
+def result(called: Any) -> dict[str, str]:
+    call_id = called.output[-1].call_id
+    return {"type": "function_call_output", "call_id": call_id, "output": "0 C"}
+
+
+def sent_back(made: Any) -> list[Any]:
+    return [item.model_dump(exclude_none=True) for item in made.output]
 
 
 @STREAMED
@@ -55,15 +60,17 @@ def test_got_back_and_deleted(client: openai.OpenAI, streamed: bool) -> None:
     made = ask(client, streamed=streamed)
     assert made.store is True
     got = client.responses.retrieve(made.id)
-    assert got.output_text == made.output_text
-    assert got.usage == made.usage
+    assert (got.output_text, got.usage) == (made.output_text, made.usage)
     assert [item.id for item in got.output] == [item.id for item in made.output]
     client.responses.delete(made.id)
     for call in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError, match=f"'{made.id}' not found"):
             call(made.id)
-    with pytest.raises(openai.NotFoundError):
-        client.responses.input_items.list(made.id)
+    hidden = ask(client, streamed=streamed, store=False)
+    assert hidden.store is False
+    with pytest.raises(openai.NotFoundError) as caught:
+        ask(client, streamed=streamed, previous_response_id=hidden.id)
+    assert (caught.value.code, caught.value.type) == ("not_found", "not_found_error")
 
 
 @STREAMED
@@ -73,26 +80,14 @@ def test_a_chain(asked: Asked, client: openai.OpenAI, streamed: bool) -> None:
     second = ask(client, streamed=streamed, input="And?", previous_response_id=first.id)
     assert "Be brief." not in asked.prompt()  # they are not carried over
     assert second.instructions is None
+    client.responses.delete(first.id)  # a chain outlives what it began with
     third = ask(client, streamed=streamed, input="So?", previous_response_id=second.id)
     assert (third.previous_response_id, first.previous_response_id) == (second.id, None)
     assert asked.texts() == ["Hi", "Well.", "And?", "Well.", "So?"]
     prompt = asked.prompt()
-    sent: list[Any] = [{"role": "user", "content": "Hi"}]
-    sent += [item.model_dump(exclude_none=True) for item in first.output]
-    sent += [{"role": "user", "content": "And?"}]
-    sent += [item.model_dump(exclude_none=True) for item in second.output]
-    ask(client, input=[*sent, {"role": "user", "content": "So?"}])
+    sent: list[Any] = [user("Hi"), *sent_back(first), user("And?"), *sent_back(second)]
+    ask(client, input=[*sent, user("So?")])
     assert asked.prompt() == prompt
-
-
-def test_a_chain_outlives_what_it_began_with(asked: Asked, client: openai.OpenAI) -> None:
-    """And an answer can be gone on from twice."""
-    first = ask(client)
-    second = ask(client, input="And?", previous_response_id=first.id)
-    client.responses.delete(first.id)
-    for _ in range(2):
-        ask(client, input="So?", previous_response_id=second.id)
-        assert asked.texts() == ["Hi", "Well.", "And?", "Well.", "So?"]
 
 
 @STREAMED
@@ -101,93 +96,92 @@ def test_a_tool_loop_by_id_or_reference(
 ) -> None:
     """Vercel's AI SDK sends ids of items where it knows that answers are stored."""
     called = ask(client, streamed=streamed, **WEATHER)
-    call = called.output[-1]
-    more: Any = WEATHER | {"input": [result(call)], "previous_response_id": called.id}
+    more: Any = WEATHER | {"input": [result(called)], "previous_response_id": called.id}
     answered = ask(client, streamed=streamed, **more)
     assert answered.output_text == "Snow."
     prompt = asked.prompt()
     references: list[Any] = [{"type": "item_reference", "id": item.id} for item in called.output]
     del references[0]["type"]  # which is optional
-    loop = WEATHER | {"input": [*WEATHER["input"], *references, result(call)]}
+    loop = WEATHER | {"input": [*WEATHER["input"], *references, result(called)]}
     assert ask(client, **loop).output_text == "Snow."
     assert asked.prompt() == prompt
     assert ask(client, previous_response_id=answered.id).output_text == "Well."
-    with pytest.raises(openai.NotFoundError, match="Item with id 'rs_1' not found"):
-        ask(client, input=[{"type": "item_reference", "id": "rs_1"}])
 
 
-def test_input_items(client: openai.OpenAI) -> None:
+def test_input_items(asked: Asked, client: openai.OpenAI) -> None:
     called = ask(client, **WEATHER)
-    call = called.output[-1]
-    more: Any = WEATHER | {"input": [result(call)], "previous_response_id": called.id}
+    more: Any = WEATHER | {"input": [result(called)], "previous_response_id": called.id}
     answered = ask(client, **more)
     items: list[Any] = list(client.responses.input_items.list(answered.id, order="asc"))
     assert [item.type for item in items] == [
         *("message", "reasoning", "function_call", "function_call_output")
     ]
     assert items[0].content[0].text == "Weather?"
-    assert (items[2].id, json.loads(items[2].arguments)) == (call.id, {"city": "Oslo"})
+    assert (items[2].id, json.loads(items[2].arguments)) == (
+        *(called.output[-1].id, {"city": "Oslo"}),
+    )
     assert items[3].output == "0 C"
     paged = client.responses.input_items.list(answered.id, limit=1)
     assert paged.has_more
     assert [item.id for item in paged] == [item.id for item in reversed(items)]
+    url = f"{asked.url}/v1/responses/{answered.id}/input_items"
+    for query in ("limit=0", "limit=101", "limit=x", "order=up", "after=nope"):
+        reply = httpx.get(f"{url}?{query}", headers={"authorization": "Bearer k"})
+        assert reply.status_code == 400
+        assert query.partition("=")[0] in reply.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=nope"])
-def test_bad_pages(asked: Asked, client: openai.OpenAI, query: str) -> None:
-    url = f"{asked.url}/v1/responses/{ask(client).id}/input_items?{query}"
-    reply = httpx.get(url, headers={"authorization": "Bearer k"})  # callers are told apart by it
-    assert reply.status_code == 400
-    assert query.partition("=")[0] in reply.json()["error"]["message"]
+def test_a_stored_answer_is_its_makers(asked: Asked, client: openai.OpenAI) -> None:
+    """Another key gets, in every way, what an unknown id gets."""
+    made = ask(client, input="Hello")
+    theirs = client.with_options(api_key="another")
+    count = theirs.responses.input_tokens.count
+    ways: dict[str, list[Callable[[str], Any]]] = {
+        made.id: [
+            theirs.responses.retrieve,
+            theirs.responses.delete,
+            lambda name: theirs.responses.input_items.list(name),
+            lambda name: ask(theirs, previous_response_id=name),
+            lambda name: count(model="nano", input="Next", previous_response_id=name),
+        ],
+        made.output[-1].id: [
+            lambda name: ask(theirs, input=[{"type": "item_reference", "id": name}]),
+            lambda name: ask(theirs, input=[{"id": name}]),
+        ],
+    }
+    for name, tries in ways.items():
+        for call in tries:
+            told = []
+            for each in (name, f"{name[:-4]}0000"):
+                with pytest.raises(openai.NotFoundError) as refused:
+                    call(each)
+                assert each in refused.value.message
+                told.append(refused.value.message.replace(each, "NAME"))
+            assert told[0] == told[1]
+    assert client.responses.retrieve(made.id).output_text == "Well."
 
 
-@STREAMED
-def test_what_is_not_to_be_stored_is_not(client: openai.OpenAI, streamed: bool) -> None:
-    made = ask(client, streamed=streamed, store=False)
-    assert made.store is False
+def test_cut_answers_are_remembered_and_left_ones_not(client: openai.OpenAI) -> None:
+    cut = ask(client, input="Cut")
+    assert client.responses.retrieve(cut.id).status == "incomplete"
+    with client.responses.create(model="nano", input="Slow", stream=True) as events:
+        created: Any = next(iter(events))
     with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(made.id)
-    with pytest.raises(openai.NotFoundError) as caught:
-        ask(client, streamed=streamed, previous_response_id=made.id)
-    assert caught.value.code == "not_found"
-    assert caught.value.type == "not_found_error"
+        client.responses.retrieve(created.response.id)
+    with pytest.raises(openai.BadRequestError, match="not streamed"):
+        client.responses.retrieve(cut.id, stream=True)
 
 
-def test_cut_answers_are_remembered_and_left_ones_not(asked: Asked) -> None:
-    with httpx.Client(base_url=asked.url, timeout=300, trust_env=False) as http:
-        ask = {"model": "nano"}
-        cut = http.post("/v1/responses", json=ask | {"input": "Cut"}).json()
-        assert http.get(f"/v1/responses/{cut['id']}").json()["status"] == "incomplete"
-        body = ask | {"input": "Slow", "stream": True}
-        with http.stream("POST", "/v1/responses", json=body) as reply:
-            lines = reply.iter_lines()
-            text = f"{next(lines)}\n{next(lines)}\n\n"
-        ((_, created),) = sse.events(text)
-        assert http.get(f"/v1/responses/{created['response']['id']}").status_code == 404
-        made = http.post("/v1/responses", json=ask | {"input": "Hi"}).json()
-        again = http.get(f"/v1/responses/{made['id']}?stream=true")
-        assert (again.status_code, "not streamed" in again.text) == (400, True)
-
-
-def kept(number: int, n_chars: int = 0) -> dict[str, Any]:
-    return {"id": f"resp_{number}", "output": [{"id": f"msg_{number}", "text": "x" * n_chars}]}
-
-
-def test_bounds() -> None:
-    """References go with their answer, and an owner's answers with the owner's own."""
+def test_references_go_with_their_answer() -> None:
+    """Whose answer goes first is in `tests/test_fair_store.py`."""
     store = ResponseStore(max_bytes=10_000)
-    store.add("bob", [], kept(0))
-    for number in range(1, 7):
-        store.add("ada", [{"text": "y" * 500}], kept(number, 500))
-        store.items("ada", "resp_1")
-    for owner, number in (("bob", 0), ("ada", 1), ("ada", 6)):
-        assert store.output_item(owner, f"msg_{number}")["id"] == f"msg_{number}"
-    for owner, number in (("ada", 2), ("ada", 0), ("bob", 6)):
-        with pytest.raises(ResponseNotFoundError, match=f"Response with id 'resp_{number}'"):
-            store.response(owner, f"resp_{number}")
-        with pytest.raises(ResponseNotFoundError, match=f"Item with id 'msg_{number}'"):
-            store.output_item(owner, f"msg_{number}")
-    store.add("ada", [], kept(7, 20_000))
-    with pytest.raises(ResponseNotFoundError):
-        store.response("ada", "resp_7")
-    assert store.response("bob", "resp_0")["id"] == "resp_0"
+    for number in range(9):
+        output = [{"id": f"msg_{number}", "text": "x" * 500}]
+        store.add("ada", [{"text": "y" * 500}], {"id": f"resp_{number}", "output": output})
+        store.items("ada", "resp_0")
+    for number in (0, 8):
+        assert store.output_item("ada", f"msg_{number}")["id"] == f"msg_{number}"
+    with pytest.raises(ResponseNotFoundError, match="Response with id 'resp_1'"):
+        store.response("ada", "resp_1")
+    with pytest.raises(ResponseNotFoundError, match="Item with id 'msg_1'"):
+        store.output_item("ada", "msg_1")

@@ -12,6 +12,7 @@ import pytest
 from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer, calls
 from tests.server.asked import Asked, run_asked
+from tests.server.dialects import user
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: dict[str, Any] = {"name": "get_weather", "description": "Tells it."}
@@ -24,6 +25,13 @@ SPELLINGS: list[dict[str, Any]] = [
     {"type": "custom", **WEATHER, "input_schema": SCHEMA},
     WEATHER | {"inputSchema": SCHEMA},
     {"type": "function", "function": WEATHER | {"input_schema": SCHEMA}},
+]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"type": "computer_use_preview", "display_width": 1}, "computer_use_preview"),
+    ({"type": "image_generation"}, "image_generation"),
+    ({"type": "web_fetch_20250910", "name": "web_fetch"}, "web_fetch_20250910"),
+    ({"type": "shell", "environment": {"type": "container_auto"}}, "shell"),
+    ({"type": "function", "function": {"parameters": SCHEMA}}, "has no name"),
 ]
 PATHS = ["/api/chat", "/v1/chat/completions", "/v1/responses", "/v1/messages"]
 
@@ -41,11 +49,7 @@ EXEC = {"command": ["ls"], "env": {}, "type": "exec"}
 OWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("apply_patch", {"operation": APPLY}, {"operation": APPLY}),
     ("shell", {"commands": ["ls"]}, {"action": {"commands": ["ls"]}}),
-    (
-        "local_shell",
-        {"command": ["ls"]},
-        {"action": {"command": ["ls"], "env": {}, "type": "exec"}},
-    ),
+    ("local_shell", {"command": ["ls"]}, {"action": EXEC}),
 ]
 BODIES = [
     json.dumps({"input": PATCH}),
@@ -60,14 +64,22 @@ BODIES = [
 RAW = ['{"a": 1,  "b": 2}', "[1, 2, 3]", "plain words", '{"input": 5}', '"quoted"', "  spaces \n"]
 HEADER = "<|channel|>commentary to=functions.note <|constrain|>text<|message|>"
 
+ECHO: Any = {"type": "function", "name": "echo", "description": "Repeats.", "parameters": SCHEMA}
+NAMESPACE: Any = {
+    "type": "namespace",
+    "name": "mcp__echo",
+    "description": "A server.",
+    "tools": [ECHO],
+}
+
 
 @pytest.fixture(scope="module")
 def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
     script = Script(vocabulary)
     for name, arguments, _ in OWN:
         script.say(f"Use {name}", calls(name, arguments, "Hm."), answer("Done."))
-    for name in ("bash", "editor", "memory"):
-        script.say(f"Use {name}", calls(name, {"command": "view"}), answer("Done."))
+    for name in ("bash", "editor", "mcp__echo__echo", "tool_search", "echo"):
+        script.say(f"Use {name}", calls(name, {"city": "Oslo"}, "Hm."), answer("Done."))
     for n, body in enumerate(BODIES + RAW):
         script.say(f"Write {n}", Reply(text=f"{HEADER}{body}<|call|>"))
     script.otherwise(answer("Well."))
@@ -75,101 +87,186 @@ def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
         yield running
 
 
+@pytest.fixture
+def client(asked: Asked) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="k") as client:
+        yield client
+
+
+@pytest.fixture
+def claude(asked: Asked) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=asked.url, api_key="k", max_retries=0) as client:
+        yield client
+
+
 def sent(path: str, question: str, *tools: Any) -> dict[str, Any]:
     if path == "/v1/responses":
         return {"input": question, "tools": tools}
-    body = {"messages": [{"role": "user", "content": question}], "tools": tools}
+    body = {"messages": [user(question)], "tools": tools}
     return body | ({"max_tokens": 999} if path == "/v1/messages" else {})
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("tool", SPELLINGS)
-def test_every_spelling_is_offered_with_its_arguments(asked: Asked, path: str, tool: Any) -> None:
-    assert asked.post(path, **sent(path, "Hi", tool)).status_code == 200
-    declared = "// Tells it.\ntype get_weather = (_: {\ncity: string,\n}) => any;"
-    assert declared in asked.prompt()
-
-
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "tool",
-    [
-        {"type": "computer_use_preview", "display_width": 1},
-        {"type": "image_generation"},
-        {"type": "web_fetch_20250910", "name": "web_fetch"},
-        {"type": "shell", "environment": {"type": "container_auto"}},
-        {"type": "function", "function": {"parameters": SCHEMA}},
-    ],
-)
-def test_a_tool_that_cannot_be_offered_is_refused_by_name(
-    asked: Asked, path: str, tool: Any
-) -> None:
-    made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], tool))
-    assert made.status_code == 400
-    assert "tools[1]" in made.text
-    assert "has no name" in made.text or tool["type"] in made.text
+def test_every_spelling_is_offered_with_its_arguments(asked: Asked, path: str) -> None:
+    for tool in SPELLINGS:
+        assert asked.post(path, **sent(path, "Hi", tool)).status_code == 200, tool
+        declared = "// Tells it.\ntype get_weather = (_: {\ncity: string,\n}) => any;"
+        assert declared in asked.prompt(), tool
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_search_that_agents_offer_unasked_is_said_to_be_missing(asked: Asked, path: str) -> None:
-    made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], {"type": "web_search"}))
-    assert made.status_code == 200
-    assert made.headers["x-gptoss-warning"] == "not offered: web_search"
-    assert "search" not in asked.prompt()
-    plain = asked.post(path, **sent(path, "Hi", SPELLINGS[0]))
-    assert "x-gptoss-warning" not in plain.headers
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_two_tools_of_one_name_are_refused(asked: Asked, path: str) -> None:
+def test_a_tool_that_cannot_be_offered_is_refused_by_name(asked: Asked, path: str) -> None:
+    for tool, text in REFUSED:
+        made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], tool))
+        assert (made.status_code, "tools[1]" in made.text) == (400, True), tool
+        assert text in made.text
     other = SPELLINGS[0] | {"function": WEATHER | {"description": "Another."}}
     made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], other))
-    assert made.status_code == 400
-    assert "get_weather" in made.text
+    assert (made.status_code, "get_weather" in made.text) == (400, True)
     assert asked.post(path, **sent(path, "Hi", *SPELLINGS[:1] * 2)).status_code == 200
     assert asked.prompt().count("type get_weather") == 1
+
+
+def respond(
+    client: openai.OpenAI, items: list[Any], tools: Any, *, stream: bool = False
+) -> list[Any]:
+    """Return the items of a response, streamed or whole."""
+    if not stream:
+        return list(client.responses.create(model="nano", input=items, tools=tools).output)
+    events: Any = client.responses.create(model="nano", input=items, tools=tools, stream=True)
+    return [event.item for event in events if event.type == "response.output_item.done"]
+
+
+def goes_on(client: openai.OpenAI, items: list[Any], made: list[Any], tools: Any) -> None:
+    """Send the result of the last call."""
+    call = made[-1]
+    output = {"type": f"{call.type}_output", "call_id": call.call_id, "output": "ok"}
+    items = [*items, *(item.model_dump(exclude_none=True) for item in made), output]
+    assert respond(client, items, tools)[-1].content[0].text == "Done."
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("kind", "arguments", "fields"), OWN)
 def test_tools_with_items_of_their_own(
-    asked: Asked, kind: str, arguments: Any, fields: dict[str, Any], stream: bool
+    asked: Asked,
+    client: openai.OpenAI,
+    kind: str,
+    arguments: Any,
+    fields: dict[str, Any],
+    stream: bool,
 ) -> None:
-    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="k") as client:
-        items: list[Any] = [{"role": "user", "content": f"Use {kind}"}]
-        tools: Any = [{"type": kind}]
-        if stream:
-            with client.responses.stream(model="nano", input=items, tools=tools) as events:
-                made = events.get_final_response()
-        else:
-            made = client.responses.create(model="nano", input=items, tools=tools)
-        call: Any = made.output[-1]
-        assert call.type == f"{kind}_call"
-        assert {
-            k: v.to_dict(exclude_none=True) for k, v in dict(call).items() if k in fields
-        } == fields
-        items += [item.model_dump(exclude_none=True) for item in made.output]
-        items.append({"type": f"{kind}_call_output", "call_id": call.call_id, "output": "ok"})
-        after = client.responses.create(model="nano", input=items, tools=tools)
-        assert after.output_text == "Done."
+    items: list[Any] = [user(f"Use {kind}")]
+    made = respond(client, items, [{"type": kind}], stream=stream)
+    assert made[-1].type == f"{kind}_call"
+    told = made[-1].to_dict(exclude_none=True)
+    assert {name: told[name] for name in fields} == fields
+    goes_on(client, items, made, [{"type": kind}])
     ((recipient, text),) = [(p[1], p[2]) for p in asked.done() if p[1]]
-    assert recipient == f"functions.{kind}"
-    assert json.loads(text) == arguments
+    assert (recipient, json.loads(text)) == (f"functions.{kind}", arguments)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("bash_20250124", "bash"), ("text_editor_20250728", "editor"), ("memory_20250818", "memory")],
-)
-def test_anthropics_tools_are_called_by_their_names(asked: Asked, kind: str, name: str) -> None:
-    tools: Any = [{"type": kind, "name": name}]
-    turn: Any = {"role": "user", "content": f"Use {name}"}
-    with anthropic.Anthropic(base_url=asked.url, api_key="k") as client:
-        made = client.messages.create(model="nano", max_tokens=999, messages=[turn], tools=tools)
-    call = made.content[-1]
-    assert call.type == "tool_use"
-    assert (call.name, call.input) == (name, {"command": "view"})
-    assert f"type {name} = (_: {{" in asked.prompt()
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_in_a_namespace_comes_as_the_client_dispatches_it(
+    asked: Asked, client: openai.OpenAI, stream: bool
+) -> None:
+    items: list[Any] = [user("Use mcp__echo__echo")]
+    made = respond(client, items, [NAMESPACE], stream=stream)
+    assert (made[-1].name, made[-1].namespace) == ("echo", "mcp__echo")
+    assert "mcp__echo__echo" in asked.prompt()
+    assert "A server." in asked.prompt()
+    goes_on(client, items, made, [NAMESPACE])
+    assert [to for _, to, _ in asked.done() if to] == ["functions.mcp__echo__echo"]
+
+
+def test_a_choice_may_name_a_tool_of_a_namespace(asked: Asked) -> None:
+    named = {"type": "function", "name": "echo", "namespace": "mcp__echo"}
+    body = {"input": "Use mcp__echo__echo", "tools": [NAMESPACE, ECHO]}
+    made = asked.post("/v1/responses", tool_choice=named, **body).json()
+    assert made["output"][-1]["namespace"] == "mcp__echo"
+    other = named | {"namespace": "other"}
+    assert asked.post("/v1/responses", tool_choice=other, **body).status_code == 400
+
+
+def test_tools_that_the_conversation_brings_can_be_called(asked: Asked) -> None:
+    search = {"type": "tool_search_call", "call_id": "c1", "arguments": {"q": "echo"}}
+    for kind, before in (("additional_tools", []), ("tool_search_output", [search])):
+        found = {"type": kind, "call_id": "c1", "tools": [NAMESPACE]}
+        items = [user("Hi"), *before, found, user("Use mcp__echo__echo")]
+        made = asked.post("/v1/responses", input=items).json()
+        assert made["output"][-1]["namespace"] == "mcp__echo"
+
+
+def test_a_search_of_the_clients_is_offered_and_defers_the_rest(asked: Asked) -> None:
+    search = {"type": "tool_search", "execution": "client", "parameters": SCHEMA}
+    deferred = ECHO | {"name": "hidden_tool", "defer_loading": True}
+    body = sent("/v1/responses", "Use tool_search", search, deferred)
+    call = asked.post("/v1/responses", **body).json()["output"][-1]
+    assert (call["type"], call["arguments"]) == ("tool_search_call", {"city": "Oslo"})
+    assert "hidden_tool" not in asked.prompt()
+
+
+def test_a_deferred_tool_of_claude_code_is_offered_once_it_is_found(
+    asked: Asked, claude: anthropic.Anthropic
+) -> None:
+    search: Any = {"name": "ToolSearch", "description": "Finds.", "input_schema": SCHEMA}
+    hidden: Any = {"name": "mcp__echo__echo", "input_schema": SCHEMA, "defer_loading": True}
+    shared: Any = {"model": "nano", "max_tokens": 99, "tools": [search, hidden]}
+    claude.messages.create(messages=[user("Hi")], **shared)  # type: ignore[list-item]
+    assert "mcp__echo__echo" not in asked.prompt()
+    use = {"type": "tool_use", "id": "t1", "name": "ToolSearch", "input": {"city": "echo"}}
+    reference = {"type": "tool_reference", "tool_name": "mcp__echo__echo"}
+    found = {"type": "tool_result", "tool_use_id": "t1", "content": [reference]}
+    after = [found, {"type": "text", "text": "Use mcp__echo__echo"}]
+    turns: list[Any] = [user("Hi"), {"role": "assistant", "content": [use]}, user(after)]
+    made = claude.messages.create(messages=turns, **shared)
+    assert made.content[-1].type == "tool_use"
+    assert made.content[-1].name == "mcp__echo__echo"
+    assert "[the tool 'mcp__echo__echo' can be called now]" in asked.prompt()
+
+
+def test_anthropics_tools_are_called_by_their_names(
+    asked: Asked, claude: anthropic.Anthropic
+) -> None:
+    for kind, name in (("bash_20250124", "bash"), ("text_editor_20250728", "editor")):
+        turn: Any = user(f"Use {name}")
+        tools: Any = [{"type": kind, "name": name}]
+        made = claude.messages.create(model="nano", max_tokens=999, messages=[turn], tools=tools)
+        call = made.content[-1]
+        assert call.type == "tool_use"
+        assert (call.name, call.input) == (name, {"city": "Oslo"})
+        assert f"type {name} = (_: {{" in asked.prompt()
+
+
+def test_threads_are_refused_as_the_sdk_understands(
+    asked: Asked, claude: anthropic.Anthropic
+) -> None:
+    """Its runner of tools asks for a thread first, then sends the whole conversation each time."""
+
+    @anthropic.beta_tool
+    def echo(city: str) -> str:
+        """Repeat.
+
+        Args:
+            city: What to repeat.
+        """
+        return f"you said {city}"
+
+    turn: Any = user("Use echo")
+    runner = claude.beta.messages.tool_runner(
+        model="nano", max_tokens=99, tools=[echo], messages=[turn]
+    )
+    last = runner.until_done().content[-1]
+    assert last.type == "text"
+    assert last.text == "Done."
+    assert "you said Oslo" in asked.prompt()
+    going_on = {"type": "continue", "previous_message_id": "msg_x"}
+    lost = asked.post("/v1/messages", thread=going_on, **sent("/v1/messages", "Hi"))
+    assert lost.status_code == 404
+    assert lost.json()["error"]["details"] == {"error_code": "thread_not_found"}
+    refused = asked.post("/v1/messages", thread={"type": "create"}, **sent("/v1/messages", "Hi"))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"]["unsupported"] == ["thread"]
 
 
 def note(*, grammar: bool) -> dict[str, Any]:
@@ -177,21 +274,20 @@ def note(*, grammar: bool) -> dict[str, Any]:
     return {"type": "custom", "name": "note"} | ({"format": form} if grammar else {})
 
 
-@pytest.mark.parametrize("n", range(len(BODIES)))
-def test_a_grammar_finds_the_text_in_other_wrappers(asked: Asked, n: int) -> None:
-    made = asked.post("/v1/responses", **sent("/v1/responses", f"Write {n}", note(grammar=True)))
-    call = made.json()["output"][-1]
-    assert call["type"] == "custom_tool_call"
-    assert call["input"] == PATCH
+def test_a_grammar_finds_the_text_in_other_wrappers(asked: Asked) -> None:
+    for n, body in enumerate(BODIES):
+        whole = sent("/v1/responses", f"Write {n}", note(grammar=True))
+        call = asked.post("/v1/responses", **whole).json()["output"][-1]
+        assert (call["type"], call["input"]) == ("custom_tool_call", PATCH), body
 
 
 @pytest.mark.parametrize("grammar", [False, True])
-@pytest.mark.parametrize("n", range(len(RAW)))
-def test_other_text_goes_through_byte_for_byte(asked: Asked, n: int, grammar: bool) -> None:
-    question = f"Write {len(BODIES) + n}"
-    made = asked.post("/v1/responses", **sent("/v1/responses", question, note(grammar=grammar)))
-    assert made.json()["output"][-1]["input"] == RAW[n]
-    custom = {"type": "custom", "custom": {"name": "note"}}
-    chat = asked.post("/v1/chat/completions", **sent("/v1/chat/completions", question, custom))
-    (call,) = chat.json()["choices"][0]["message"]["tool_calls"]
-    assert call["custom"] == {"name": "note", "input": RAW[n]}
+def test_other_text_goes_through_byte_for_byte(asked: Asked, grammar: bool) -> None:
+    for n, text in enumerate(RAW, len(BODIES)):
+        whole = sent("/v1/responses", f"Write {n}", note(grammar=grammar))
+        assert asked.post("/v1/responses", **whole).json()["output"][-1]["input"] == text
+        custom = {"type": "custom", "custom": {"name": "note"}}
+        whole = sent("/v1/chat/completions", f"Write {n}", custom)
+        chat = asked.post("/v1/chat/completions", **whole).json()
+        (call,) = chat["choices"][0]["message"]["tool_calls"]
+        assert call["custom"] == {"name": "note", "input": text}

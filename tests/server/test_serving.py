@@ -20,6 +20,7 @@ from gptoss_local.models.store import read_tokens
 from gptoss_local.runner import loading
 from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
+from tests.server.conftest import metric
 
 HI: dict[str, Any] = {
     "model": "nano",
@@ -51,9 +52,8 @@ def scripted(nano_home: Path, vocabulary: Vocabulary) -> Iterator[RunningServer]
 @pytest.mark.parametrize(
     ("keep_alive", "left_s"),
     [
-        *((None, 300), ("5m", 300), ("1h30m", 5400), (600, 600), ("600", 600)),
-        *((-1, None), ("-1", None), ("-1m", None)),
-        *(("", "error"), (True, "error"), ("5 parsecs", "error"), ("0s", 0), (0, 0)),
+        *((None, 300), ("1h30m", 5400), (600, 600), ("-1m", None)),
+        *((True, "error"), ("0s", 0)),
     ],
 )
 def test_keep_alive(scripted: RunningServer, keep_alive: object, left_s: Any) -> None:
@@ -147,35 +147,8 @@ def test_a_load_goes_on_without_its_client_tells_how_far_it_is_and_can_be_stoppe
         assert http.post("/api/gptoss/load", json={"model": "nope"}).status_code == 404
 
 
-def test_full_queue_is_a_503_in_every_dialect(nano_home: Path) -> None:
-    with run_server(nano_home, num_parallel="1", max_queue="1") as server, client(server) as http:
-        http.post("/api/generate", json={"model": "nano"})
-        text = "server busy, please try again.  maximum pending requests exceeded"
-        with ThreadPoolExecutor(2) as pool:
-            with server.engine_suspended():
-                waiting = [pool.submit(http.post, "/api/chat", json=HI) for _ in range(2)]
-                wait_until(lambda: "gptoss_answers_active 2" in http.get("/metrics").text)
-                for path in ("/api/chat", "/v1/chat/completions", "/v1/messages"):
-                    reply = http.post(path, json=HI | {"max_tokens": 9})
-                    assert reply.status_code == 503
-                    assert text in json.dumps(reply.json())
-            assert [reply.result().status_code for reply in waiting] == [200, 200]
-
-
-def test_a_preset_decides_how_many_answers_run(nano_home: Path) -> None:
-    states = ('sequences_running{model="nano"} 2', 'sequences_waiting{model="nano"} 1')
-    with run_server(nano_home, preset="latency") as server, client(server) as http:
-        http.post("/api/generate", json={"model": "nano"})
-        body = COUNT | {"options": {"num_predict": 200}}
-        with ThreadPoolExecutor(3) as pool:
-            answers = [pool.submit(http.post, "/api/chat", json=body) for _ in range(3)]
-            wait_until(lambda: all(state in http.get("/metrics").text for state in states))
-            assert [answer.result().status_code for answer in answers] == [200] * 3
-
-
 def test_the_end_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> None:
     with run_server(nano_home, grace_s=str(PATIENCE_S)) as server, client(server) as http:
-        http.post("/api/generate", json={"model": "nano"})
         body = COUNT | {"options": {"temperature": 0, "num_predict": 60}}
         with http.stream("POST", "/api/chat", json=body) as response:
             frames = response.iter_lines()
@@ -195,17 +168,17 @@ def test_the_end_cuts_long_answers_with_an_error(nano_home: Path) -> None:
         client(server) as http,
         ThreadPoolExecutor(2) as pool,
     ):
-        http.post("/api/generate", json={"model": "nano"})
-        (engine,) = server.engines()
         with http.stream("POST", "/api/chat", json=COUNT) as response:
             frames = response.iter_lines()
             next(frames)
+            engine = server.engine()
+            assert engine is not None
             engine.suspend()
             others = [
                 pool.submit(http.post, "/v1/chat/completions", json=HI),
                 pool.submit(http.post, "/api/chat", json=HI | {"stream": True}),
             ]
-            wait_until(lambda: "gptoss_answers_active 3" in http.get("/metrics").text)
+            wait_until(lambda: metric(http, "gptoss_answers_active") == 3)
             server.process.send_signal(signal.SIGTERM)
             threading.Timer(1.5, engine.resume).start()
             *_, last = frames

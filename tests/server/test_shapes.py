@@ -26,19 +26,18 @@ def url(nano_home: Path, vocabulary: Vocabulary) -> Iterator[str]:
         yield server.url
 
 
+CHECKED: Any = {"api_key": "k", "_strict_response_validation": True, "max_retries": 0}
+
+
 @pytest.fixture
 def strict(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{url}/v1", api_key="k", _strict_response_validation=True
-    ) as client:
+    with openai.OpenAI(base_url=f"{url}/v1", **CHECKED) as client:
         yield client
 
 
 @pytest.fixture
 def claude(url: str) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(
-        base_url=url, api_key="k", _strict_response_validation=True, max_retries=0
-    ) as client:
+    with anthropic.Anthropic(base_url=url, **CHECKED) as client:
         yield client
 
 
@@ -50,34 +49,29 @@ def test_responses_echo_tools_and_formats_whole(url: str) -> None:
     assert echoed["text"]["format"] == form | {"description": None, "strict": None}
 
 
-def test_lists_of_models(strict: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+def test_models_and_ids_of_requests(strict: openai.OpenAI, claude: anthropic.Anthropic) -> None:
     assert [model.id for model in strict.models.list()] == ["nano"]
-    assert strict.models.retrieve("gpt-oss-nano").owned_by == "library"
-    page = claude.models.list()
-    assert [(model.id, model.display_name) for model in page] == [("nano", "nano")]
-    assert not page.has_more
+    assert [model.display_name for model in claude.models.list()] == ["nano"]
     assert claude.models.retrieve("nano").created_at.year >= 2025
-    with pytest.raises(anthropic.NotFoundError) as caught:
+    with pytest.raises(anthropic.NotFoundError, match="not_found_error"):
         claude.models.retrieve("nothing")
-    assert caught.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]
-
-
-def test_every_answer_has_a_request_id(strict: openai.OpenAI, claude: anthropic.Anthropic) -> None:
-    chat = strict.chat.completions.create(model="nano", messages=ASK)
-    said = claude.messages.create(model="nano", max_tokens=99, messages=ASK)
-    assert chat._request_id
-    assert said._request_id
-    assert chat._request_id != said._request_id
     with pytest.raises(openai.NotFoundError) as caught:
         strict.models.retrieve("nothing")
-    assert caught.value.request_id
+    chat = strict.chat.completions.create(model="nano", messages=ASK)
+    said = claude.messages.create(model="nano", max_tokens=99, messages=ASK)
+    ids = {chat._request_id, said._request_id, caught.value.request_id}
+    assert len(ids) == 3
+    assert all(ids)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_fields_that_are_not_read_are_named(
     strict: openai.OpenAI, claude: anthropic.Anthropic, url: str, stream: bool
 ) -> None:
-    """A misspelt one, one of another API, one within another field; none that changes nothing."""
+    """A misspelt one, one of another API, one within another field; none that changes nothing.
+
+    `echo` is read: the prompt comes before the answer.
+    """
 
     def warned(made: Any) -> str:
         made.http_response.read()
@@ -110,13 +104,6 @@ def test_fields_that_are_not_read_are_named(
     body = {"model": "nano", "messages": ASK, "options": options, "stream": stream}
     told = httpx.post(f"{url}/api/chat", json=body | {"raw": True})
     assert told.headers["x-gptoss-warning"] == "ignored: options.mirostat, raw"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_echo_puts_the_prompt_before_the_answer(url: str, stream: bool) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="k") as client:
-        made: Any = client.completions.create(
-            model="nano", prompt="Well? ", echo=True, stream=stream
-        )
-        text = "".join(c.choices[0].text for c in made) if stream else made.choices[0].text
-    assert text == "Well? Fine: über."
+    made = strict.completions.create(model="nano", prompt="Well? ", echo=True, stream=stream)
+    parts = made if stream else [made]
+    assert "".join(each.choices[0].text for each in parts) == "Well? Fine: über."

@@ -1,4 +1,4 @@
-"""Long waits and faults of the server itself, which the real model does not produce on demand."""
+"""Waits, faults and events that the real model does not produce on demand, as they are sent."""
 
 import asyncio
 import json
@@ -6,15 +6,23 @@ from collections.abc import AsyncGenerator, Awaitable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gptoss_local.base.errors import EngineError
 from gptoss_local.base.types import Usage
-from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started
+from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started, ToolCall
 from gptoss_local.server import streaming
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
-from gptoss_local.server.dialects.ollama.frames import ChatWriter
+from gptoss_local.server.dialects.ollama.frames import (
+    ChatWriter,
+    chat_event_frame,
+    generate_event_frame,
+)
 from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
+from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
+from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.server.streaming import (
     NDJSON,
     SSE,
@@ -76,6 +84,7 @@ async def respond(
 
 @pytest.fixture
 def fast_heartbeat(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    assert streaming._HEARTBEAT_S <= 10  # some clients give up when there is nothing for 30 s
     monkeypatch.setattr(streaming, "_HEARTBEAT_S", getattr(request, "param", 0.05))
 
 
@@ -111,24 +120,16 @@ async def test_nothing_is_added_to_what_flows() -> None:
 
 @pytest.mark.usefixtures("fast_heartbeat")
 async def test_after_a_sign_of_life_an_error_is_a_frame() -> None:
+    """Before the first byte, and without streaming, it is left to its handler."""
     broken = EngineError("no memory")
     sent: list[dict[str, Any]] = []
     status, pieces = await respond(answer(filled(sent, 2), [], broken), WRITERS[0](), sent=sent)
     assert status == 200
     assert b"no memory" in pieces[-1]
     assert pieces[-1].endswith(b"data: [DONE]\n\n")
-
-
-async def test_an_error_before_the_first_byte_is_left_to_its_handler() -> None:
-    with pytest.raises(EngineError):
-        await respond(answer(asyncio.sleep(0), [], EngineError("no memory")), WRITERS[0]())
-
-
-@pytest.mark.usefixtures("fast_heartbeat")
-async def test_without_streaming_the_status_stays_open() -> None:
-    broken = EngineError("no memory")
-    with pytest.raises(EngineError):
-        await respond(answer(asyncio.sleep(0.12), [], broken), WRITERS[0](), stream=False)
+    for wait_s, stream in ((0, True), (0.12, False)):
+        with pytest.raises(EngineError):
+            await respond(answer(asyncio.sleep(wait_s), [], broken), WRITERS[0](), stream=stream)
 
 
 @pytest.mark.parametrize("make", WRITERS)
@@ -149,3 +150,39 @@ def test_no_character_of_an_answer_ends_a_line(framing: Framing) -> None:
     line = framing.encode(SseEvent(value) if framing is SSE else value).decode()
     assert len(line.strip("\n").splitlines()) == 1
     assert json.loads(line.removeprefix("data: ")) == value
+
+
+CALL = ToolCall(1, "call_x", "f", {"a": 1})
+CUT = Done("length", Usage(1, 1, 1, 1), [])
+
+
+def test_calls_of_ollama_are_numbered_and_none_is_lost() -> None:
+    """Not even at an endpoint without tools."""
+    assert generate_event_frame("nano", CALL, with_context=True).response == 'f({"a":1})'
+    function = {"index": 1, "name": "f", "arguments": {"a": 1}}
+    calls = chat_event_frame("nano", CALL).message.tool_calls
+    assert calls == [{"id": "call_x", "function": function}]
+
+
+@pytest.mark.parametrize("is_cut_in_text", [False, True])
+def test_only_the_item_that_was_cut_is_incomplete(is_cut_in_text: bool) -> None:
+    """And it says so when it is done: programs take calls from there, and run them."""
+    events: list[Any] = [CALL, *([ContentDelta("The wea")] if is_cut_in_text else [])]
+    writer = ResponsesWriter(ResponsesBody(model="nano"), ClientTools(), lambda _: None)
+    frames = [f for e in [*events, CUT] for f in writer.feed(e)]
+    done = [f.data["item"] for f in frames if f.name == "response.output_item.done"]
+    assert [i["status"] for i in done] == ["completed", "incomplete"][: len(events)]
+    assert writer.whole()["output"] == done
+    assert writer.whole()["status"] == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("make", "cut"),
+    [(WRITERS[0], '"finish_reason":"length"'), (WRITERS[1], '"stop_reason":"max_tokens"')],
+)
+def test_an_answer_that_was_cut_after_a_call_says_that_it_was_cut(make: Any, cut: str) -> None:
+    """An engine elsewhere may reach the limit there: there may be more calls."""
+    writer = make()
+    frames = [frame.data for event in (CALL, CUT) for frame in writer.feed(event)]
+    assert cut in msgspec.json.encode(frames).decode()
+    assert cut in msgspec.json.encode(writer.whole()).decode()

@@ -1,8 +1,6 @@
 """Titles of saved chats: by the model after the first answer, without cost for the chat."""
 
-import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +9,11 @@ import pytest
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.chats.answers import QUESTION, clean
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
 FRANCE = "What is the capital of France?"
-TITLE_S = 0.5  # more than a title takes that nothing holds up
 TITLE = "Paris, Capital of France"
 
 
@@ -57,81 +54,60 @@ def title(page: Page, chat_id: int) -> str:
     return str(page.call("GET", f"chats/{chat_id}")["chat"]["title"])
 
 
-def n_prompts(script: Script) -> int:
-    return len(script.prompts)
-
-
 def asked_for_a_title(page: Page, script: Script) -> tuple[int, int]:
     """Ask, until the model writes the title and holds; return the chat and its last turn."""
-    chat_id, n_before = page.new(model="mine"), n_prompts(script)
+    chat_id, n_before = page.new(model="mine"), len(script.prompts)
     turn = page.answered(page.ask(chat_id, FRANCE))
-    wait_until(lambda: n_prompts(script) == n_before + 2)
+    wait_until(lambda: len(script.prompts) == n_before + 2)
     wait_until(lambda: any(r.is_held for part in script.parts for r in part.replies))
     return chat_id, turn["id"]
 
 
+def titled(page: Page, script: Script) -> tuple[int, int]:
+    """Have the model title a chat; the title of an earlier chat would have come before."""
+    chat_id, turn_id = asked_for_a_title(page, script)
+    script.go_on()
+    wait_until(lambda: title(page, chat_id) == TITLE)
+    return chat_id, turn_id
+
+
 def test_the_model_titles_a_chat_once(page: Page, script: Script) -> None:
     with page.listening() as heard:
-        chat_id, turn_id = asked_for_a_title(page, script)
+        chat_id, turn_id = titled(page, script)
         asked, told = script.prompts[-2:]
         beginning = told[: len(asked) - 3]  # without the tags that open the answer
         assert asked[: len(beginning)] == beginning
-        script.go_on()
-        wait_until(lambda: title(page, chat_id) == TITLE)
         heard.until(lambda h: any(c["title"] == TITLE for e in h.of("chats") for c in e["chats"]))
-    n_before = n_prompts(script)
+    n_before = len(script.prompts)
     page.answered(page.ask(chat_id, "And Italy?", turn_id))
-    time.sleep(TITLE_S)
-    assert n_prompts(script) == n_before + 1
+    titled(page, script)
+    assert len(script.prompts) == n_before + 3
 
 
-def test_a_title_that_a_person_gives_stays(page: Page, script: Script) -> None:
-    chat_id, _ = asked_for_a_title(page, script)
-    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
+def test_a_chat_that_is_not_titled(page: Page, script: Script) -> None:
+    """The embedded model titles nothing, a stopped answer has no title, a person's title stays."""
+    n_before = len(script.prompts)
+    page.answered(page.ask(page.new(), FRANCE))
+    stopped = page.ask(page.new(model="mine"), "Slow?")
+    page.call("POST", f"chats/{stopped['chat_id']}/stop", {"turn_id": stopped["id"]})
     script.go_on()
-    time.sleep(TITLE_S)
-    assert title(page, chat_id) == "Mine"
-    chat_id, n_before = page.new(model="mine"), n_prompts(script)
-    page.call("PATCH", f"chats/{chat_id}", {"title": "Mine"})
-    page.answered(page.ask(chat_id, FRANCE))
-    time.sleep(TITLE_S)
-    assert (title(page, chat_id), n_prompts(script)) == ("Mine", n_before + 1)
+    named = page.new(model="mine")
+    page.call("PATCH", f"chats/{named}", {"title": "Mine"})
+    page.answered(page.ask(named, FRANCE))
+    late, _ = asked_for_a_title(page, script)
+    page.call("PATCH", f"chats/{late}", {"title": "Mine, too"})
+    script.go_on()
+    titled(page, script)
+    assert len(script.prompts) <= n_before + 3 + 2 + 2
+    assert (title(page, named), title(page, late)) == ("Mine", "Mine, too")
 
 
 def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> None:
-    n_before = n_prompts(script)
     chat_id, turn_id = asked_for_a_title(page, script)
     page.answered(page.ask(chat_id, "And Italy?", turn_id))
     script.go_on()
-    time.sleep(TITLE_S)
-    assert (title(page, chat_id), n_prompts(script)) == (FRANCE, n_before + 3)
-
-
-@pytest.mark.parametrize(
-    ("content", "fold", "found"),
-    [
-        ("RAW TEXT\n\nWhat is in it?", [0, 8, "notes.txt"], "What is in it?"),
-        ("Read RAW TEXT and tell", [5, 13, "notes.txt"], "Read and tell"),
-        ("RAW TEXT", [0, 8, "notes.txt"], "notes.txt"),
-    ],
-)
-def test_a_file_is_no_title(page: Page, content: str, fold: list[object], found: str) -> None:
-    chat_id = page.new()
-    begun = page.call("POST", f"chats/{chat_id}/ask", {"content": content, "folds": [fold]})
-    assert begun["question"]["stats"] == {"folds": [fold]}
-    assert title(page, chat_id) == found
-
-
-@pytest.mark.parametrize("how", ["nano", "stopped"])
-def test_a_chat_that_is_not_titled(page: Page, script: Script, how: str) -> None:
-    chat_id, n_before = page.new(model="nano" if how == "nano" else "mine"), n_prompts(script)
-    turn = page.ask(chat_id, "Slow?" if how == "stopped" else FRANCE)
-    if how == "stopped":
-        page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
-        script.go_on()
-    page.answered(turn)
-    time.sleep(TITLE_S)
-    assert n_prompts(script) <= n_before + 1
+    titled(page, script)
+    assert title(page, chat_id) == FRANCE
 
 
 def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Script) -> None:
@@ -140,10 +116,9 @@ def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Scrip
         run_scripted_server(tmp_path, script, chat_titles="false") as server,
         Page(with_copy(server)) as page,
     ):
-        chat_id = page.new(model="mine")
-        page.answered(page.ask(chat_id, FRANCE))
-        time.sleep(TITLE_S)
-        assert title(page, chat_id) == FRANCE
+        turn = page.answered(page.ask(page.new(model="mine"), FRANCE))
+        page.answered(page.ask(turn["chat_id"], "And Italy?", turn["id"]))
+        assert (title(page, turn["chat_id"]), len(script.prompts)) == (FRANCE, 2)
 
 
 @pytest.mark.quick
@@ -161,22 +136,3 @@ def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Scrip
 )
 def test_a_title_is_cleaned(text: str, found: str) -> None:
     assert clean(text) == found
-
-
-def test_a_title_leaves_the_prefix_of_its_chat_in_the_cache(empty_home: Path) -> None:
-    """With a real engine: the second question reads itself alone."""
-    words = " ".join(f"word{n}" for n in range(300))
-    with run_server(empty_home, context_length="8192") as server, Page(with_copy(server)) as page:
-        chat_id = page.new(model="mine", options={"seed": 1, "temperature": 0})
-        turn = page.answered(page.ask(chat_id, f"{words} {FRANCE}"))
-        wait_until(lambda: n_answers(server) == 2)
-        stats = page.answered(page.ask(chat_id, "And Italy?", turn["id"]))["stats"]
-        assert stats["prompt_eval_count"] > 600
-        assert stats["prompt_eval_count"] - stats["prompt_cached_count"] < 30
-
-
-def n_answers(server: RunningServer) -> int:
-    """Return how many answers have ended, titles among them."""
-    text = httpx.get(f"{server.url}/metrics", headers=server.owner, trust_env=False).text
-    found = re.search(r'^gptoss_generated_tokens_count\{model="mine"\} (\S+)$', text, re.M)
-    return int(float(found[1])) if found else 0

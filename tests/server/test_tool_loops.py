@@ -6,13 +6,12 @@ from typing import Any
 
 import httpx
 import ollama
-import openai
 import pytest
 
 from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer
 from tests.server.asked import Asked, run_asked
-from tests.server.dialects import NAMES, Dialect, Ollama, Said, speak, user
+from tests.server.dialects import NAMES, Call, Dialect, Ollama, Said, speak, user
 
 NEXT = "<|end|><|start|>assistant"
 STEP = (
@@ -152,45 +151,27 @@ def test_what_a_client_changed_stays_changed(loop: Asked, spoken: dict[str, Dial
     assert loop.done()[-1] == ("commentary", "functions.list_files", '{"path":"b"}')
 
 
-def test_an_answer_that_the_server_remembers(loop: Asked) -> None:
+def test_an_answer_that_the_server_remembers(loop: Asked, spoken: dict[str, Dialect]) -> None:
     """A finished turn has no reasoning, and its calls and preamble stay in their channels."""
-    with openai.OpenAI(base_url=f"{loop.url}/v1", api_key="k") as client:
-        ask: Any = {"model": "nano", "tools": [{"type": "function", **FUNCTION}]}
-        made: Any = client.responses.create(**ask, input="Spelt")
-        output = {"type": "function_call_output", "output": RESULT}
-        sent: Any = [output | {"call_id": made.output[-1].call_id}]
-        last = client.responses.create(**ask, previous_response_id=made.id, input=sent)
-        assert goes_on_exactly(loop, STEP + SPELT)
-        client.responses.create(**ask, previous_response_id=last.id, input="Spelt")
+    ask: Any = {"tools": [{"type": "function", **FUNCTION}]}
+    made = loop.post("/v1/responses", input="Spelt", **ask).json()
+    result = spoken["responses"].result(Call(made["output"][-1]["call_id"], "", {}), RESULT)
+    kept = {"previous_response_id": made["id"]}
+    last = loop.post("/v1/responses", input=[result], **ask, **kept).json()
+    assert goes_on_exactly(loop, STEP + SPELT)
+    loop.post("/v1/responses", input="Spelt", **ask, previous_response_id=last["id"])
     assert loop.done() == [*SAID, *CALL, ("final", "", "Two files.")]
 
 
-def test_a_message_between_a_call_and_its_result_comes_before_the_call(loop: Asked) -> None:
-    """Codex sends such items. Source: Ollama's TestFromResponsesRequestMergesMessage…"""
-    thought = {"type": "summary_text", "text": "Look."}
-    items = [
-        user("Spelt"),
-        {"type": "reasoning", "id": "rs_1", "summary": [thought]},
-        {"type": "function_call", "call_id": "c", "name": "list_files", "arguments": "{}"},
-        {"type": "message", "role": "assistant", "content": "I will inspect."},
-        {"type": "function_call_output", "call_id": "c", "output": "/tmp"},
-    ]
-    assert loop.post("/v1/responses", input=items).status_code == 200
-    assert loop.done() == [
-        ("analysis", "", "Look."),
-        ("commentary", "", "I will inspect."),
-        ("commentary", "functions.list_files", "{}"),
-    ]
-
-
-def test_the_next_turn_knows_of_the_one_call_alone(loop: Asked, spoken: dict[str, Dialect]) -> None:
-    for name in ("chat", "responses", "messages"):
-        dialect, turns = spoken[name], [user("Twice")]
-        for path in ("a", "a/ü"):
-            said = dialect.ask(turns, tools=[FUNCTION], one_call=True)
-            (call,) = said.calls
-            assert call.arguments == {"path": path}
-            turns += [*said.turns, dialect.result(call, "x")]
-        assert dialect.ask(turns, tools=[FUNCTION], one_call=True).content == "Two."
-        texts = [text for _, to, text in loop.done() if to]
-        assert texts == ['{"path": "a"}', '{"path": "a/ü"}']
+@pytest.mark.parametrize("name", ["chat", "responses", "messages"])
+def test_the_next_turn_knows_of_the_one_call_alone(
+    loop: Asked, spoken: dict[str, Dialect], name: str
+) -> None:
+    dialect, turns = spoken[name], [user("Twice")]
+    for path in ("a", "a/ü"):
+        said = dialect.ask(turns, tools=[FUNCTION], one_call=True)
+        (call,) = said.calls
+        assert call.arguments == {"path": path}
+        turns += [*said.turns, dialect.result(call, "x")]
+    assert dialect.ask(turns, tools=[FUNCTION], one_call=True).content == "Two."
+    assert [text for _, to, text in loop.done() if to] == ['{"path": "a"}', '{"path": "a/ü"}']

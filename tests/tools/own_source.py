@@ -32,7 +32,7 @@ class OwnSource:
         self.name, self.about, self.description, self.is_on = name, about, "", is_on
         self.chats: list[list[Page]] = []
         self.n_closed = 0
-        self._problem = problem
+        self.problem = problem
         schema = parameters or {"type": "object", "properties": {}}
         self._tools = [
             RunnableTool(each, "", schema, run, about, name, is_built_in=each == "python")
@@ -40,8 +40,8 @@ class OwnSource:
         ]
 
     async def tools(self) -> Sequence[RunnableTool]:
-        if self._problem:
-            raise ToolError(self._problem)
+        if self.problem:
+            raise ToolError(self.problem)
         return self._tools
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:

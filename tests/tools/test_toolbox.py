@@ -1,7 +1,6 @@
 """The tools of a chat: which are declared, asked about, run and ended."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,37 +8,20 @@ from typing import Any
 import pytest
 
 from gptoss_local.base.errors import ToolError, UsageError
-from gptoss_local.talk.tools import Arguments, LoopLimit, Page, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.toolbox import FIND_TOOLS, MAX_DECLARED_TOKENS
+from tests.tools.own_source import OwnSource
 
 pytestmark = pytest.mark.quick
 
 
-class Source:
+class Source(OwnSource):
     """Tools that a test has made; they fail as it says."""
 
-    description = about = ""
-    is_mcp = False
-
-    def __init__(
-        self, name: str, *tools: RunnableTool, is_on: bool = True, problem: str = ""
-    ) -> None:
-        self.name, self.is_on, self.problem = name, is_on, problem
+    def __init__(self, name: str, *tools: RunnableTool, is_on: bool = True) -> None:
+        super().__init__(name, "", {}, is_on=is_on)
         self._tools = [replace(tool, source=name) for tool in tools]
-        self.pages: list[Page] = []
-        self.is_closed = False
-
-    async def tools(self) -> Sequence[RunnableTool]:
-        if self.problem:
-            raise ToolError(self.problem)
-        return self._tools
-
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        self.pages = list(pages)
-
-    async def close(self) -> None:
-        self.is_closed = True
 
 
 def tool(name: str, description: str = "", result: Any = "done", **fields: Any) -> RunnableTool:
@@ -76,7 +58,8 @@ async def test_sources_are_switched_as_a_whole() -> None:
 
 
 async def test_a_source_that_does_not_answer_costs_its_own_tools() -> None:
-    broken, well = Source("broken", problem="it does not start"), Source("well", tool("f"))
+    broken, well = Source("broken"), Source("well", tool("f"))
+    broken.problem = "it does not start"
     toolbox = Toolbox([broken, well], Consents(None))
     assert await toolbox.prepare() == ["broken: it does not start"]
     assert names(toolbox) == ["f"]
@@ -121,15 +104,6 @@ async def test_what_a_call_comes_to() -> None:
     assert "[... 47,232 characters left out ...]" in long
 
 
-async def test_stopping_a_call_ends_it() -> None:
-    toolbox = await prepared(Source("s", tool("slow", result=30.0)))
-    task = asyncio.create_task(toolbox.run("slow", {}))
-    await asyncio.sleep(0.05)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
-
-
 async def test_hundreds_of_tools_are_found_by_a_search() -> None:
     about = "Does something that takes many words to say. " * 4
     many = [tool(f"thing_{n}", about) for n in range(300)]
@@ -160,9 +134,9 @@ async def test_new_chats_forget() -> None:
     assert not toolbox.needs_consent(f)
     await toolbox.new_chat([Page(3, "https://a.example", "A")])
     assert toolbox.needs_consent(f)
-    assert source.pages == [Page(3, "https://a.example", "A")]
+    assert source.chats == [[Page(3, "https://a.example", "A")]]
     await toolbox.close()
-    assert source.is_closed
+    assert source.n_closed == 1
 
 
 async def test_a_permission_for_good_ends_when_the_tool_changes(tmp_path: Path) -> None:
@@ -198,15 +172,3 @@ async def test_permissions_that_cannot_be_read_are_not_guessed(
     with pytest.raises(UsageError, match="cannot be read"):
         toolbox.allow(toolbox.tools["f"], "always")
     assert path.read_text() == text
-
-
-def test_loops_end() -> None:
-    now = [0.0]
-    limit = LoopLimit(2, 10, lambda: now[0])
-    assert [limit.reached() for _ in range(3)] == ["", "", "2 rounds of tools"]
-    limit = LoopLimit(9, 10, lambda: now[0])
-    now[0] = 25.0
-    limit.pause(20)
-    assert limit.reached() == ""
-    now[0] = 31.0
-    assert limit.reached() == "10 s of tools"

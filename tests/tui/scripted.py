@@ -1,21 +1,49 @@
-"""Frames of `/api/chat` at a given speed, for measurements that no model should disturb."""
+"""A server of the chat that plays what a test wrote, and a measure of how long keys wait."""
 
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from textual.highlight import highlight
 
 from gptoss_local.api.client import AsyncClient
+from gptoss_local.api.gptoss import GpuMemory, Inspection, ModelFit, ModelFits, ServerStatus
+from gptoss_local.api.models import (
+    InstalledModel,
+    InstalledModels,
+    LoadStatus,
+    ModelDetails,
+    RunningModel,
+    RunningModels,
+)
 from gptoss_local.base.errors import UnauthorizedError
-from tests.tui.wire import answer_of
 
 _CODE = "    value = compute(index, offset)  # row\n" * 100
 _SLEEP_S = 0.005
 _WORK_S = 0.010  # for highlighting it, on the machine of the measurements
+
+
+def installed(name: str, size: int = 1, parameter_size: str = "") -> InstalledModel:
+    details = ModelDetails(
+        parent_model="",
+        format="gguf",
+        family="gptoss",
+        families=["gptoss"],
+        parameter_size=parameter_size,
+        quantization_level="MXFP4",
+    )
+    return InstalledModel(name, name, "", size, "", details, [])
+
+
+def running(name: str, n_ctx: int, size: int = 1, size_vram: int = 0) -> RunningModel:
+    return RunningModel(name, name, size, "", installed(name).details, "", size_vram, n_ctx)
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}}
 
 
 class ScriptedServer(AsyncClient):
@@ -25,14 +53,28 @@ class ScriptedServer(AsyncClient):
         at_once: The beginning, sent as one frame.
         pieces: What follows, `per_s` of them a second.
         holds: An answer ends once the test sets `may_end`.
+        before: Answers to the first requests: calls of tools, or a text in single letters.
+        tags, loaded, fits, gpus, loading: Its models and its machine.
     """
 
     def __init__(
-        self, at_once: str, pieces: Iterable[str], per_s: float, *, holds: bool = False
+        self,
+        at_once: str = "Seen. ",
+        pieces: Iterable[str] = (),
+        per_s: float = 1000.0,
+        *,
+        holds: bool = False,
+        before: Iterable[Sequence[dict[str, Any]] | str] = (),
+        tags: Sequence[InstalledModel] = (),
+        loaded: Sequence[RunningModel] = (),
+        fits: Sequence[ModelFit] = (),
+        gpus: Sequence[GpuMemory] = (),
+        loading: Sequence[LoadStatus] = (),
     ) -> None:
-        self._at_once = at_once
-        self._pieces = pieces
-        self._per_s = per_s
+        self._at_once, self._pieces, self._per_s = at_once, pieces, per_s
+        self._before = list(before)
+        self.tags, self.loaded, self.fits = list(tags), list(loaded), list(fits)
+        self._status = ServerStatus("", 1, 0.0, list(loading), "", list(gpus))
         self.may_end = asyncio.Event()
         if not holds:
             self.may_end.set()
@@ -48,30 +90,38 @@ class ScriptedServer(AsyncClient):
         self, body: dict[str, Any], *_: object
     ) -> AsyncGenerator[dict[str, Any], None]:
         self.bodies.append(body)
-        yield _frame(self._at_once)
-        start_s = time.monotonic()
-        for n, piece in enumerate(self._pieces):
-            await asyncio.sleep(max(0.0, start_s + n / self._per_s - time.monotonic()))
-            yield _frame(piece)
-        await self.may_end.wait()
-        yield _frame("", done=True)
+        if self._before:
+            first = self._before.pop(0)
+            for part in first if isinstance(first, str) else [first]:
+                yield _frame(part) if isinstance(part, str) else _frame("", tool_calls=part)
+                await asyncio.sleep(0)
+        else:
+            yield _frame(self._at_once)
+            start_s = time.monotonic()
+            for n, piece in enumerate(self._pieces):
+                await asyncio.sleep(max(0.0, start_s + n / self._per_s - time.monotonic()))
+                yield _frame(piece)
+            await self.may_end.wait()
+        yield _frame("") | {"done": True}
 
     async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         if path == "/api/gptoss/tokens":
             raise UnauthorizedError("this is for the owner of the server")
+        if path == "/api/gptoss/inspect":
+            return Inspection(1, 1, [])
         raise AssertionError(f"{path} is not asked of a script")
 
     async def get(self, path: str, _answer_type: object) -> Any:
-        return answer_of(path)
+        return {
+            "/api/tags": InstalledModels(self.tags),
+            "/api/ps": RunningModels(self.loaded),
+            "/api/gptoss/fits": ModelFits(self.fits),
+            "/api/gptoss/status": self._status,
+        }[path.partition("?")[0]]
 
 
-def _frame(content: str, *, done: bool = False) -> dict[str, Any]:
-    return {"message": {"role": "assistant", "content": content}, "done": done}
-
-
-def seen() -> ScriptedServer:
-    """Return one that answers quickly."""
-    return ScriptedServer("Seen. ", [], 1000)
+def _frame(content: str, **more: Any) -> dict[str, Any]:
+    return {"message": {"role": "assistant", "content": content, **more}, "done": False}
 
 
 class Lag(NamedTuple):
@@ -107,12 +157,7 @@ async def measure_lag(stop: asyncio.Event) -> Lag:
         await asyncio.sleep(_SLEEP_S)
         turns_s.append(time.thread_time() - before_s)
         if len(turns_s) % 16 == 0:
-            works_s.append(_work())
+            start_s = time.thread_time()
+            highlight(_CODE, language="python").split("\n")  # as the chat does
+            works_s.append(time.thread_time() - start_s)
     return Lag(turns_s, works_s)
-
-
-def _work() -> float:
-    """Highlight some code, as the chat does, and return the CPU time that it took."""
-    start_s = time.thread_time()
-    highlight(_CODE, language="python").split("\n")
-    return time.thread_time() - start_s

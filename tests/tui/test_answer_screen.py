@@ -34,12 +34,13 @@ class Screen:
     """Shows answers, and says what is in the cells then."""
 
     def __init__(self, app: Page, pilot: Pilot[None]) -> None:
-        self._app = app
+        self.app = app
         self._pilot = pilot
 
     async def opened(self, text: str) -> list[str]:
         """The rows of a stored answer."""
-        return await self._rows_of(AnswerView(text, is_complete=True))
+        await self._mount(AnswerView(text, is_complete=True))
+        return await self._settled()
 
     async def streamed(self, text: str, rng: random.Random, n_max: int = 50) -> list[str]:
         """The rows of an answer that came piece by piece, and was painted now and then."""
@@ -55,34 +56,27 @@ class Screen:
         await view.show(text, is_complete=True)
         return await self._settled()
 
-    def view(self) -> AnswerView:
-        return self._app.query_one(AnswerView)
-
     async def resized(self, width: int) -> list[str]:
-        await self._pilot.resize_terminal(width, self._app.size.height)
+        await self._pilot.resize_terminal(width, self.app.size.height)
         await self._pilot.pause()
         return self.rows()
 
     def rows(self) -> list[str]:
-        strips = self._app.screen._compositor.render_strips()
+        strips = self.app.screen._compositor.render_strips()
         rows = [strip.text.rstrip() for strip in strips]
         while rows and not rows[-1]:
             rows.pop()
         return rows
 
-    async def _rows_of(self, view: AnswerView) -> list[str]:
-        await self._mount(view)
-        return await self._settled()
-
     async def _mount(self, view: AnswerView) -> None:
-        page = self._app.query_one(VerticalScroll)
+        page = self.app.query_one(VerticalScroll)
         await page.remove_children()
         await page.mount(view)
 
     async def _settled(self) -> list[str]:
         await self._pilot.pause()
         rows = self.rows()
-        assert len(rows) < self._app.size.height, "the window is too low for this text"
+        assert len(rows) < self.app.size.height, "the window is too low for this text"
         return rows
 
 
@@ -160,8 +154,7 @@ async def test_what_is_selected_is_the_text() -> None:
     code = "value = compute(first_argument, second_argument)"
     async with screen(40) as shown:
         await shown.opened(f"{prose}\n\n```python\n{code}\n```\n\n> quoted")
-        view = shown.view()
-        selected = view.get_selection(Selection(None, None))
+        selected = shown.app.query_one(AnswerView).get_selection(Selection(None, None))
         assert selected is not None
         lines = [line for line in selected[0].split("\n") if line]
         assert lines == [prose, code, "quoted"]
@@ -172,27 +165,20 @@ async def test_what_is_selected_is_the_text() -> None:
         assert block.get_selection(Selection(None, None)) == (f"{prose}\nAnd reasoning.", "\n")
 
 
-async def test_prose_keeps_a_reading_width_and_code_does_not() -> None:
+async def test_widths_and_themes() -> None:
+    text = "\n\n".join(BLOCKS.values())
     async with screen(194) as shown:
         rows = await shown.opened("words " * 100 + "\n\n```\n" + "x" * 180 + "\n```\n")
-        assert max(len(row) for row in rows if "words" in row) <= 100
+        assert max(len(row) for row in rows if "words" in row) <= 100  # prose is read
         assert any("x" * 180 in row for row in rows)
-
-
-async def test_a_window_with_hardly_a_column() -> None:
-    async with screen(80) as shown:
+        await shown.resized(80)
+        before = await shown.opened(text)
+        assert missing(text, await shown.resized(40)) == Counter()
+        assert await shown.resized(80) == before
+        shown.app.theme = "ansi-light"
+        assert await shown.resized(80) == before
         await shown.opened("\n\n".join([BLOCKS["table"], BLOCKS["python"], BLOCKS["cjk"]]))
         for width in (9, 5, 3, 2, 1):
             await shown.resized(width)
         await shown.resized(80)
         assert "Done" in "".join(await shown.opened("Done"))
-
-
-async def test_a_new_width_and_a_new_theme() -> None:
-    async with screen(80) as shown:
-        before = await shown.opened("\n\n".join(BLOCKS.values()))
-        narrow = await shown.resized(40)
-        assert missing("\n\n".join(BLOCKS.values()), narrow) == Counter()
-        assert await shown.resized(80) == before
-        shown.view().app.theme = "ansi-light"
-        assert await shown.resized(80) == before

@@ -1,163 +1,202 @@
-"""Conversations in the app, on the real server with the real nano model."""
+"""One conversation: it is asked, stopped, edited, told anew, copied, and there again."""
 
 import json
 import re
 from pathlib import Path
 
-import httpx
 import pytest
 from textual.events import Key, Paste
 from textual.screen import ModalScreen
 
-from tests.conftest import RunningServer
-from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, opener, run_chat
-from tests.tui.scripted import ScriptedServer
+from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, run_chat
+from tests.tui.scripted import ScriptedServer, installed
 from tui import exchange
 from tui.widgets.turn_view import AssistantTurnView
 
-COUNT = "Count from 1 to 900."
+DIALOGS = (["f1"], ["f2"], ["f3"], [*"/tools", "enter"], ["f9"], ["f12"], ["ctrl+p"])
+
+
+def counting() -> ScriptedServer:
+    """A server that counts to 99, and ends when the test lets it."""
+    return ScriptedServer("0, ", [f"{n}, " for n in range(1, 100)], per_s=200, holds=True)
 
 
 async def begin_counting(chat: Chat) -> None:
-    await chat.enter("/effort low")
-    await chat.enter(COUNT)
+    await chat.enter("Count")
     await chat.shows("5, 6, 7")
 
 
 async def test_ask(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
+    """With the real model: the answer, its figures, its reasoning and its tokens."""
+    async with open_chat(size=(100, 40)) as chat:
         await chat.shows("Nothing you type leaves it")
+        await chat.press("f8")
+        await chat.shows("No answer is finished yet")
         assert await chat.ask(FRANCE) == PARIS
-        await chat.shows("/32,768", PARIS, f"❯ {FRANCE}")
-        assert re.search(r"▸ reasoned \d+ tokens · \d+\.\d s", chat.screen())
-        assert re.search(r"nano │ medium │ \d+ tok/s │ first \d+\.\d\d s │ ctx \d", chat.screen())
+        await chat.shows("/32,768", PARIS, f"❯ {FRANCE}", "between tokens: median")
+        screen = chat.screen()
+        for pattern in (
+            r"▸ reasoned \d+ tokens · \d+\.\d s",
+            r"nano │ medium │ \d+ tok/s │ first \d+\.\d\d s │ ctx \d",
+            r"answer \d+ tokens in \d\.\d\d s",
+            r"prompt \d+ tokens, \d+ read in .* tok/s\)",
+        ):
+            assert re.search(pattern, screen), pattern
+        await chat.press("f8")
+        await chat.until(lambda: "between tokens" not in chat.screen())
         view, text = chat.views()[-1], chat.turns()[-1].reasoning
         assert isinstance(view, AssistantTurnView)
         for shown in ("tail", "full", "folded"):
             await chat.press("ctrl+o")
             assert view.reasoning.shown == shown
             assert (text in chat.screen()) == (shown != "folded")
+        tokens = chat.turns()[-1].stats["tokens"]
+        assert tokens[-1] == 200002  # <|return|>
+        assert len(tokens) == chat.turns()[-1].stats["eval_count"]
+        await chat.press("f9")
+        await chat.shows("assistant · channel final", "Reasoning: medium")
+        await chat.press("space")
+        await chat.shows("200006 173781 200005 17196 200008")
 
 
-async def test_escape_stops_at_once_and_keeps_the_part(
-    open_chat: OpenChat, server: RunningServer
-) -> None:
-    def n_running() -> float:
-        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
-        found = re.search(r"^gptoss_answers_active(?:{[^}]*})? ([\d.]+)", metrics, re.MULTILINE)
-        assert found, metrics
-        return float(found[1])
-
-    async with open_chat() as chat:
+async def test_messages_wait_are_taken_back_or_cut_in(history_path: Path) -> None:
+    server = counting()
+    async with run_chat(server, history_path) as chat:
+        prompt = chat.app.chat.prompt
         await begin_counting(chat)
         await chat.enter("/retry")
         await chat.tells("An answer streams")
+        await chat.enter("first")
+        await chat.enter("second")
+        await chat.shows("» first", "» second")
+        await chat.press("escape")
+        assert prompt.text == "second"
         assert chat.app.chat.is_answering
         await chat.press("escape")
-        part = await chat.answered()
-        assert "5, 6, 7" in part
-        assert not part.endswith("900.")
-        assert chat.turns()[-1].state == "stopped"
+        assert prompt.text == "first\n\nsecond"
+        await chat.press("escape")  # now it stops, and nothing is sent
+        assert (await chat.answered()).startswith("0, 1, 2, 3, 4, 5, 6, 7")
         await chat.shows("■ stopped")
-        await chat.until(lambda: n_running() == 0)
-        assert await chat.ask(FRANCE) == PARIS
+        assert (len(chat.turns()), chat.turns()[-1].state) == (2, "stopped")
+        await chat.press("ctrl+c")
+        await begin_counting(chat)
+        await chat.enter("waits")
+        await chat.type("/effort medium")  # a command is no message
+        await chat.press("ctrl+s")
+        assert chat.app.chat.is_answering
+        await chat.type("cuts in")
+        await chat.press("ctrl+s")
+        await chat.until(lambda: server.asked[-1] == "cuts in")
+        assert chat.turns()[-3].state == "stopped"
+        server.may_end.set()
+        await chat.until(lambda: len(chat.turns()) == 8)
+        await chat.answered()
+        assert server.asked[2:] == ["cuts in", "waits"]
+        assert "»" not in chat.screen()
 
 
-@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q"])
 async def test_a_key_clears_then_stops_then_quits(
-    open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch, key: str
+    history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.screens.chat._LEAVING_S", 60.0)
-    async with open_chat() as chat:
+    async with run_chat(counting(), history_path) as chat:
         await begin_counting(chat)
         await chat.type("half a thought")
-        await chat.press(key)
+        await chat.press("ctrl+c")
         assert chat.app.chat.prompt.text == ""
         assert chat.app.chat.is_answering
-        await chat.press(key)
+        await chat.press("ctrl+q")
         await chat.answered()
-        for opens in (["f1"], ["f2"], ["f3"], [*"/tools", "enter"], ["ctrl+p"]):
+        for opens in DIALOGS:
             await chat.press(*opens)
             await chat.until(lambda: chat.app.screen is not chat.app.chat)
-            await chat.press(key)
+            await chat.press("ctrl+c")
             await chat.until(lambda: chat.app.screen is chat.app.chat)
-        await chat.press("f2", "a", "b", "shift+home", key)  # copies what is selected
+        await chat.press("f2", "a", "b", "shift+home", "ctrl+c")  # copies what is selected
         assert chat.app.clipboard == "ab"
-        await chat.press("end", key, key)
+        await chat.press("end", "ctrl+c", "ctrl+c")
         await chat.tells("Ctrl-C again quits")
         assert chat.app.return_code is None
-        await chat.press(key)
+        await chat.press("ctrl+q")
         await chat.until(lambda: chat.app.return_code == 0)
 
 
-async def test_a_chat_is_there_again(open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dialog_that_is_closed_as_it_opens(history_path: Path) -> None:
+    """Both keys come at once from a terminal."""
+    async with run_chat(ScriptedServer("Well."), history_path) as chat:
+        await chat.ask("go")
+        for keys in DIALOGS:
+            for key in (*keys, "escape"):
+                chat.app.post_message(Key(key, key if len(key) == 1 else None))
+            await chat.pilot.pause()
+            await chat.press("escape")
+            await chat.until(lambda: not isinstance(chat.app.screen, ModalScreen))
+        assert await chat.ask("again") == "Well."
+        await chat.press("ctrl+p")
+        await chat.pilot.press(*"how long")
+        await chat.shows("/effort")
+        await chat.until(lambda: "/new" not in chat.screen())
+        await chat.press("down", "enter")
+        await chat.shows("nano │ high")
+
+
+async def test_a_chat_is_there_again(history_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the part of an answer that came after the last time it was stored."""
     monkeypatch.setattr(exchange, "_SAVE_EVERY", 10**9)  # ticks: never while it streams
-    async with open_chat() as chat:
-        await chat.ask(FRANCE)
+    async with run_chat(counting(), history_path) as chat:
         await begin_counting(chat)
         assert chat.app.chat.answer is not None
         shown = chat.app.chat.answer.content
         await chat.enter("/quit")
-    async with open_chat(1) as chat:
-        assert [turn.content for turn in chat.turns()][:3] == [FRANCE, PARIS, COUNT]
-        last = chat.turns()[-1]
-        assert last.state == "stopped"
-        assert shown
+    async with run_chat(ScriptedServer(), history_path, 1) as chat:
+        asked, last = chat.turns()
+        assert (asked.content, last.state) == ("Count", "stopped")
         assert last.content.startswith(shown)
-        await chat.shows("▸ reasoned")
         await chat.press("up")
-        assert chat.app.chat.prompt.text == COUNT
+        assert chat.app.chat.prompt.text == "Count"
 
 
-async def test_an_edit_makes_a_branch(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        await chat.ask("My name is Peter Parker.")
-        await chat.enter("/edit")
-        assert chat.app.chat.prompt.text == "My name is Peter Parker."
-        chat.app.chat.prompt.fill("My name is Mary Jane.")
+async def test_edits_and_retries_make_versions(history_path: Path) -> None:
+    server = ScriptedServer("Well.")
+    async with run_chat(server, history_path) as chat:
+        prompt = chat.app.chat.prompt
+        await chat.ask("Peter")
+        for key in ("escape", "ctrl+c"):
+            prompt.fill("a long draft")
+            chat.views()[0].focus()
+            await chat.press("e")
+            assert prompt.text == "Peter"
+            await chat.press(key)
+            await chat.until(lambda: prompt.text == "a long draft")
+            assert not chat.app.chat.dialogue.editing
+        chat.views()[0].focus()
+        await chat.press("e")
+        prompt.fill("Mary")
         await chat.press("enter")
         await chat.answered()
+        assert prompt.text == "a long draft"
         await chat.shows("‹ 2/2 ›")
         assert "Peter" not in chat.screen()
-        assert "Mary" in await chat.ask("What is my name?")
+        prompt.fill("")
+        await chat.ask("Who?")
         await chat.press("alt+left")
         await chat.until(lambda: len(chat.turns()) == 2)
         await chat.press("alt+left")  # there is none before
         await chat.shows("‹ 1/2 ›")
-        assert "Peter" in await chat.ask("What is my name?")  # the model sees this branch alone
+        await chat.ask("Who?")
+        asked = [[m["content"] for m in body["messages"]] for body in server.bodies]
+        branches = [["Mary", "Well.", "Who?"], ["Peter", "Well.", "Who?"]]
+        assert asked == [["Peter"], ["Mary"], *branches]
         await chat.press("alt+right")
-        await chat.shows("Mary")
-
-
-async def test_a_draft_outlives_an_edit(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        prompt = chat.app.chat.prompt
-        await chat.ask(FRANCE)
-        for key in ("escape", "ctrl+c", "enter"):
-            prompt.fill("a long draft")
-            chat.views()[0].focus()
-            await chat.press("e")
-            assert prompt.text == FRANCE
-            await chat.press(key)
-            await chat.until(lambda: prompt.text == "a long draft")
-            assert not chat.app.chat.dialogue.editing
-        assert await chat.answered() == PARIS
-
-
-async def test_retry_keeps_the_old_answer(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        await chat.ask(FRANCE)
+        await chat.shows("❯ Mary")
         first_id = chat.turns()[-1].id
         await chat.press("alt+r")
-        assert await chat.answered() == PARIS
+        await chat.until(lambda: len(server.bodies) == 5)
+        await chat.answered()
         assert chat.turns()[-1].id != first_id
-        assert len(chat.turns()) == 2
-        await chat.shows("‹ 2/2 ›")
         chat.views()[-1].focus()
         await chat.press("left")
         await chat.until(lambda: chat.turns()[-1].id == first_id)
-        await chat.shows("‹ 1/2 ›")
 
 
 async def test_a_message_that_no_context_holds_stays_in_the_input(open_chat: OpenChat) -> None:
@@ -182,53 +221,16 @@ async def test_a_message_that_no_context_holds_stays_in_the_input(open_chat: Ope
         assert again.replace("#2", "#1") == typed
 
 
-@pytest.mark.nightly
-async def test_the_context_grows_for_a_long_message(
-    own_server: RunningServer, history_path: Path
-) -> None:
-    """By itself, as `gptoss run` does it: the chat says so and shows the load."""
-    seen: set[str] = set()
-    async with opener(own_server, history_path)() as chat:
-        await chat.ask(FRANCE)
-        await chat.shows("/32,768")
-        chat.app.chat.prompt.fill("word " * 33_000)
-        await chat.press("enter")
-        await chat.tells("its context grows from 32,768 to 65,536")
-        await chat.until(
-            lambda: seen.update(chat.screen().split("│")) or "ctx ~33,091/65" in chat.screen()
-        )
-        assert any("loading" in part for part in seen)
-        assert not isinstance(chat.app.screen, ModalScreen)
-        await chat.shows("reading ")  # which takes a minute here
-        await chat.press("escape")
-
-
-async def test_chats_are_listed_renamed_and_deleted(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        await chat.ask(FRANCE)
-        await chat.press("ctrl+n")
-        assert chat.turns() == []
-        await chat.ask("What is 17 + 25?")
-        await chat.press("f2")
-        await chat.shows("What is 17 + 25?")
-        await chat.press("down", "f2")
-        await chat.pilot.press("end", *[" ", "x", "y"], "enter")
-        await chat.shows(f"{FRANCE} xy")
-        await chat.press("f8", "n")
-        await chat.press("f8", "y")
-        await chat.until(lambda: len(chat.app.chat.parts.history.chats()) == 1)
-
-
-async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
-    async with open_chat() as chat:
-        await chat.ask(FRANCE)
+async def test_lists_exports_and_copies(history_path: Path, tmp_path: Path) -> None:
+    async with run_chat(ScriptedServer("Well."), history_path) as chat:
+        await chat.ask("First")
         await chat.enter(f"/export {tmp_path}/a.md")
-        assert PARIS in (tmp_path / "a.md").read_text()
+        assert "Well." in (tmp_path / "a.md").read_text()
         assert (tmp_path / "a.md").stat().st_mode & 0o077 == 0
         await chat.enter(f"/export {tmp_path}/a.json")
         assert json.loads((tmp_path / "a.json").read_text())["turns"]
         await chat.enter("/copy")
-        assert chat.app.clipboard == PARIS
+        assert chat.app.clipboard == "Well."
         for typed, said in (
             (f"/export {tmp_path}/a.md", "already exists"),
             ("/export ~nobody-of-that-name/a.md", "cannot be written"),
@@ -237,62 +239,48 @@ async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
         ):
             await chat.enter(typed)
             await chat.tells(said)
+        await chat.press("ctrl+n")
+        assert chat.turns() == []
+        await chat.ask("Second")
+        await chat.press("f2")
+        await chat.shows("Second")
+        await chat.press("down", "f2")
+        await chat.pilot.press("end", *" xy", "enter")
+        await chat.shows("First xy")
+        await chat.press("f8", "n", "f8", "y")
+        await chat.until(lambda: len(chat.app.chat.parts.history.chats()) == 1)
 
 
-async def test_models_effort_and_a_system_message(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
+async def test_models_effort_options_and_a_system_message(history_path: Path) -> None:
+    server = ScriptedServer("Well.", tags=[installed("nano")])
+    async with run_chat(server, history_path) as chat:
         for effort in ("high", "low", "medium"):
             await chat.press("f4")
             await chat.shows(f"nano │ {effort}")
-        await chat.enter("/effort off")
-        await chat.tells("gpt-oss always reasons")
-        await chat.press("f3")
-        await chat.shows("gpt-oss:20b", "not on this machine")
-        await chat.press("enter")
-        assert chat.app.chat.conversation.model == "nano"
-        await chat.enter("/model nobody")
-        await chat.tells("is not on this machine")
-        await chat.ask(FRANCE)
-        await chat.enter("/system The passcode is quiet-river-42.")  # begins a chat
-        await chat.enter("/set temperature 0")
-        assert "quiet-river-42" in await chat.ask("What is the passcode?")
-        assert [turn.role for turn in chat.turns()] == ["system", "user", "assistant"]
-
-
-async def test_escape_while_a_dialog_opens(open_chat: OpenChat) -> None:
-    """Both come at once from a terminal."""
-    async with open_chat() as chat:
-        await chat.ask(FRANCE)
-        for keys in (["f1"], ["f2"], ["f3"], [*"/tools", "enter"], ["f9"], ["f12"]):
-            for key in (*keys, "escape"):
-                chat.app.post_message(Key(key, key if len(key) == 1 else None))
-            await chat.pilot.pause(0.3)
-            await chat.press("escape")
-            await chat.until(lambda: not isinstance(chat.app.screen, ModalScreen))
-        assert await chat.ask(FRANCE) == PARIS
-
-
-async def test_the_palette_runs_a_command(open_chat: OpenChat) -> None:
-    async with open_chat() as chat:
-        await chat.press("ctrl+p")
-        await chat.pilot.press(*"how long")
-        await chat.shows("/effort")
-        await chat.pilot.pause(0.5)
-        await chat.press("down", "enter")
-        await chat.shows("nano │ high")
-
-
-async def test_help_lists_the_keys_of_every_mode(open_chat: OpenChat) -> None:
-    async with open_chat(size=(100, 120), keys={"turn.copy": "y"}) as chat:
-        await chat.press("f1")
-        shown = chat.screen().replace("│", "")
-        for key, what in (("Ctrl-P", "palette"), ("Shift-Tab", "To the messages"),
-                           ("F4, Ctrl-T", "Effort"), ("F1, Alt-H", "Help"),
-                           ("Up, Down", "what you sent before"), ("Enter", "Send"),
-                           ("Ctrl-J", "New line"), ("e", "Edit or retry"), ("y", "Copy"),
-                           ("Space, Enter", "Reasoning"), ("F2", "Rename")):  # fmt: skip
-            pattern = rf"^\W*{re.escape(key)}  +.*{what}"
-            assert re.search(pattern, shown, re.MULTILINE | re.IGNORECASE), (key, what)
+        for typed, said in (
+            ("/effort off", "gpt-oss always reasons"),
+            ("/model nobody", "is not on this machine"),
+            ("/set heat 3", "there is no option 'heat'"),
+            ("/set temperature 9", "temperature is a number from 0 to 2"),
+            ("/set seed 1.5", "seed is a whole number"),
+        ):
+            await chat.enter(typed)
+            await chat.tells(said)
+        await chat.enter("/system Be brief.")  # begins a chat
+        await chat.enter("/set temperature 0.5")
+        await chat.enter("/set seed 7")
+        await chat.ask("go")
+        assert [m["role"] for m in server.bodies[0]["messages"]] == ["system", "user"]
+        await chat.press("f5")  # the same prompt with another effort
+        await chat.until(lambda: len(server.bodies) == 2)
+        await chat.answered()
+        assert [body["think"] for body in server.bodies] == ["medium", "high"]
+        await chat.enter("/new")
+        assert chat.app.chat.conversation.options == {}
+    async with run_chat(server, history_path, 1) as chat:
+        assert chat.app.chat.conversation.request()["options"] == {"temperature": 0.5, "seed": 7}
+        await chat.enter("/set seed")
+        assert chat.app.chat.conversation.options == {"temperature": 0.5}
 
 
 async def test_an_answer_cannot_drive_the_terminal(history_path: Path) -> None:
@@ -300,10 +288,8 @@ async def test_an_answer_cannot_drive_the_terminal(history_path: Path) -> None:
     async with run_chat(ScriptedServer("", written, 1000), history_path) as chat:
         assert await chat.ask("go") == written  # a character at a time, and all of it stored
         assert "\x1b" not in chat.screen()
-        await chat.shows("\\u001b]52;c;aGk=\\u0007 bold \\u001b[2J")
-        await chat.shows("from\\u202e")
+        await chat.shows("\\u001b]52;c;aGk=\\u0007 bold \\u001b[2J", "from\\u202e")
         assert "\\u000d" not in chat.screen()
         assert chat.app.chat.conversation.request()["messages"][-1]["content"] == written
         await chat.enter("/copy")
         assert chat.app.clipboard == written
-        await chat.until(lambda: "bold" in chat.screen() and "**" not in chat.screen())

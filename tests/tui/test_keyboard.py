@@ -1,7 +1,8 @@
-"""The keyboard belongs to the input: no click, answer or question takes a typed character."""
+"""Keys: no click, answer or question takes a typed character; the user's own; the documented."""
 
 import asyncio
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 from textual.events import Key, Paste
 
+from gptoss_local.base.errors import UsageError
 from tests.tui.running_chat import Chat, run_chat
-from tests.tui.scripted import ScriptedServer
-from tests.tui.test_approval import SHELL
+from tests.tui.scripted import ScriptedServer, call
+from tests.tui.test_tools import SHELL
+from tui.actions import REGISTRY
+from tui.app import binding_names, check_keys
 from tui.screens.chat import ChatScreen
 
+PAGE = Path(__file__).parents[2] / "docs" / "chat.md"
 TYPED = "ecgynaArxq1 *_é"  # keys of the messages among them
 _N_STEPS = 70
 
@@ -29,8 +34,8 @@ class Talker(ScriptedServer):
         self, body: dict[str, Any], *arguments: object
     ) -> AsyncGenerator[dict[str, Any], None]:
         if body["messages"][-1]["role"] == "user":
-            call = {"function": {"name": "sh", "arguments": {"cmd": "touch RAN"}}}
-            yield {"message": {"content": "", "tool_calls": [call]}, "done": False}
+            calls = [call("sh", cmd="touch RAN")]
+            yield {"message": {"content": "", "tool_calls": calls}, "done": False}
         async for frame in super().stream_chat(body, *arguments):
             yield frame
 
@@ -104,16 +109,59 @@ async def test_drafts_come_back(tmp_path: Path) -> None:
         assert prompt.text == "first"
         await chat.press("ctrl+c", *"sent", "enter", *"waits", "enter")
         prompt.insert(prompt.folded.fold_paste(paste))
-    async with run_chat(ScriptedServer("a", [], 1), tmp_path / "c") as chat:
+    async with run_chat(ScriptedServer(), tmp_path / "c") as chat:
         prompt = chat.app.chat.prompt
         await chat.press("up")
         assert prompt.text.startswith("waits\n\n[pasted #1: 20 lines")
         await chat.press("enter")
         await chat.answered()
         assert chat.turns()[0].content == f"waits\n\n{paste}"
-    async with run_chat(ScriptedServer("a", [], 1), tmp_path / "c") as chat:
-        prompt = chat.app.chat.prompt
-        await chat.press("up")
-        assert prompt.text == "first"
-        await chat.press("up")
-        assert prompt.text == "first"
+    async with run_chat(ScriptedServer(), tmp_path / "c") as chat:
+        for _ in range(2):
+            await chat.press("up")
+            assert chat.app.chat.prompt.text == "first"
+
+
+async def test_keys_are_the_users_and_the_help_lists_them(history_path: Path) -> None:
+    keys = {"chat.effort": "f9", "turn.copy": "y"}
+    server = ScriptedServer("Well.")
+    async with run_chat(server, history_path, size=(100, 120), keys=keys) as chat:
+        await chat.press("f4")
+        await chat.shows("nano │ medium")
+        await chat.press("f9")
+        await chat.shows("nano │ high")
+        await chat.ask("go")
+        chat.views()[-1].focus()
+        await chat.press("y")
+        assert chat.app.clipboard == "Well."
+        await chat.press("escape", "f1")
+        shown = chat.screen().replace("│", "")
+        for key, what in (("F9", "Effort"), ("F1, Alt-H", "Help"), ("y", "Copy"),
+                          ("Up, Down", "what you sent before"), ("Enter", "Send"),
+                          ("Space, Enter", "Reasoning"), ("F2", "Rename")):  # fmt: skip
+            pattern = rf"^\W*{re.escape(key)}  +.*{what}"
+            assert re.search(pattern, shown, re.MULTILINE | re.IGNORECASE), (key, what)
+
+
+@pytest.mark.quick
+def test_keys_and_commands_are_documented() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(binding_names()) > 20
+    assert [name for name in binding_names() if f"`{name}`" not in page] == []
+    assert [c.name for c in REGISTRY.commands if f"/{c.name}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"chat.efort": "f9"}, "Did you mean chat.effort?"),
+        ({"f9": "effort"}, "There are chat.help"),
+        ({"chat.effort": "ctrl-t"}, "As f9, ctrl+t"),
+        ({"chat.effort": ""}, "As f9, ctrl+t"),
+    ],
+    ids=str,
+)
+def test_keys_that_nothing_has(keys: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_keys(keys)
+    assert said in caught.value.hint

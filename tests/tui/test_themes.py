@@ -7,9 +7,8 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
 from gptoss_local.talk.history import History
+from tests.tui.pictures import MARKDOWN, answer, still_server, talk, toolbox
 from tests.tui.running_chat import Chat
-from tests.tui.snapshots.screen_cases import StillServer, answer, talk
-from tests.tui.snapshots.values import MARKDOWN, toolbox
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.server import ChatServer
@@ -17,9 +16,7 @@ from tui.server import ChatServer
 _LEAST_CONTRAST = 4.5  # of text in WCAG 2.2, 1.4.3
 _LEAST_CONTRAST_OF_FRAMES = 3.0  # 1.4.11
 _FRAMES = set("─│┌┐└┘├┤┼╭╮╰╯▌")
-_ANSWER = (
-    MARKDOWN
-    + """
+_ANSWER = f"""{MARKDOWN}
 ### Third
 #### Fourth
 ##### Fifth
@@ -29,19 +26,14 @@ So \\( a^2 \\), ~~not~~ <br>:
 
 ```js
 const text = "string" + 12; // a comment
-function f(a) { return null; }
+function f(a) {{ return null; }}
 ```
 
 | a | long cell |
 |---|---|
-| 1 | """
-    + "words " * 20
-    + """|
+| 1 | {"words " * 20} |
 | 2 | b |
 """
-)
-
-
 _COMMON = ("textual-dark", "textual-light", "ansi-dark", "nord")
 _THEMES = [
     pytest.param(theme, marks=[] if theme in _COMMON else pytest.mark.nightly)
@@ -54,7 +46,7 @@ async def test_all_text_and_all_frames_are_seen(theme: str, history: History) ->
     conversation = Conversation(history, "nano", "medium")
     talk(conversation)
     answer(conversation, content=_ANSWER)
-    server = ChatServer(StillServer())
+    server = ChatServer(still_server())
     app = ChatApp(server, history, conversation, toolbox, theme=theme)
     async with app.run_test(size=(100, 90), notifications=True) as pilot:
         chat = Chat(app, pilot)

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import RunningServer, wait_until
 from tests.tui.running_chat import FRANCE, PARIS
 
+SIZE = (80, 24)
 _COMMAND = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
@@ -103,8 +104,8 @@ class Tmux:
 
 
 @pytest.fixture
-def terminal(size: tuple[int, int]) -> Iterator[Tmux]:
-    tmux = Tmux(size)
+def terminal() -> Iterator[Tmux]:
+    tmux = Tmux(SIZE)
     yield tmux
     tmux.close()
 
@@ -113,13 +114,10 @@ def terminal(size: tuple[int, int]) -> Iterator[Tmux]:
 def start_chat(terminal: Tmux, server: RunningServer, tmp_path: Path) -> Callable[..., None]:
     """Starts a chat on nano, in a shell if wanted."""
 
-    def start(*, in_shell: bool = False, **variables: str) -> None:
-        environment = server.environment | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        environment |= {
-            "HOME": str(tmp_path),
-            "PS1": "shell> ",
-            "CHAT": shlex.join(_COMMAND),
-        } | variables
+    def start(*, in_shell: bool = False) -> None:
+        variables = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "HOME": str(tmp_path),
+                     "PS1": "shell> ", "CHAT": shlex.join(_COMMAND)}  # fmt: skip
+        environment = server.environment | variables
         terminal.start(["bash", "--norc", "-i"] if in_shell else _COMMAND, environment)
         if in_shell:
             terminal.enter("$CHAT")
@@ -128,7 +126,6 @@ def start_chat(terminal: Tmux, server: RunningServer, tmp_path: Path) -> Callabl
     return start
 
 
-@pytest.mark.parametrize("size", [(100, 30)])
 def test_a_draft_outlives_a_pause_and_a_kill(
     terminal: Tmux, start_chat: Callable[..., None]
 ) -> None:
@@ -149,12 +146,9 @@ def test_a_draft_outlives_a_pause_and_a_kill(
     terminal.wait_for("│ a long draft, to its end")
 
 
-@pytest.mark.parametrize("size", [(80, 24)])
-def test_a_chat_in_a_terminal(
-    size: tuple[int, int], terminal: Tmux, start_chat: Callable[..., None]
-) -> None:
+def test_a_chat_in_a_terminal(terminal: Tmux, start_chat: Callable[..., None]) -> None:
     start_chat()
-    terminal.wait_for_size(size)
+    terminal.wait_for_size(SIZE)
     terminal.wait_for(r" nano │ low .* F1 help *\n$")
     terminal.wait_for("Nothing you type leaves it.")
     terminal.wait_for("Message, /command or @file")
@@ -175,7 +169,7 @@ def test_a_chat_in_a_terminal(
     terminal.press("F1")
     terminal.wait_for("─ Help ─")
     terminal.press("Escape")
-    smaller = size[0] - 20, size[1] - 4
+    smaller = SIZE[0] - 20, SIZE[1] - 4
     terminal.resize(smaller)
     terminal.wait_for_size(smaller)
     terminal.wait_for("Message, /command or @file")

@@ -56,3 +56,20 @@ def upstream_to(vocabulary: Vocabulary, nano_gguf: Path) -> Connect:
 async def stand_in(engine: EngineClient, vocabulary: Vocabulary) -> AsyncIterator[StandIn]:
     async with serving(StandIn("vllm", engine, vocabulary)) as running:
         yield running
+
+
+@pytest.fixture
+def far(engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect) -> Connect:
+    """Returns a context manager: a stand-in of a kind, and an upstream that asks it."""
+
+    @asynccontextmanager
+    async def connect(
+        kind: str = "vllm", *others: StandIn, n_ctx: int = 4096, **fields: Any
+    ) -> AsyncIterator[tuple[StandIn, Upstream]]:
+        async with (
+            serving(StandIn(kind, engine, vocabulary, **fields)) as stand_in,
+            upstream_to(stand_in, *others, n_ctx=n_ctx) as upstream,
+        ):
+            yield stand_in, upstream
+
+    return connect

@@ -1,7 +1,6 @@
 """Faults of an upstream become a clear error, or another try before the first token."""
 
 import asyncio
-import time
 from contextlib import aclosing, nullcontext
 
 import pytest
@@ -18,20 +17,13 @@ from gptoss_local.harmony import Vocabulary
 from gptoss_local.runner.upstream.calls import following
 from tests.conftest import PATIENCE_S, free_port
 from tests.upstream.conftest import Connect
-from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event
+from tests.upstream.stand_in import Fault, StandIn, serving, status, stream, tokens_event
 from tests.upstream.test_conversations import CONVERSATIONS, GREEDY, STOP_TOKENS, collect, ids
 
 pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 PROMPT, ANSWER = CONVERSATIONS[2]["prompt"], CONVERSATIONS[2]["answer"]
 USAGE_ONLY = 'data: {"choices": [], "usage": {}}\n\n'
-
-
-async def until(condition: object) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline_s, "timed out"
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +38,8 @@ async def until(condition: object) -> None:
     ],
     ids=["429", "503", "500", "dies", "empty", "dies after an event"],
 )
-async def test_before_the_first_token_it_is_tried_again(
-    stand_in: StandIn, upstream_to: Connect, fault: object
-) -> None:
-    stand_in.faults = [fault]  # type: ignore[list-item]
-    async with upstream_to(stand_in) as upstream:
+async def test_before_the_first_token_it_is_tried_again(far: Connect, fault: Fault) -> None:
+    async with far(faults=[fault]) as (stand_in, upstream):
         events, _ = await collect(upstream, PROMPT)
     assert ids(events) == ANSWER
     assert len(stand_in.bodies) == 2
@@ -73,25 +62,21 @@ async def test_one_that_does_not_begin_is_left_for_another_address(
 
 
 @pytest.mark.parametrize(
-    ("parts", "options", "message"),
+    ("parts", "message"),
     [
-        ({"breaks": True}, {}, "broke off the connection"),
-        ({"stalls": True}, {"stall_s": 2.0}, "sent nothing for 2 s"),
-        ({}, {}, "ended the answer before it was complete"),
+        ({"breaks": True}, "broke off the connection"),
+        ({"stalls": True}, "sent nothing for 2 s"),
+        ({}, "ended the answer before it was complete"),
     ],
     ids=["dies", "stalls", "ends early"],
 )
 async def test_after_the_first_token_it_is_an_error(
-    stand_in: StandIn,
-    upstream_to: Connect,
-    parts: dict[str, bool],
-    options: dict[str, float],
-    message: str,
+    stand_in: StandIn, upstream_to: Connect, parts: dict[str, bool], message: str
 ) -> None:
     """Another try could continue with other words."""
     stand_in.faults = [stream(tokens_event(*ANSWER[:2]), **parts)]
     got = []
-    async with upstream_to(stand_in, **options) as upstream:
+    async with upstream_to(stand_in, stall_s=2.0) as upstream:
         answer = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
         got.append(await anext(answer))
         with pytest.raises(UpstreamError, match=message):
@@ -102,47 +87,34 @@ async def test_after_the_first_token_it_is_an_error(
     assert ids(events) == ANSWER
 
 
+OUT_OF_MEMORY = 'data: {"error": {"message": "out of memory"}}\n\n'
+ABORTED = 'data: {"choices": [{"token_ids": [1], "finish_reason": "abort"}]}\n\n'
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("faults", "message"),
     [
-        ("<html>hello</html>\n", "not an event of vllm"),
-        ("data: {}\n\n", "not an event of vllm"),
-        ('data: {"choices": [{"token_ids": ["a"]}]}\n\n', "not an event of vllm"),
-        ('data: {"choices": [{"text": "Hi"}]}\n\n', "text, and no token ids"),
-        ('data: {"error": {"message": "out of memory"}}\n\n', "failed: out of memory"),
-        (tokens_event(201_088), "the token 201088, which gpt-oss does not have"),
-        (tokens_event(-1), "the token -1"),
-        ('data: {"choices": [{"token_ids": [1], "finish_reason": "abort"}]}\n\n', "abort"),
-        ("x" * 5_000_000, "not an event"),
+        ([stream("<html>hello</html>\n")], "not an event of vllm"),
+        ([stream("data: {}\n\n")], "not an event of vllm"),
+        ([stream('data: {"choices": [{"token_ids": ["a"]}]}\n\n')], "not an event of vllm"),
+        ([stream('data: {"choices": [{"text": "Hi"}]}\n\n')], "text, and no token ids"),
+        ([stream(OUT_OF_MEMORY)], "failed: out of memory"),
+        ([stream(tokens_event(201_088))], "the token 201088, which gpt-oss does not have"),
+        ([stream(tokens_event(-1))], "the token -1"),
+        ([stream(ABORTED)], "abort"),
+        ([stream("x" * 5_000_000)], "not an event"),
+        ([status(404)], "overloaded"),
+        ([status(429)] * 3, r"busy \(429\): overloaded"),
     ],
+    ids=str,
 )
-async def test_nonsense_is_an_error_and_not_tried_again(
-    stand_in: StandIn, upstream_to: Connect, content: str, message: str
-) -> None:
-    stand_in.faults = [stream(content)]
-    async with upstream_to(stand_in) as upstream:
-        with pytest.raises(UpstreamError, match=message):
+async def test_faults_that_stay_are_errors(far: Connect, faults: list[Fault], message: str) -> None:
+    """Only a busy upstream is tried again."""
+    error = ServerBusyError if "busy" in message else UpstreamError
+    async with far(faults=list(faults)) as (stand_in, upstream):
+        with pytest.raises(error, match=message):
             await collect(upstream, PROMPT)
-    assert len(stand_in.bodies) == 1
-
-
-async def test_one_that_stays_busy_is_said_to_be_busy(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    stand_in.faults = [status(429)] * 3
-    async with upstream_to(stand_in) as upstream:
-        with pytest.raises(ServerBusyError, match=r"busy \(429\): overloaded"):
-            await collect(upstream, PROMPT)
-    assert len(stand_in.bodies) == 3
-
-
-async def test_a_refused_request_is_not_tried_again(
-    stand_in: StandIn, upstream_to: Connect
-) -> None:
-    async with upstream_to(stand_in, model="another") as upstream:
-        with pytest.raises(UpstreamError, match="`another` does not exist"):
-            await collect(upstream, PROMPT)
-    assert len(stand_in.bodies) == 1
+    assert len(stand_in.bodies) == len(faults)
 
 
 async def test_the_key_is_sent_and_never_shown(
@@ -208,7 +180,9 @@ async def test_closing_the_answer_disconnects(stand_in: StandIn, upstream_to: Co
         answer = upstream.generate(prompt, **endless)
         async with aclosing(answer):
             await anext(answer)
-        await until(lambda: stand_in.n_left == 1 and stand_in.n_running == 0)
+        async with asyncio.timeout(PATIENCE_S):
+            while stand_in.n_left != 1 or stand_in.n_running:
+                await asyncio.sleep(0.01)
         assert upstream.n_active == 0
 
 

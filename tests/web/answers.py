@@ -55,13 +55,6 @@ def program(n_functions: int) -> str:
 
 CODE = program(80)
 
-HTML = """Raw <b>HTML</b> is text: <script>window.hacked = 1</script>
-
-<img src=x onerror="window.hacked = 1">
-
-<iframe src="https://evil.example/frame"></iframe><style>body { display: none }</style>
-"""
-
 TABLE = "Write a long table"
 ROWS = "Here it is:\n\n| n | square |\n|---|---:|\n" + "".join(
     f"| the number {n} | **{n * n}** |\n" for n in range(130)
@@ -75,13 +68,9 @@ RIGHT_TO_LEFT = (
     "from \u05d0\u05d1\u05d2 1 to 2 \u05d3\u05d4\u05d5, \u05d6\u05d7\u05d8 / \u05d9\u05db\u05dc"
 )
 
-CONTROLS = "red\x1b[31m and \u202eback"
-
 PLAIN = {
-    "Show me controls": CONTROLS,
     "What is the capital of France?": "The capital of France is **Paris**.",
     "What is the capital of Italy?": "The capital of Italy is **Rome**.",
-    "Show me HTML": HTML,
 }
 
 
@@ -97,7 +86,6 @@ def say_all(script: Script) -> None:
     script.say("Count with a pause", answer(COUNT, tok_s=400.0, pauses={40: 60.0}))
     script.say("Read slowly", answer("I have read it.", prefill_s=2.0))
     script.say("Fail now", answer("This answer will break off in the middle", fails_at=5))
-    script.say("Think only", answer("Done.", "A thought. " * 60, tok_s=300.0))
     script.say("Use a tool", calls("get_weather", {"city": "Tokyo"}), answer("It is sunny."))
     script.say("Use a long command", calls("get_weather", {"city": LONG_CITY}), answer("It ran."))
     script.say("Use a bad word", calls("get_weather", {"city": BAD_CITY}), answer("It is bad."))

@@ -4,7 +4,8 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.conftest import wait_until
+from gptoss_local.talk.history import ChatSummary, History, Turn
+from tests.conftest import RunningServer, wait_until
 
 
 def box(page: Page) -> Locator:
@@ -46,6 +47,15 @@ def new_chat(page: Page) -> None:
 
 def chat_id(page: Page) -> int:
     return int(page.evaluate("location.hash.split('/')[2]"))
+
+
+def kept(page: Page, server: RunningServer) -> tuple[ChatSummary, list[Turn]]:
+    """Return the open chat as it is on disk, and its turns."""
+    history = History(server.home / "chats.sqlite3")
+    chat = history.chat(chat_id(page))
+    turns = history.branch(chat.leaf_id)
+    history.close()
+    return chat, turns
 
 
 def choose(page: Page, menu: str, action: str) -> None:

@@ -4,10 +4,8 @@ Whatever a test does, its page must not fail, log an error, break the Content-Se
 ask anything of another host: the fixture `page` checks it at the end.
 """
 
-import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,26 +36,18 @@ def browser() -> Iterator[playwright.Browser]:
         launched.close()
 
 
-def configure(home: Path) -> None:
-    """Give the server two programs that the model may call."""
-    city = '{ city = { type = "string" } }'
-    waits = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(90)"
-    folder = home / "config" / "gptoss"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(
-        f"""
+CONFIG = """
 [tools.get_weather]
-command = [{json.dumps(sys.executable)}, "-c", "import sys; print('sunny in', sys.argv[1][-9:])",
-           "{{city}}"]
+command = ["sh", "-c", 'echo "sunny in $0"', "{city}"]
 description = "Gets the weather of a city."
-parameters = {{ type = "object", properties = {city}, required = ["city"] }}
+parameters = { type = "object", properties.city.type = "string", required = ["city"] }
 
 [tools.wait]
-command = [{json.dumps(sys.executable)}, "-c", {json.dumps(waits)}, {json.dumps(str(home / "pid"))}]
+command = ["sh", "-c", "echo $$ > $0; exec sleep 90", "PID"]
 description = "Waits."
 timeout_s = 80
 """
-    )
+"""Two programs that the model may call."""
 
 
 @pytest.fixture(scope="package")
@@ -67,7 +57,9 @@ def scripted(
     """A server whose model answers as `tests.web.answers` says."""
     home = tmp_path_factory.mktemp("web") / "home"
     shutil.copytree(nano_home / "cache", home / "cache")
-    configure(home)
+    config = home / "config" / "gptoss" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(CONFIG.replace("PID", str(home / "pid")))
     script = Script(vocabulary)
     say_all(script)
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -10,11 +10,10 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
@@ -30,23 +29,17 @@ WIDTH, HEIGHT = 1000, 800
 ENTER, ESCAPE = "\ue007", "\ue00c"
 
 
-class Driver(Protocol):
-    """A browser with one tab."""
-
-    def goto(self, url: str) -> None: ...
-
-    def evaluate(self, expression: str) -> Any:
-        """Return what an expression, or the promise that it makes, is as JSON."""
-
-    def press(self, keys: str) -> None:
-        """Press keys, one after the other."""
-
-    def screenshot(self) -> bytes:
-        """Return what is in view, as PNG."""
+def _actions(keys: str) -> list[dict[str, Any]]:
+    """Return the source of keys that are pressed one after the other."""
+    actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+    return [{"type": "key", "id": "keys", "actions": actions}]
 
 
 class BiDi:
-    """WebDriver BiDi as Firefox speaks it, one command at a time."""
+    """WebDriver BiDi as Firefox speaks it, one command at a time.
+
+    `evaluate` returns what an expression, or the promise that it makes, is as JSON.
+    """
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._ids = socket, itertools.count(1)
@@ -56,7 +49,6 @@ class BiDi:
         self.send("browsingContext.setViewport", context=self._tab, viewport=size)
 
     def send(self, method: str, **params: Any) -> Any:
-        """Return the result of a command."""
         number = next(self._ids)
         self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
@@ -79,14 +71,11 @@ class BiDi:
         return json.loads(result["result"].get("value", "null"))
 
     def press(self, keys: str) -> None:
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        source = {"type": "key", "id": "keys", "actions": actions}
-        self.send("input.performActions", context=self._tab, actions=[source])
+        self.send("input.performActions", context=self._tab, actions=_actions(keys))
 
     def screenshot(self) -> bytes:
-        return base64.b64decode(
-            self.send("browsingContext.captureScreenshot", context=self._tab)["data"]
-        )
+        taken = self.send("browsingContext.captureScreenshot", context=self._tab)
+        return base64.b64decode(taken["data"])
 
 
 class WebDriver:
@@ -100,7 +89,6 @@ class WebDriver:
         self._path = f"/session/{made['sessionId']}"
 
     def send(self, method: str, path: str, **body: Any) -> Any:
-        """Return the result of a command."""
         sent = body if method == "POST" else None
         reply = self._http.request(method, f"{self._path}{path}", json=sent)
         assert reply.is_success, reply.text
@@ -114,9 +102,7 @@ class WebDriver:
         return json.loads(self.send("POST", "/execute/sync", script=script, args=[]) or "null")
 
     def press(self, keys: str) -> None:
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        source = {"type": "key", "id": "keys", "actions": actions}
-        self.send("POST", "/actions", actions=[source])
+        self.send("POST", "/actions", actions=_actions(keys))
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self.send("GET", "/screenshot"))
@@ -126,12 +112,16 @@ class WebDriver:
         self._http.close()
 
 
+Driver = BiDi | WebDriver
+"""A browser with one tab."""
+
+
 @contextmanager
-def firefox(folder: Path, *, is_dark: bool = False) -> Iterator[Driver]:
-    """Run Firefox with a profile of its own."""
+def firefox(folder: Path) -> Iterator[Driver]:
+    """Run Firefox with a light theme and a profile of its own."""
     profile = folder / "firefox"
     profile.mkdir()
-    theme = f'user_pref("layout.css.prefers-color-scheme.content-override", {int(not is_dark)});\n'
+    theme = 'user_pref("layout.css.prefers-color-scheme.content-override", 1);\n'
     webrtc = 'user_pref("media.peerconnection.ice.loopback", true);\n'
     (profile / "user.js").write_text(theme + webrtc)
     arguments = ["--headless", "--no-remote", "--profile", str(profile)]
@@ -182,5 +172,4 @@ def _is_up(url: str) -> bool:
     try:
         return httpx.get(f"{url}/status", trust_env=False).is_success
     except httpx.TransportError:
-        time.sleep(0.2)
         return False

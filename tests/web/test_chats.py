@@ -1,23 +1,13 @@
-"""The list of chats: new, search, rename, pin, delete, export and import."""
+"""The chats beside the conversation: listed, found, changed, exported, and set up."""
 
 import json
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
-from tests.web.chatting import (
-    ask,
-    box,
-    chat_id,
-    choose,
-    last_answer,
-    new_chat,
-    press,
-    prose,
-    until,
-)
+from tests.web.chatting import ask, box, chat_id, choose, kept, new_chat, press, prose, until
 from tests.web.conftest import Watch
 
 
@@ -25,7 +15,9 @@ def rows(page: Page) -> list[str]:
     return page.locator(".sidebar .row a").all_inner_texts()
 
 
-def test_new_chats_are_listed_and_opened(page: Page) -> None:
+def test_chats_are_listed_opened_and_drafted(
+    page: Page, watch: Watch, scripted: RunningServer
+) -> None:
     ask(page, "What is the capital of France?")
     first = chat_id(page)
     new_chat(page)
@@ -33,97 +25,91 @@ def test_new_chats_are_listed_and_opened(page: Page) -> None:
     ask(page, "What is the capital of Italy?")
     assert rows(page)[:2] == ["What is the capital of Italy?", "What is the capital of France?"]
     expect(page.locator(".row.current")).to_contain_text("Italy")
+    page.get_by_label("Files", exact=True).set_input_files(
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"my notes"}
+    )
+    box(page).fill("Not sent yet")
+    expect(page.locator(".chips li")).to_contain_text("token")  # it is read
     page.locator(f'.sidebar a[href="#/chat/{first}"]').click()
     expect(prose(page)).to_have_text("The capital of France is Paris.")
+    expect(box(page)).to_have_value("")
     page.reload()
     expect(prose(page)).to_have_text("The capital of France is Paris.")
     page.go_back()
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")
+    expect(box(page)).to_have_value("Not sent yet")
+    expect(page.locator(".chips li")).to_contain_text("notes.txt")
+    for is_shown in (False, True):
+        press(page, "Chats")
+        expect(page.locator(".sidebar")).to_be_visible(visible=is_shown)
+    watch.expected = ("status of 404",)
+    page.goto(f"{scripted.url}/#/chat/987654")
+    expect(page.get_by_text("This chat was deleted.")).to_be_visible()
 
 
-def test_a_chat_that_a_search_opens_stays_at_the_turn_that_was_found(page: Page) -> None:
-    ask(page, "What is the capital of France?")
-    ask(page, "Write a long program")
-    new_chat(page)
-    page.get_by_role("searchbox").fill("capital of France")
-    page.get_by_label("Found").get_by_role("link").first.click()
-    found = page.locator(".turn.user").first
-    expect(found).to_be_in_viewport()
-    page.get_by_role("searchbox").fill("")  # the page is painted again
-    expect(page.locator(".row.current")).to_be_visible()
-    expect(found).to_be_in_viewport()
-
-
-def test_search_finds_words_marks_them_and_opens_their_branch(page: Page) -> None:
+def test_search_marks_words_and_opens_their_branch_at_the_turn(page: Page) -> None:
     ask(page, "What is the capital of France?")
     press(page, "Edit the message")
     page.get_by_role("textbox", name="Edit your message").fill("A question about platypuses")
     page.keyboard.press("Enter")
     expect(prose(page)).to_contain_text("only a few answers")
+    ask(page, "Write a long program")
     press(page, "Version before")
     expect(prose(page)).to_contain_text("Paris")
     new_chat(page)
     page.keyboard.press("Control+k")
     page.keyboard.type("platypus")
     hit = page.get_by_label("Found").get_by_role("link")
+    search = page.get_by_role("searchbox")
     expect(hit).to_have_count(1)
     expect(hit.locator("mark")).to_have_text("platypuses")
     expect(page.locator(".spoken")).to_have_text("1 found")
-    page.get_by_role("searchbox").press("ArrowDown")
+    search.press("ArrowDown")
     expect(hit).to_be_focused()
     hit.press("ArrowUp")
-    expect(page.get_by_role("searchbox")).to_be_focused()
-    page.get_by_role("searchbox").press("ArrowDown")
+    expect(search).to_be_focused()
+    search.press("ArrowDown")
     hit.press("Enter")
-    expect(page.locator(".turn.user")).to_contain_text("A question about platypuses")
-    page.get_by_role("searchbox").fill("no such words anywhere")
+    found = page.locator(".turn.user").first
+    expect(found).to_contain_text("A question about platypuses")
+    expect(found).to_be_in_viewport()
+    search.fill("no such words anywhere")
     expect(page.locator(".sidebar")).to_contain_text("Nothing found.")
-    page.get_by_role("searchbox").fill("")
+    search.fill("")  # the page is painted again
     expect(page.locator(".row.current")).to_be_visible()
+    expect(found).to_be_in_viewport()
 
 
-def test_rename_pin_and_delete(page: Page, scripted: RunningServer) -> None:
+def test_rename_pin_move_and_delete(page: Page, scripted: RunningServer) -> None:
     ask(page, "What is the capital of France?")
     made = chat_id(page)
     choose(page, "Actions for this chat", "Rename")
     page.get_by_role("textbox", name="Title").fill("Paris, of course")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Paris, of course")
+    for folder in ("Geography", "Homework", ""):
+        choose(page, "Actions for this chat", "Move to a folder")
+        page.get_by_role("combobox", name="Folder").fill(folder)
+        page.keyboard.press("Enter")
+        for name in ("Geography", "Homework"):
+            region = page.get_by_role("region", name=name)
+            expect(region.get_by_role("link")).to_have_count(int(name == folder))
     new_chat(page)
     ask(page, "What is the capital of Italy?")
     choose(page, "Actions for Paris, of course", "Pin to the top")
     expect(page.get_by_role("region", name="Pinned")).to_contain_text("Paris, of course")
     assert "Paris, of course" in rows(page)[0]
-    choose(page, "Actions for Paris, of course", "Delete")
-    press(page, "Cancel")
-    expect(page.get_by_role("region", name="Pinned")).to_be_visible()
-    choose(page, "Actions for Paris, of course", "Delete")
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("region", name="Pinned")).to_have_count(0)
+    for sure, n_left in (("Cancel", 1), ("Delete", 0)):
+        choose(page, "Actions for Paris, of course", "Delete")
+        page.get_by_role("dialog").get_by_role("button", name=sure).click()
+        expect(page.get_by_role("region", name="Pinned")).to_have_count(n_left)
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")  # another chat stays open
     history = History(scripted.home / "chats.sqlite3")
     assert made not in [chat.id for chat in history.chats()]
     history.close()
 
 
-def test_a_chat_is_moved_to_a_folder_and_found_there(page: Page) -> None:
-    ask(page, "What is the capital of France?")
-    for folder in ("Geography", "Homework"):
-        choose(page, "Actions for this chat", "Move to a folder")
-        page.get_by_role("combobox", name="Folder").fill(folder)
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("region", name=folder).get_by_role("link")).to_have_count(1)
-    expect(page.get_by_role("region", name="Geography")).to_have_count(0)
-    page.get_by_role("searchbox").fill("homew")
-    expect(page.get_by_label("Found").get_by_role("link")).to_contain_text("Homework")
-    page.get_by_role("searchbox").fill("")
-    choose(page, "Actions for this chat", "Move to a folder")
-    page.get_by_role("combobox", name="Folder").fill("")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("region", name="Homework")).to_have_count(0)
-
-
-def test_export_and_import_round_trip(page: Page, tmp_path: Path) -> None:
+def test_export_and_import_round_trip(page: Page, watch: Watch, tmp_path: Path) -> None:
     ask(page, "What is the capital of France?")
     press(page, "Answer again")
     expect(page.locator(".versions")).to_contain_text("2/2")
@@ -142,62 +128,75 @@ def test_export_and_import_round_trip(page: Page, tmp_path: Path) -> None:
     until(page, f"!location.hash.endsWith('/{before}')")
     expect(prose(page)).to_have_text("The capital of France is Paris.")
     expect(page.locator(".versions")).to_contain_text("2/2")
-
-
-def test_what_is_not_a_chat_is_refused_with_a_hint(
-    page: Page, watch: Watch, tmp_path: Path
-) -> None:
     watch.expected = ("status of 400",)
-    (tmp_path / "notes.json").write_text("[1, 2]")
-    page.get_by_label("A chat to import").set_input_files(tmp_path / "notes.json")
+    path.write_text("[1, 2]")
+    page.get_by_label("A chat to import").set_input_files(path)
     expect(page.get_by_role("alert")).to_contain_text("This is not an exported chat")
     expect(page.get_by_role("alert")).to_contain_text("gptoss chats CHAT --json")
     press(page, "Dismiss")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_chat_that_is_not_there_says_so(
-    page: Page, watch: Watch, scripted: RunningServer
-) -> None:
-    watch.expected = ("status of 404",)
-    page.goto(f"{scripted.url}/#/chat/987654")
-    expect(page.get_by_text("This chat was deleted.")).to_be_visible()
-    expect(page.get_by_role("heading", name="What can I help with?")).to_be_visible()
+def dialog(page: Page) -> Locator:
+    press(page, "System prompt and sampling")
+    return page.get_by_role("dialog")
 
 
-def test_a_draft_and_its_files_survive_a_reload(page: Page) -> None:
+def apply(page: Page) -> None:
+    press(page, "Apply")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_chat_has_a_system_prompt_and_sampling(page: Page, scripted: RunningServer) -> None:
+    form = dialog(page)
+    for name, value in (("System prompt", "Be brief."), ("seed", "7"), ("top_p", "0.955"),
+                        ("temperature", "7")):  # fmt: skip
+        form.get_by_label(name).fill(value)
+    form.get_by_label("Leave out the oldest turns").check()
+    press(page, "Apply")
+    expect(form).to_be_visible()
+    assert form.get_by_label("temperature").evaluate("field => field.validity.rangeOverflow")
+    form.get_by_label("temperature").fill("0.333")
+    apply(page)
     ask(page, "What is the capital of France?")
-    page.get_by_label("Files", exact=True).set_input_files(
-        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"my notes"}
-    )
-    box(page).fill("Not sent yet")
-    expect(page.locator(".chips li")).to_contain_text("token")  # it is read
-    page.reload()
-    expect(box(page)).to_have_value("Not sent yet")
-    expect(page.locator(".chips li")).to_contain_text("notes.txt")
-    new_chat(page)
-    expect(box(page)).to_have_value("")
-
-
-def test_what_is_sent_is_seen_wherever_the_page_was_scrolled(page: Page) -> None:
+    chat, turns = kept(page, scripted)
+    options = {"temperature": 0.333, "seed": 7, "top_p": 0.955, "truncate": True}
+    assert chat.options == options
+    assert (turns[0].role, turns[0].content) == ("system", "Be brief.")
+    expect(page.locator(".turn.system summary")).to_have_text("System prompt")
+    form = dialog(page)
+    expect(form.get_by_label("temperature")).to_have_value("0.333")
+    form.get_by_label("System prompt").fill("Speak Latin.")
+    form.get_by_label("seed").fill("")
+    form.get_by_label("num_predict").fill("5")
+    apply(page)
+    expect(page.locator(".turn.user")).to_have_count(1)
+    expect(prose(page)).to_have_text("The capital of France is Paris.")  # the version before stays
     ask(page, "Explain it fast")
-    scroller = page.locator(".transcript")
-    scroller.evaluate("(each) => each.scrollTo({ top: 0 })")
-    expect(page.get_by_role("button", name="To the end")).to_be_visible()
-    ask(page, "What is the capital of Italy?")
-    expect(page.locator(".turn.user").last).to_be_in_viewport()
-    expect(last_answer(page)).to_be_in_viewport()
+    expect(page.locator(".state").last).to_contain_text("Reached its length limit")
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    del options["seed"]
+    assert kept(page, scripted)[0].options == options | {"num_predict": 5}
 
 
-def test_the_list_of_chats_closes_on_a_wide_screen(page: Page) -> None:
-    sidebar = page.locator(".sidebar")
-    expect(sidebar).to_be_visible()
-    press(page, "Chats")
-    expect(sidebar).to_be_hidden()
-    press(page, "Chats")
-    expect(sidebar).to_be_visible()
-    skip = page.get_by_role("button", name="Skip to the message")
-    skip.focus()
-    expect(skip).to_be_in_viewport()
-    page.keyboard.press("Enter")
-    expect(box(page)).to_be_focused()
+def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer) -> None:
+    form = dialog(page)
+    form.get_by_label("System prompt").fill("You review code.")
+    form.get_by_label("temperature").fill("0.2")
+    form.get_by_label("Name of the preset").fill("Reviewer")
+    press(page, "Save as a preset")
+    expect(form.get_by_role("button", name="Delete Reviewer")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.reload()
+    form = dialog(page)
+    expect(form.get_by_label("System prompt")).to_have_value("")
+    form.locator("select").select_option("Reviewer")
+    expect(form.get_by_label("System prompt")).to_have_value("You review code.")
+    apply(page)
+    ask(page, "What is the capital of France?")
+    expect(page.locator(".preset")).to_have_text("Reviewer")
+    chat, _ = kept(page, scripted)
+    assert (chat.preset, chat.options) == ("Reviewer", {"temperature": 0.2})
+    form = dialog(page)
+    press(page, "Delete Reviewer")
+    expect(form.locator("option", has_text="Reviewer")).to_have_count(0)

@@ -8,7 +8,7 @@ from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer
 from tests.tui.docx import REPORT, make_docx
 from tests.tui.pdf import make_pdf
-from tests.web.chatting import ask, box, chat_id, press
+from tests.web.chatting import ask, box, kept, press
 from tests.web.conftest import Watch
 from tui.conversation import composed_of
 from tui.paste import shown_parts
@@ -29,10 +29,7 @@ PASTE = """([text]) => {
 
 
 def question_of(page: Page, server: RunningServer) -> Turn:
-    history = History(server.home / "chats.sqlite3")
-    found = next(turn for turn in reversed(history.tree(chat_id(page))) if turn.role == "user")
-    history.close()
-    return found
+    return next(turn for turn in reversed(kept(page, server)[1]) if turn.role == "user")
 
 
 def test_a_dropped_file_becomes_a_chip_and_a_fold(page: Page, scripted: RunningServer) -> None:
@@ -95,24 +92,31 @@ def test_what_has_no_text_is_refused(page: Page, watch: Watch) -> None:
         expect(page.get_by_label("Attached")).to_have_count(0)
 
 
-def test_files_by_the_button_in_utf_16(page: Page, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("größer".encode("utf-16"))
-    (tmp_path / "b.py").write_text("print(1)\n")
-    page.get_by_label("Files", exact=True).set_input_files([tmp_path / "a.txt", tmp_path / "b.py"])
-    chips = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chips).to_have_text(["file: a.txt, 1 line, 10 tokens", "file: b.py, 2 lines, 11 tokens"])
-    press(page, "Remove file: a.txt, 1 line, 10 tokens")
-    expect(chips).to_have_count(1)
-
-
-def test_a_pdf_and_a_word_document(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
+def test_documents_by_the_button_and_nothing_is_sent_while_they_are_read(
+    page: Page, scripted: RunningServer, tmp_path: Path
+) -> None:
     (tmp_path / "paper.pdf").write_bytes(make_pdf([["On MXFP4"], ["The end."]]))
     (tmp_path / "rivers.docx").write_bytes(make_docx())
-    names = [tmp_path / "paper.pdf", tmp_path / "rivers.docx"]
-    page.get_by_label("Files", exact=True).set_input_files(names)
+    (tmp_path / "a.txt").write_bytes("größer".encode("utf-16"))
+    names = ("a.txt", "paper.pdf", "rivers.docx")
+    held: list[Route] = []
+    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
+    chooser = page.get_by_label("Files", exact=True)
+    chooser.set_input_files([tmp_path / name for name in names])
     chips = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chips).to_have_text([f"reading {name}…" for name in names])
+    box(page).fill("Compare them")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+    press(page, "Remove reading a.txt…")
+    for route in held:
+        route.continue_()
     labels = ["PDF: paper.pdf, 2 pages, 25 tokens", "Word: rivers.docx, 39 words, 63 tokens"]
     expect(chips).to_have_text(labels)
+    page.unroute_all(behavior="wait")
+    chooser.set_input_files([tmp_path / "a.txt"])
+    utf_16 = "file: a.txt, 1 line, 10 tokens"
+    expect(chips).to_have_text([*labels, utf_16])
+    press(page, f"Remove {utf_16}")
     ask(page, "Compare them")
     expect(page.locator(".turn.user summary")).to_have_text(labels)
     assert list(shown_parts(composed_of(question_of(page, scripted)))) == [  # in the terminal
@@ -120,21 +124,6 @@ def test_a_pdf_and_a_word_document(page: Page, scripted: RunningServer, tmp_path
         (labels[1], f"rivers.docx:\n```\n{REPORT}\n```\n"),
         ("", "Compare them"),
     ]
-
-
-def test_nothing_is_sent_while_a_file_is_read(page: Page) -> None:
-    held: list[Route] = []
-    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
-    page.evaluate(DROP, [[["notes.md", "words"], ["more.md", "others"]], "drop"])
-    chips = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chips).to_have_text(["reading notes.md…", "reading more.md…"])
-    box(page).fill("Sum it up")
-    expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
-    press(page, "Remove reading notes.md…")
-    for route in held:
-        route.continue_()
-    expect(chips).to_have_text(["file: more.md, 1 line, 9 tokens"])
-    expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
 
 
 def test_a_message_of_the_terminal_is_edited_without_loss(

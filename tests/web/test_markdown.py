@@ -3,7 +3,6 @@
 import random
 import re
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
@@ -13,7 +12,6 @@ from tests.tui.documents import at_random, every_pair, pieces
 from tests.web.answers import RICH
 from tests.web.chatting import ask, prose, until
 from tests.web.conftest import Watch
-from tests.web.cost import traced
 
 RENDER = """async ([texts]) => {
   const { Growing } = await import("/web/markdown.js");
@@ -56,6 +54,40 @@ def test_code_tables_mathematics_and_lists(page: Page) -> None:
     assert link.get_attribute("target") == "_blank"
     assert link.get_attribute("rel") == "noopener noreferrer"
     assert link.get_attribute("href") == "https://example.org/proof"
+    copied = page.evaluate(COPY)
+    assert r"x_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}" in copied
+    assert "$f(x) = x^2 - a$" in copied
+
+
+COPY = """() => {
+  getSelection().selectAllChildren(document.querySelector(".turn.assistant .prose"));
+  const clipboardData = new DataTransfer();
+  document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, bubbles: true }));
+  return clipboardData.getData("text/plain");
+}"""
+
+WHOLE = [  # a text, and what is in its HTML
+    ("See [the page][1].\n\nMore.\n\n[1]: https://a.test/b\n", ['href="https://a.test/b"']),
+    (
+        r"Broken \( \frac{a \) here, open \( here, \[ there, and $x$y$ too." + "\n",
+        [r'<code class="tex">\( \frac{a \)</code>', r"open \( here, \[ there", "$x$y$"],
+    ),
+    ("```<i>c</i>\nx\n```\n", ["<span>&lt;i&gt;c&lt;/i&gt;</span>"]),
+    (
+        "10**6 is **big**, *it* too, **太字**です, __init__ and **kwargs",
+        [
+            "10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, ",
+            "</strong>です, __init__ and **kwargs",
+        ],
+    ),
+]
+
+
+def test_definitions_broken_formulas_languages_and_emphasis(page: Page) -> None:
+    for text, parts in WHOLE:
+        found = page.evaluate(RENDER, [[text[:10], text[10:30], text[30:]]])
+        for part in parts:
+            assert part in found["streamed"][0], text
 
 
 WRITTEN = r"""| a | b |
@@ -141,22 +173,6 @@ def test_what_models_write_beside_commonmark(page: Page) -> None:
     expect(said.locator("li", has_text="שלום")).to_have_css("direction", "rtl")
 
 
-def test_a_copied_formula_is_tex(page: Page) -> None:
-    ask(page, "Explain it fast")
-    copied = page.evaluate(
-        """() => {
-      getSelection().selectAllChildren(document.querySelector(".turn.assistant .prose"));
-      const clipboardData = new DataTransfer();
-      document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, bubbles: true }));
-      return clipboardData.getData("text/plain");
-    }"""
-    )
-    assert r"$$\nx_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}\n$$" in copied.replace("$$ ", "$$\n") or (
-        r"x_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}" in copied
-    )
-    assert "$f(x) = x^2 - a$" in copied
-
-
 def test_a_stream_ends_as_the_whole_text_and_keeps_finished_blocks(page: Page) -> None:
     """Over every kind of block after every other one, cut at random places."""
     rng = random.Random(40)
@@ -170,45 +186,6 @@ def test_a_stream_ends_as_the_whole_text_and_keeps_finished_blocks(page: Page) -
     assert n_changed == 0
 
 
-def test_a_definition_below_makes_a_link_above(page: Page) -> None:
-    text = "See [the page][1].\n\nMore words.\n\n[1]: https://example.net/page\n"
-    found = page.evaluate(RENDER, [[text[:10], text[10:30], text[30:]]])
-    assert 'href="https://example.net/page"' in found["streamed"][0]
-
-
-def test_formulas_that_fail_and_delimiters_without_partner_stay_as_written(page: Page) -> None:
-    texts = [r"Broken \( \frac{a \) here, open \( here, \[ there, and $x$y$ too." + "\n"]
-    (paragraph,) = page.evaluate(RENDER, [texts])["whole"]
-    assert r'<code class="tex">\( \frac{a \)</code>' in paragraph
-    assert r"open \( here, \[ there" in paragraph
-    assert "$x$y$" in paragraph
-
-
-GROW = """async ([part, end]) => {
-  const { Growing } = await import("/web/markdown.js");
-  window.grown ??= { growing: new Growing(), text: "" };
-  const { grown } = window;
-  while (grown.text.length < end) {
-    const at = grown.text.length % part.length;
-    grown.text += part.slice(at, at + 50);
-    grown.growing.update(grown.text, false).at(-1)?.make();
-  }
-}"""
-
-
-@pytest.mark.timing
-def test_a_long_answer_costs_little_at_its_end(page: Page) -> None:
-    """100 kB that stream: finished blocks are not made again, whatever comes after them."""
-    part = (RICH + "\n\n") * 2
-    page.evaluate(GROW, [part, 10_000])
-    with traced(page) as first:
-        page.evaluate(GROW, [part, 20_000])
-    page.evaluate(GROW, [part, 90_000])
-    with traced(page) as last:
-        page.evaluate(GROW, [part, 100_000])
-    assert sum(last) < 3 * sum(first)
-
-
 def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
     """Its lines so far stay the same nodes while more of them arrive."""
     ask(page, "Write a long program", waits=False)
@@ -218,11 +195,6 @@ def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
     assert page.evaluate("window.first === document.querySelector('.piece')")
     expect(prose(page).locator(".hljs-keyword").first).to_be_visible()
     expect(prose(page).locator(".piece")).to_have_count(0)
-
-
-def test_the_language_of_code_is_shown_as_it_was_written(page: Page) -> None:
-    (block,) = page.evaluate(RENDER, ["```<i>c</i>\nx\n```\n"])["whole"]
-    assert "<span>&lt;i&gt;c&lt;/i&gt;</span>" in block
 
 
 TEXTS = """async (texts) => {
@@ -243,15 +215,6 @@ def test_each_digit_letter_and_operator_is_on_the_page(page: Page, lines: list[P
     assert page.evaluate(TEXTS, [markdown for markdown, _ in lines]) == [
         shown for _, shown in lines
     ]
-
-
-def test_emphasis_is_drawn(page: Page) -> None:
-    markdown = "10**6 is **big**, *it* too, **太字**です, __init__ and **kwargs"
-    (paragraph,) = page.evaluate(RENDER, [[markdown]])["whole"]
-    assert paragraph.strip() == (
-        '<p dir="auto">10**6 is <strong>big</strong>, <em>it</em> too, <strong>太字</strong>です, '
-        "__init__ and **kwargs</p>"
-    )
 
 
 def test_text_is_there_without_the_part_that_renders_it(page: Page, watch: Watch) -> None:

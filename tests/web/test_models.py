@@ -1,15 +1,114 @@
-"""Models from the page: which there are, use, load, unload, download."""
+"""Models in the page: a new home gets a real one, and those that are there are used."""
 
-import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.conftest import PATIENCE_S, RunningServer
-from tests.web.chatting import ask, box, choose, last_answer, new_chat, press, start_download
-from tests.web.conftest import Watch
+from tests.conftest import PATIENCE_S, RunningServer, run_server
+from tests.hub.server import PIECE_BYTES, Fault, HubServer, run_hub
+from tests.pulling.test_pull import read_folder
+from tests.web.chatting import (
+    ask,
+    box,
+    choose,
+    last_answer,
+    new_chat,
+    press,
+    prose,
+    start_download,
+)
+from tests.web.conftest import OpenPage
+from tests.web.test_looks import check_axe
+
+REPO, FILE = "openai/gpt-oss-20b", "model.safetensors"
+
+
+@pytest.fixture
+def hub(nano_checkpoint: Path) -> Iterator[HubServer]:
+    """A hub that has nano's checkpoint under the name of the small model."""
+    with run_hub() as server:
+        server.add(REPO, read_folder(nano_checkpoint))
+        yield server
+
+
+@pytest.fixture
+def new_home(empty_home: Path, hub: HubServer) -> Iterator[RunningServer]:
+    outside = {"HF_ENDPOINT": hub.endpoint, "HF_HUB_CACHE": str(empty_home / "none")}
+    with run_server(empty_home, variables=outside, context_length="8192") as server:
+        yield server
+
+
+def card(page: Page) -> Locator:
+    return page.get_by_role("region", name="Get a real model")
+
+
+def test_a_new_home_to_the_first_answer(
+    new_home: RunningServer, open_page: OpenPage, hub: HubServer
+) -> None:
+    hub.strike(FILE, Fault(delay_s=0.2))
+    page = open_page(new_home)
+    expect(card(page)).to_contain_text("nano is here: a toy")
+    expect(card(page)).to_contain_text(re.compile(r"GPUnone.*RAM[\d.]+ GiB of [\d.]+ GiB are free"))
+    expect(card(page)).to_contain_text("13.8 GB to download, 12.")
+    expect(card(page)).to_contain_text("suggestion")
+    assert not hub.sent
+    start_download(page, card(page))
+    expect(card(page).locator(".progress")).to_contain_text(
+        re.compile(r"[\d.]+ MB of [\d.]+ MB · [\d.]+ .B/s · \d+ (s|min) left")
+    )
+    press(page, "Stop downloading gpt-oss:20b")
+    expect(card(page).get_by_role("status")).to_contain_text(re.compile(r"Stopped at [\d.]+ MB of"))
+    n_before = hub.sent[FILE]
+    hub.heal()
+    start_download(page, card(page))
+    expect(box(page)).to_have_attribute("placeholder", "Message gpt-oss:20b", timeout=60_000)
+    expect(card(page)).to_have_count(0)
+    whole = len(hub.repos[REPO].commits[hub.repos[REPO].revisions["main"]][FILE])
+    assert n_before > 0
+    assert hub.sent[FILE] < whole + n_before + PIECE_BYTES
+    ask(page, "What is the capital of France?")
+    expect(prose(page)).to_contain_text("Paris")
+
+
+def test_a_download_that_fails_says_so_in_its_place_and_goes_on(
+    new_home: RunningServer, open_page: OpenPage, hub: HubServer
+) -> None:
+    hub.strike("", Fault(status=404))
+    look = {"viewport": {"width": 360, "height": 700}, "bypass_csp": True}
+    page = open_page(new_home, reduced_motion="reduce", **look)
+
+    def without_room(route: Route) -> None:
+        found = route.fetch().json()
+        for fit in found["models"]:
+            fit |= {"fits": "no", "problem": "does not fit; 64 GiB do"}
+        route.fulfill(json=found)
+
+    page.route("**/api/gptoss/fits", without_room)
+    page.reload()
+    expect(card(page)).to_contain_text("✗ does not fit; 64 GiB do")
+    check_axe(page)
+    press(page, "Download anyway: gpt-oss:20b")
+    expect(card(page).get_by_role("alert")).to_contain_text("Download 13.8 GB all the same?")
+    press(page, "Cancel")
+    assert hub.requests == []
+    start_download(page, card(page))
+    problem = card(page).get_by_role("alert")
+    expect(problem).to_contain_text(re.compile(r"\S.*\. \S"))
+    check_axe(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.locator(".notice")).to_have_count(0)
+    press(page, "All models")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_have_text(problem.inner_text())
+    hub.heal()
+    start_download(page, dialog)
+    expect(dialog.get_by_role("button", name="Load gpt-oss:20b")).to_be_visible(timeout=60_000)
+    expect(dialog.get_by_role("alert")).to_have_count(0)
 
 
 def test_load_and_unload(page: Page, scripted: RunningServer) -> None:
@@ -27,72 +126,6 @@ def test_load_and_unload(page: Page, scripted: RunningServer) -> None:
     press(page, "Unload nano")
     expect(here.get_by_role("button", name="Load nano")).to_be_visible()
     expect(page.get_by_label("To download")).to_contain_text("gpt-oss:20b")
-
-
-PULL = """() => {
-  const real = window.fetch;
-  window.fetch = (path, options) => {
-    if (path !== "/api/pull") return real(path, options);
-    window.asked = options.body;
-    options.signal.addEventListener("abort", () => window.send(null));
-    return Promise.resolve(new Response(new ReadableStream({ start: (stream) => {
-      window.send = (frame) => frame
-        ? stream.enqueue(new TextEncoder().encode(JSON.stringify(frame) + "\\n"))
-        : stream.error(new DOMException("", "AbortError"));
-    } })));
-  };
-}"""
-"""Replaces the server's stream of a download by one that the test writes."""
-
-
-def test_progress_of_a_download_its_stop_and_its_failure(page: Page) -> None:
-    """The page's part; the server's stream is tested in tests/server."""
-    page.evaluate(PULL)
-    press(page, "Models")
-    start_download(page, page.get_by_role("dialog"))
-    frame = {"status": "pulling model", "total": 4_000_000_000, "completed": 1_000_000_000}
-    page.evaluate("frame => window.send(frame)", frame)
-    dialog = page.get_by_role("dialog")
-    bar = dialog.get_by_role("progressbar", name="Downloading gpt-oss:20b")
-    expect(bar).to_have_js_property("value", 0.25)
-    expect(dialog.locator(".progress")).to_contain_text("1.0 GB of 4.0 GB")
-    assert json.loads(page.evaluate("window.asked")) == {"model": "gpt-oss:20b"}
-    dialog.get_by_role("button", name="Stop downloading gpt-oss:20b").click()
-    expect(bar).to_have_count(0)
-    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text(
-        "Stopped at 1.0 GB of 4.0 GB."
-    )
-    start_download(page, page.get_by_role("dialog"))
-    failure = {"error": "the hub does not answer", "hint": "Try again later."}
-    page.evaluate("frame => window.send(frame)", failure)
-    problem = page.get_by_role("dialog").get_by_role("alert")
-    expect(problem).to_have_text("the hub does not answer Try again later.")
-    expect(page.locator(".notice")).to_have_count(0)
-
-
-def test_an_error_of_a_download_is_seen_where_no_list_of_models_is_open(page: Page) -> None:
-    page.evaluate(PULL)
-    ask(page, "What is the capital of France?")
-    press(page, "Models")
-    start_download(page, page.get_by_role("dialog"))
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    page.evaluate(
-        "frame => window.send(frame)", {"error": "the disk is full", "hint": "Make room."}
-    )
-    expect(page.locator(".notice")).to_contain_text("the disk is full Make room.")
-
-
-def test_a_real_refusal_of_a_download_is_shown(page: Page, watch: Watch) -> None:
-    """Nano is in the package: there is nothing to download but an unknown model."""
-    watch.expected = ("status of 404",)
-    fits = {"models": [{"name": "no-such-model", "fits": "no", "vram_share": 0, "n_ctx": 0}]}
-    page.route("**/api/gptoss/fits", lambda route: route.fulfill(json=fits))
-    press(page, "Models")
-    expect(page.get_by_label("To download")).to_contain_text("✗ does not fit")
-    press(page, "Download anyway: no-such-model")
-    page.get_by_role("dialog").get_by_role("button", name="Download", exact=True).click()
-    expect(page.get_by_role("dialog")).to_contain_text("gptoss pulls gpt-oss:20b")
 
 
 def test_another_model_answers_and_a_new_chat_begins_with_it(

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, press, prose
-from tests.web.conftest import IS_LET_IN, OpenPage, Watch
+from tests.web.conftest import OpenPage, Watch
 
 CORPUS = [
     "<script>window.hacked=1</script>",
@@ -154,7 +154,7 @@ def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
         assert page.evaluate(CHECK) == [], text
 
 
-def test_titles_models_tools_labels_and_files(page: Page, scripted: RunningServer) -> None:
+def test_titles_models_tools_labels_files_and_presets(page: Page, scripted: RunningServer) -> None:
     for words in CORPUS[:17]:
         line = words.replace("\n", " ")
         store(scripted, title=line, model=line, tool=line, label=f"file: {line.replace(']', ')')}")
@@ -167,28 +167,23 @@ def test_titles_models_tools_labels_and_files(page: Page, scripted: RunningServe
     page.get_by_role("searchbox").fill("hacked")
     expect(page.get_by_label("Found").get_by_role("link").first).to_be_visible()
     assert page.evaluate(CHECK) == []
-    page.get_by_label("Files", exact=True).set_input_files(
-        [{"name": "<img src=x onerror=window.hacked=1>", "mimeType": "", "buffer": b"x"}]
-    )
-    expect(page.get_by_label("Attached")).to_contain_text("<img src=x")
-    assert page.evaluate(CHECK) == []
-
-
-def test_names_of_models_and_presets(page: Page) -> None:
     name = "<img src=x onerror=window.hacked=1>"
+    page.get_by_label("Files", exact=True).set_input_files(
+        [{"name": name, "mimeType": "", "buffer": b"x"}]
+    )
+    expect(page.get_by_label("Attached")).to_contain_text(name)
+    assert page.evaluate(CHECK) == []
     tag = {"name": name, "size": 5, "details": {"parameter_size": name}}
+    preset = {"name": name, "system": name, "effort": None, "options": {}}
     page.route("**/api/tags", lambda route: route.fulfill(json={"models": [tag]}))
-    page.route("**/api/gptoss/presets", lambda route: route.fulfill(json={"presets": [
-        {"name": name, "system": name, "effort": None, "options": {}}]}))  # fmt: skip
+    page.route("**/api/gptoss/presets", lambda route: route.fulfill(json={"presets": [preset]}))
+    press(page, "New chat")
     press(page, "Models")
     expect(page.get_by_label("On this machine")).to_contain_text(name)
     page.keyboard.press("Escape")
     press(page, "System prompt and sampling")
     expect(page.get_by_role("dialog").locator("option").nth(1)).to_have_text(name)
-    assert page.evaluate("() => [document.querySelectorAll('img').length, !!window.hacked]") == [
-        0,
-        False,
-    ]
+    assert page.evaluate("[document.querySelectorAll('img').length, !!window.hacked]") == [0, False]
 
 
 def test_a_link_opens_by_a_click_alone_without_a_way_back(page: Page, watch: Watch) -> None:
@@ -249,27 +244,20 @@ def test_a_page_of_another_port_gets_nothing(
     assert all("cookie" not in {name.lower() for name in headers} for headers in seen)
 
 
-def test_a_browser_that_was_not_let_in_is_told_what_to_do(
-    open_page: OpenPage, scripted: RunningServer
+def test_a_browser_is_let_in_once_by_a_link(
+    open_page: OpenPage, scripted: RunningServer, watch: Watch
 ) -> None:
+    watch.expected = ("401",)
     page = open_page(scripted, is_let_in=False)
     expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
-    other = open_page(scripted, scripted.link(), context=page.context)
+    link = scripted.link()
+    other = open_page(scripted, link, context=page.context)
     expect(other.get_by_role("dialog")).to_have_count(0)
     assert "open=" not in other.url
     expect(page.get_by_role("dialog")).to_have_count(0)  # the tab beside it is let in, too
     expect(page.locator(".composer textarea")).to_be_visible()
-
-
-def test_a_link_that_was_used_is_refused_in_words(
-    open_page: OpenPage, scripted: RunningServer, watch: Watch
-) -> None:
-    watch.expected = ("401",)
-    link = scripted.link()
-    first = open_page(scripted, link, is_let_in=False)
-    wait_until(lambda: first.evaluate(IS_LET_IN))
-    page = open_page(scripted, link, is_let_in=False)
-    expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+    stranger = open_page(scripted, link, is_let_in=False)
+    expect(stranger.get_by_role("dialog")).to_contain_text("gptoss web")
 
 
 def read_from(page: Page, url: str, method: str = "GET", accept: str = "*/*") -> str:

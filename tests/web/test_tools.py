@@ -1,8 +1,9 @@
-"""The page asks before a tool runs, shows what would run whole, and lets any tab answer."""
+"""The page asks before a tool runs, shows all that would run, and adds MCP servers."""
 
 import io
 import json
 import re
+import shlex
 from typing import Any
 
 import psutil
@@ -14,10 +15,10 @@ from gptoss_local.talk.citations import linked
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.tools import Page as ToolPage
 from tests.conftest import RunningServer, wait_until
+from tests.tools.mcp.conftest import GOOD
 from tests.web.answers import RIGHT_TO_LEFT
 from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose
-from tests.web.conftest import OpenPage
-from tests.web.test_looks import check_axe
+from tests.web.conftest import OpenPage, Watch
 from tests.web.test_safety import CHECK
 
 CODE = "import math\n\nif True:\n    print(math.pi)  # <img src=x onerror=window.hacked=1>"
@@ -33,7 +34,9 @@ def button(page: Page, name: str) -> Locator:
     return question(page).get_by_role("button", name=name, exact=True)
 
 
-def test_a_call_runs_once_it_is_allowed(page: Page) -> None:
+def test_a_call_runs_once_it_is_allowed_in_any_tab(
+    page: Page, open_page: OpenPage, scripted: RunningServer
+) -> None:
     ask(page, "Use a tool", waits=False)
     expect(question(page)).to_contain_text("The model asks to run get_weather")
     expect(page.locator(".spoken")).to_have_text("The model asks to run get_weather.")
@@ -49,8 +52,13 @@ def test_a_call_runs_once_it_is_allowed(page: Page) -> None:
     )
     expect(page.locator(".spoken")).to_have_text("The answer has finished.")
     ask(page, "Use a tool", waits=False)
-    button(page, "Allow in this chat").click()
-    expect(prose(page)).to_have_text("It is sunny.")
+    page.reload()
+    expect(question(page)).to_be_visible()
+    two = open_page(scripted, f"/#/chat/{chat_id(page)}", context=page.context)
+    button(two, "Allow in this chat").click()
+    for each in (page, two):
+        expect(last_answer(each)).to_have_attribute("aria-busy", "false")
+        expect(question(each)).to_have_count(0)
     ask(page, "Use a tool")  # without a question
     expect(prose(page)).to_have_text("It is sunny.")
     new_chat(page)
@@ -64,28 +72,14 @@ def test_a_call_runs_once_it_is_allowed(page: Page) -> None:
     expect(page.locator(".turn.tool pre")).to_have_text("The user denied this call. Not <b>now</b>")
 
 
-def test_a_tab_that_is_opened_later_answers(open_page: OpenPage, scripted: RunningServer) -> None:
-    one = open_page(scripted)
-    ask(one, "Use a tool", waits=False)
-    expect(question(one)).to_be_visible()
-    one.reload()
-    expect(question(one)).to_be_visible()
-    two = open_page(scripted, f"/#/chat/{chat_id(one)}", context=one.context)
-    button(two, "Allow once").click()
-    for page in (one, two):
-        expect(prose(page)).to_have_text("It is sunny.")
-        expect(question(page)).to_have_count(0)
-
-
 def test_the_end_of_it_has_to_be_seen_first_and_keys_are_enough(page: Page) -> None:
     ask(page, "Use a long command", waits=False)
     what = question(page).get_by_role("region", name="What would run")
     expect(what).to_contain_text("THE END")
     expect(question(page)).to_contain_text("Scroll to its end before you allow it.")
-    page.wait_for_timeout(700)
+    expect(button(page, "No")).to_be_enabled()  # a moment after it is shown
     for name in ("Allow once", "Allow in this chat", "Always allow this tool"):
         expect(button(page, name)).to_be_disabled()
-    expect(button(page, "No")).to_be_enabled()
     what.focus()
     page.keyboard.press("End")
     expect(button(page, "Allow once")).to_be_enabled()
@@ -202,7 +196,7 @@ def test_words_from_right_to_left_keep_their_places(page: Page) -> None:
     expect(prose(page)).to_have_text("It is.")
 
 
-def test_code_is_shown_as_code(page: Page, scripted: RunningServer) -> None:
+def test_code_is_shown_as_code_and_citations_as_links(page: Page, scripted: RunningServer) -> None:
     parts = [{"kind": "code", "text": CODE}]
     asked = {"about": "runs code", "always": "this tool of <b>x</b>", "parts": parts}
     history, turn = store(scripted, content="", state="streaming", stats={"question": asked})
@@ -215,15 +209,10 @@ def test_code_is_shown_as_code(page: Page, scripted: RunningServer) -> None:
     history.update(turn.id, state="stopped", stats={})
     expect(page.locator(".turn.tool .fold summary")).to_have_text("python was interrupted")
     expect(page.get_by_role("button", name="Let the model answer")).to_be_enabled()
-    assert page.evaluate(CHECK) == []
+    history.update(turn.id, state="done", stats={"pages": PAGES, "seconds": 1})
+    history.add(turn.chat_id, turn.id, "assistant", CITED)
     history.close()
-
-
-def test_citations_are_links(page: Page, scripted: RunningServer) -> None:
-    history, turn = store(scripted, content="L0: text", stats={"pages": PAGES, "seconds": 1})
-    answer = history.add(turn.chat_id, turn.id, "assistant", CITED)
-    history.close()
-    page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
+    page.reload()
     expect(prose(page)).to_have_text(
         "So it is www.example.org ↗ www.example.org ↗, not 【2†L1】 or 【3†L1】, "
         "and 【1†L3】 is code."
@@ -236,7 +225,6 @@ def test_citations_are_links(page: Page, scripted: RunningServer) -> None:
     last_answer(page).get_by_role("button", name="Copy the answer").click()
     expect(page.locator(".spoken")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == CITED
-    assert answer.content == CITED
 
 
 def test_citations_are_those_of_the_terminal(page: Page) -> None:
@@ -274,62 +262,64 @@ def tools_of(page: Page) -> Locator:
     return page.get_by_role("dialog", name="Tools")
 
 
-def test_the_composer_says_which_tools_are_on_and_switches_them(
-    page: Page, scripted: RunningServer
-) -> None:
+def test_the_composer_says_which_tools_are_on_and_switches_them(page: Page) -> None:
     on = page.locator(".tools-on")
     expect(on).to_have_text("get_weather, wait")
     tools = tools_of(page)
     expect(tools.get_by_role("checkbox")).to_have_count(5)
     expect(tools).to_contain_text("Gets the weather of a city.")
-    expect(tools.get_by_label("get_weather")).to_be_checked()
     expect(tools.get_by_label("read_file")).not_to_be_checked()
     tools.get_by_label("get_weather").uncheck()
     press(page, "Close")
-    expect(on).to_have_text("wait")
     ask(page, "Use a tool")
-    expect(prose(page)).to_have_text("It is sunny.")  # it was told that there is no such tool
-    expect(page.locator(".turn.tool")).to_have_count(0)
-    tools_of(page)
-    expect(tools.get_by_label("get_weather")).not_to_be_checked()
-    tools.get_by_label("get_weather").check()
-    press(page, "Close")
-    expect(on).to_have_accessible_name("Tools: get_weather, wait")
-    ask(page, "Use a tool", waits=False)
-    expect(question(page)).to_be_visible()
-    box(page).press("Escape")
-    expect(question(page)).to_have_count(0)
-    history = History(scripted.home / "chats.sqlite3")
-    assert history.chat(chat_id(page)).options == {"tools": "get_weather,wait"}
-    history.close()
-
-
-def test_sources_of_tools_that_do_not_answer_say_why(page: Page) -> None:
-    facts = [{"name": name, "description": "", "trust": trust}
-             for name, trust in (("search", "chat"), ("read", ""))]  # fmt: skip
-    groups = [
-        {"name": "github", "about": "is a server", "description": "", "is_on": True,
-         "problem": "", "tools": facts},
-        {"name": "<b>mail", "about": "is a server", "description": "", "is_on": True,
-         "problem": "mail: <img src=x> ended", "tools": []},
-    ]  # fmt: skip
-    body = json.dumps({"groups": groups})
+    expect(page.locator(".turn.tool")).to_have_count(0)  # the model was told of no such tool
+    expect(on).to_have_accessible_name("Tools: wait")
+    problem = {"name": "<b>mail", "about": "is a server", "description": "", "is_on": True,
+               "problem": "mail: <img src=x> ended", "tools": []}  # fmt: skip
+    body = json.dumps({"groups": [problem]})
+    page.route("**/api/gptoss/chats/*/tools*", lambda route: route.fulfill(body=body))
     page.route("**/api/gptoss/chats/tools*", lambda route: route.fulfill(body=body))
-    tools = tools_of(page)
-    expect(tools).to_contain_text("It is a server. search, read. Allowed: search.")
-    expect(tools).to_contain_text("<b>mail")
-    expect(tools).to_contain_text("mail: <img src=x> ended")
+    page.reload()
+    tools_of(page)
+    for words in ("<b>mail", "mail: <img src=x> ended"):
+        expect(tools).to_contain_text(words)
 
 
-def test_axe_finds_nothing_serious(open_page: OpenPage, scripted: RunningServer) -> None:
-    page = open_page(scripted, color_scheme="dark", bypass_csp=True, reduced_motion="reduce",
-                     viewport={"width": 360, "height": 740})  # fmt: skip
-    ask(page, "Use a long command", waits=False)
-    expect(question(page)).to_be_visible()
-    check_axe(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    expect(tools_of(page).get_by_role("checkbox")).to_have_count(5)
-    check_axe(page)
-    page.keyboard.press("Escape")
-    box(page).press("Escape")
-    expect(question(page)).to_have_count(0)
+def new_server(page: Page) -> Locator:
+    found = tools_of(page)
+    found.get_by_text("Add an MCP server").click()
+    return found
+
+
+def test_a_server_is_tested_added_and_removed(
+    page: Page, watch: Watch, scripted: RunningServer
+) -> None:
+    watch.expected = ("status of 502", "status of 400")
+    tools = new_server(page)
+    name = tools.get_by_label("Name", exact=True)
+    name.fill("<b>x")
+    tools.get_by_label("Command or address").fill("no-such-program-here")
+    press(page, "Test")
+    expect(tools.get_by_role("alert")).to_contain_text("no-such-program-here")
+    expect(tools.get_by_role("alert")).to_contain_text("Is it installed there?")
+    tools.get_by_label("Command or address").fill("http://127.0.0.1:9/mcp")
+    tools.get_by_role("textbox", name="Headers").fill("no header")
+    press(page, "Test")
+    expect(tools.get_by_role("alert")).to_have_text("a header is written as NAME:VALUE")
+    name.fill("good")
+    tools.get_by_label("Command or address").fill(shlex.join([GOOD["command"], *GOOD["args"]]))
+    tools.get_by_role("textbox", name="Variables").fill("MY_KEY=k3y")
+    press(page, "Test")
+    expect(tools.get_by_role("status")).to_contain_text("good 1.5 answered after")
+    expect(tools.get_by_role("checkbox", name="good")).to_have_count(0)
+    press(page, "Add")
+    expect(tools.get_by_role("checkbox", name="good")).to_be_checked()
+    expect(tools).to_contain_text("add, get_weather_today")
+    expect(name).to_have_value("")
+    config = scripted.home / "config" / "gptoss" / "mcp.json"
+    assert '"MY_KEY": "k3y"' in config.read_text()
+    press(page, "Remove good")
+    expect(tools.get_by_role("checkbox", name="good")).to_be_checked()  # it was not sure
+    tools.get_by_text("Really remove").click()
+    expect(tools.get_by_role("checkbox", name="good")).to_have_count(0)
+    assert "good" not in config.read_text()

@@ -1,10 +1,9 @@
 """The page's types against the structs that the server sends: fields, and what they may be."""
 
-import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -37,8 +36,6 @@ OTHERS = {  # stored beside the figures of a last frame
 }  # fmt: skip
 ALWAYS = {"Progress": {"status"}}  # in this event of several
 
-ALIASES = dict(re.findall(r"export type (\w+) = ([^;]+);", TYPES))
-
 
 def fields(body: str) -> Iterator[tuple[str, bool, str]]:
     """The fields of an interface: name, whether it may be missing, and its type."""
@@ -63,45 +60,20 @@ def interface(name: str) -> str:
     return TYPES[start : end - 1]
 
 
-def of_page(kind: str) -> set[str]:
-    """The JSON that a type of the page allows."""
-    kind = ALIASES.get(kind, kind)
-    if kind.endswith("[]") or kind.startswith("["):
-        return {"array"}
-    if kind.startswith(("{", "Record<")) or kind in ("Stats", "Question"):
-        return {"object"}
-    words = {"number", "string", "boolean", "null"}
-    return {part if part in words else "string" for part in map(str.strip, kind.split("|"))}
-
-
-def of_server(kind: Any) -> set[str]:
-    """The JSON that a field of a struct becomes."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return of_server(parts[0])
-    if origin in (Union, types.UnionType):
-        return set().union(*map(of_server, parts))
-    if origin is Literal:
-        return {"string"}
-    named = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
-    if kind in named:
-        return {named[kind]}
-    return {"array"} if origin in (list, tuple) else {"object"}
-
-
 def differences(body: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     """Where fields of the page are not as those of a struct, or of one in it."""
-    hints = get_type_hints(struct, include_extras=True)
+    hints = get_type_hints(struct)
     omits = struct.__struct_config__.omit_defaults
     required = {field.name for field in msgspec.structs.fields(struct) if field.required}
     for name, may_miss, kind in fields(body):
         if name not in hints:
             yield f"{name}: is not sent"
             continue
-        if (is_omitted := omits and name not in required) and not may_miss:
+        if omits and name not in required and not may_miss:
             yield f"{name}: may be missing"
         hint = hints[name]
-        if of_page(kind) != of_server(hint) - ({"null"} if is_omitted else set()):
+        parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else [hint]
+        if {int, float}.isdisjoint(parts) == ("number" in kind.split(" | ")):
             yield f"{name}: {kind} instead of {hint}"
         if kind.startswith("{"):
             inner = hint if isinstance(hint, type) else get_args(hint)[0]

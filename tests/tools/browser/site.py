@@ -1,13 +1,18 @@
 """A web site on this machine: what tests need of servers, and the faults that they have."""
 
 import gzip
+import io
 import threading
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from pypdf import PdfWriter
+
+from tests.threaded_server import QuietHandler, served_by
+from tests.tui.pdf import make_pdf
 
 PAGES = Path(__file__).parent / "pages"
 Answer = tuple[int, dict[str, str], bytes]
@@ -20,13 +25,13 @@ class Site:
     Attributes:
         url: Without a slash at the end.
         requests: Method, path, headers and body of each request.
-        answers: By path, or what makes an answer of path and body.
+        answers: By path.
     """
 
     url: str
     port: int
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
-    answers: dict[str, Answer | Callable[[str, bytes], Answer]] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
@@ -34,42 +39,32 @@ class Site:
 
 
 @contextmanager
-def running_site(host: str = "127.0.0.1") -> Iterator[Site]:
-    class Handler(BaseHTTPRequestHandler):
+def running_site() -> Iterator[Site]:
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = self.rfile.read(length)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
             site.requests.append((self.command, self.path, headers, body))
-            try:
-                self.answer(self.path.partition("?")[0], body)
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True
+            path = self.path.partition("?")[0]
+            answer = site.answers.get(path)
+            if answer is None and (PAGES / path[1:]).is_file():
+                answer = text((PAGES / path[1:]).read_bytes(), "text/html")
+            with suppress(BrokenPipeError, ConnectionResetError):
+                if path.startswith("/slow"):
+                    self.send_slowly()
+                else:
+                    self.send(*(answer or (404, {}, b"no such page")))
 
-        do_POST = do_GET
-        do_CONNECT = do_GET
-
-        def answer(self, path: str, body: bytes) -> None:
-            if path.startswith("/slow"):
-                self.slowly()
-            elif path in site.answers:
-                answer = site.answers[path]
-                self.send(*(answer(path, body) if callable(answer) else answer))
-            elif (PAGES / path[1:]).is_file():
-                self.send(200, {"Content-Type": "text/html"}, (PAGES / path[1:]).read_bytes())
-            else:
-                self.send(404, {}, b"no such page")
+        do_POST = do_CONNECT = do_GET
 
         def send(self, status: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in ({"Content-Length": str(len(body))} | headers).items():
                 self.send_header(name, value)
-            if "Content-Length" not in headers:
-                self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-        def slowly(self) -> None:
+        def send_slowly(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
@@ -77,23 +72,11 @@ def running_site(host: str = "127.0.0.1") -> Iterator[Site]:
                 self.wfile.write(b"x")
                 self.wfile.flush()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     is_over = threading.Event()
-    server = ThreadingHTTPServer((host, 0), Handler)
-    server.daemon_threads = True
-    port = server.server_address[1]
-    site = Site(f"http://{host}:{port}", port)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with served_by(Handler) as port:
+        site = Site(f"http://127.0.0.1:{port}", port)
         yield site
-    finally:
         is_over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def text(body: str | bytes, kind: str = "text/plain", **headers: str) -> Answer:
@@ -115,27 +98,8 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 def pdf(*pages: str, title: str = "") -> bytes:
-    """Return a PDF with lines of text."""
-    import io
-
-    import pypdf
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
-    writer = pypdf.PdfWriter()
-    for words in pages:
-        page = writer.add_blank_page(300, 300)
-        font = DictionaryObject(
-            {
-                NameObject("/Type"): NameObject("/Font"),
-                NameObject("/Subtype"): NameObject("/Type1"),
-                NameObject("/BaseFont"): NameObject("/Helvetica"),
-            }
-        )
-        fonts = DictionaryObject({NameObject("/F1"): font})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({words}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
+    """Return a PDF with a line of text on each page."""
+    writer = PdfWriter(clone_from=io.BytesIO(make_pdf([[words] for words in pages])))
     if title:
         writer.add_metadata({"/Title": title})
     output = io.BytesIO()

@@ -1,5 +1,6 @@
 """The tools as a model and a front end see them: declarations, wrong calls, cursors, memory."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,26 +49,22 @@ async def test_what_is_declared() -> None:
         "browser.open": True,
         "browser.find": False,
     }
-    without = [tool.name for tool in await Browser(Settings()).tools()]
-    assert without == ["browser.open", "browser.find"]
 
 
-async def test_a_lasting_permission_ends_when_more_is_allowed() -> None:
+async def test_a_lasting_permission_ends_when_more_is_allowed(tmp_path: Path) -> None:
     async def identities(**settings: Any) -> dict[str, str]:
-        return {t.name: t.identity for t in await Browser(Settings(**settings)).tools()}
+        on = Settings(enabled_tools="browser", **settings)
+        toolbox = ToolSources(on, tmp_path).toolbox()
+        assert toolbox.on == {"browser"}
+        await toolbox.prepare()
+        return {name: tool.identity for name, tool in toolbox.tools.items()}
 
     public, private = await identities(search="ddgs"), await identities(browser_private=True)
+    assert set(public) == {"browser.search", "browser.open", "browser.find"}
+    assert set(private) == {"browser.open", "browser.find"}
     assert public["browser.open"] != private["browser.open"]
     own = await identities(search="searxng", searxng_url="http://localhost:8888")
     assert own["browser.search"] != public["browser.search"]
-
-
-async def test_the_sources_of_this_process_have_it(tmp_path: Any) -> None:
-    sources = ToolSources(Settings(enabled_tools="browser"), tmp_path)
-    toolbox = sources.toolbox()
-    assert toolbox.on == {"browser"}
-    await toolbox.prepare()
-    assert set(toolbox.tools) == {"browser.open", "browser.find"}
     assert "browser" not in ToolSources(Settings(), tmp_path).toolbox().on
 
 
@@ -103,15 +100,18 @@ async def test_calls_as_models_write_them() -> None:
         assert "this is https://a.example/" in await model.call("open", **arguments)
     assert (await model.call("open", id=3)).endswith("id `3`. The page has no links.")
     assert len(fetcher.fetched) == 1
-
-
-async def test_an_error_takes_no_cursor() -> None:
-    model, _ = counting()
-    await model.call("open", id="https://a.example/")
-    assert "Cannot exceed page maximum of 2" in await model.call("open", loc=99)
-    assert "out of range. Available cursor indices: [0 - 0]" in await model.call("open", cursor=1)
-    assert "out of range" in await model.call("open", cursor=-2)
-    assert (await model.call("open", id="https://b.example/")).startswith("[1] ")
+    # An error takes no cursor.
+    for arguments, said in (
+        ({"loc": 99}, "Cannot exceed page maximum of 2"),
+        ({"cursor": 9}, "out of range. Available cursor indices: [0 - 5]"),
+        ({"cursor": -2}, "out of range"),
+    ):
+        assert said in await model.call("open", **arguments)
+    assert (await model.call("open", id="https://b.example/")).startswith("[6] ")
+    await model.toolbox.new_chat()  # which knows nothing of the one before
+    assert await model.call("open", cursor=0) == "Error: No pages to access!"
+    assert (await model.call("open", id="https://a.example/")).startswith("[0] ")
+    assert len(fetcher.fetched) == 3
 
 
 async def test_what_can_be_cited(site: Site, model: Model) -> None:
@@ -219,15 +219,6 @@ async def test_pages_of_a_stored_chat_are_fetched_after_a_question() -> None:
     assert "id" not in call.arguments
     await model.toolbox.run_call(call)
     assert fetcher.fetched == ["https://a.example/?q=x"]
-
-
-async def test_a_new_chat_knows_nothing_of_the_one_before() -> None:
-    model, fetcher = counting()
-    await model.call("open", id="https://a.example/")
-    await model.toolbox.new_chat()
-    assert await model.call("open", cursor=0) == "Error: No pages to access!"
-    assert (await model.call("open", id="https://a.example/")).startswith("[0] ")
-    assert len(fetcher.fetched) == 2
 
 
 def content(n_characters: int) -> Content:

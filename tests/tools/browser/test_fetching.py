@@ -10,8 +10,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.server import lan
 from gptoss_local.talk.tools.browser import fetching
 from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
 from gptoss_local.talk.tools.browser.page import Fetched
@@ -217,7 +219,9 @@ async def test_tls_is_of_the_name_and_the_connection_to_a_checked_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate = _certificate("site.example", tmp_path)
+    certificate = tmp_path / "certificate.pem"
+    names_of_it = x509.SubjectAlternativeName([x509.DNSName("site.example")])
+    lan._make_certificate(certificate, names_of_it, datetime.datetime.now(datetime.UTC))
     context.load_cert_chain(certificate)
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
@@ -248,33 +252,3 @@ async def test_tls_is_of_the_name_and_the_connection_to_a_checked_address(
         finally:
             fetching._ssl_context.cache_clear()
     assert names == ["site.example", "site.example", "another-site.example"]
-
-
-def _certificate(name: str, folder: Path) -> Path:
-    """Return a file with a key and a certificate that it has signed itself."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "certificate.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path.write_bytes(private + signed.public_bytes(serialization.Encoding.PEM))
-    return path

@@ -24,7 +24,7 @@ from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.page import Content, Fetched
 from gptoss_local.talk.tools.browser.reading import read_content
 from gptoss_local.talk.tools.browser.searching import SearchEngine, SearchResult, results_page
-from gptoss_local.talk.tools.browser.view import VIEW_TOKENS, show, tokens_about, wrap_lines
+from gptoss_local.talk.tools.browser.view import show, wrap_lines
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import PAGES
 
@@ -93,18 +93,6 @@ def test_a_view_ends_about_where_the_reference_ends_it(name: str) -> None:
         assert abs(int(found[1]) - end) <= 0.25 * end
 
 
-@pytest.mark.parametrize(
-    ("fn", "arguments", "expected"),
-    [
-        (step["function"], step["arguments"], step["result"])
-        for step in json.loads((REFERENCE / "steps.json").read_text(encoding="utf-8"))[:2]
-    ],
-)
-async def test_nothing_is_open_at_first(fn: str, arguments: dict[str, Any], expected: str) -> None:
-    answer = await Model(Browser(Settings(), is_on=True)).call(fn, **arguments)
-    assert answer == f"Error: {expected}"
-
-
 class Pages:
     """A fetcher of the saved pages: what is real of them is compared here, not HTTP."""
 
@@ -166,15 +154,6 @@ def test_a_view_never_exceeds_what_a_result_may_have() -> None:
     found = re.search(r"viewing lines \[7 - (\d+)\] of 1999", text)
     assert found is not None
     assert text.split("\n")[-1].startswith(f"L{found[1]}: ")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tokens_are_estimated_well(name: str) -> None:
-    text = reference(name)
-    n_tokens = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))["n_tokens"]
-    if n_tokens > 200:
-        assert abs(tokens_about(text) - n_tokens) < 0.25 * n_tokens
-    assert VIEW_TOKENS == 1024
 
 
 def test_an_engine_that_does_not_exist_is_refused() -> None:

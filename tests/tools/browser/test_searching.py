@@ -17,56 +17,33 @@ from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, redirect, text
 
 KEY = "tvly-s3cret"
+LINK, TALL = "https://a.example/tall", "The tallest is 133 m"
 SEARXNG = {
     "query": "lighthouses",
-    "number_of_results": 0,
     "results": [
         {
-            "url": "https://a.example/tall",
+            "url": LINK,
             "title": "Tall † ones",
             "content": "The tallest\n is 【1†L3】 133 m",
-            "engine": "brave",
-            "parsed_url": ["https", "a.example", "/tall", "", "", ""],
-            "score": 4.0,
-            "category": "general",
+            "score": 4,
         },
-        {"url": "https://a.example/tall", "title": "Again", "content": ""},
+        {"url": LINK, "title": "Again", "content": ""},
         {"url": "ftp://b.example/", "title": "Not of the web", "content": "x"},
         {"url": "https://c.example/", "title": "", "content": None},
     ],
-    "answers": [],
-    "suggestions": ["lighthouse"],
     "unresponsive_engines": [["google", "timeout"]],
 }
 EXA = {
     "requestId": "b5947044",
-    "resolvedSearchType": "neural",
     "results": [
-        {
-            "id": "https://a.example/tall",
-            "title": "Tall ones",
-            "url": "https://a.example/tall",
-            "publishedDate": "2026-01-01T00:00:00.000Z",
-            "author": None,
-            "text": "The tallest is 133 m",
-        },
+        {"id": LINK, "title": "Tall ones", "url": LINK, "author": None, "text": TALL},
         {"id": "2", "title": None, "url": "https://c.example/"},
     ],
     "costDollars": {"total": 0.005},
 }
 TAVILY = {
-    "query": "lighthouses",
     "answer": None,
-    "images": [],
-    "results": [
-        {
-            "title": "Tall ones",
-            "url": "https://a.example/tall",
-            "content": "The tallest is 133 m",
-            "score": 0.98,
-            "raw_content": None,
-        }
-    ],
+    "results": [{"title": "Tall ones", "url": LINK, "content": TALL, "raw_content": None}],
     "response_time": "1.2",
 }
 
@@ -101,7 +78,7 @@ async def test_searxng(site: Site) -> None:
 async def test_exa(site: Site) -> None:
     site.answers["/search"] = text(json.dumps(EXA), "application/json")
     content = await engine("exa", site, search_key=KEY).search("lighthouses", 7)
-    assert content.links == ["https://a.example/tall", "https://c.example/"]
+    assert content.links == [LINK, "https://c.example/"]
     assert "【0†Tall ones†a.example】 The tallest is 133 m" in content.text
     ((method, _, headers, body),) = site.requests
     asked = json.loads(body)
@@ -117,7 +94,7 @@ async def test_tavily_with_a_key_of_the_environment(
         await engine("tavily", site).search("x", 3)
     monkeypatch.setenv("TAVILY_API_KEY", KEY)
     content = await engine("tavily", site).search("lighthouses", 3)
-    assert content.links == ["https://a.example/tall"]
+    assert content.links == [LINK]
     ((_, _, headers, body),) = site.requests
     assert headers["authorization"] == f"Bearer {KEY}"
     assert json.loads(body) == {"query": "lighthouses", "max_results": 3}
@@ -209,31 +186,26 @@ async def test_metasearch_without_a_key(monkeypatch: pytest.MonkeyPatch, site: S
     """By a stub of one of the library's engines, as there is no internet here."""
     from ddgs import ddgs as library
     from ddgs.engines.mojeek import Mojeek
+    from ddgs.exceptions import DDGSException
 
-    monkeypatch.setattr(library, "ENGINES", {"text": {"mojeek": Mojeek}})
     pages: list[str | None] = [
-        "<ul class='results-standard'><li><h2><a href='https://a.example/tall'>Tall ones</a></h2>"
+        f"<ul class='results-standard'><li><h2><a href='{LINK}'>Tall ones</a></h2>"
         "<p class='s'>The tallest lighthouses are high</p></li></ul>",
         None,
     ]
-    monkeypatch.setattr(Mojeek, "request", lambda *_, **__: pages.pop(0))
+
+    def request(*_: object, **__: object) -> str | None:
+        if not pages:
+            raise DDGSException("202 Ratelimit")
+        return pages.pop(0)
+
+    monkeypatch.setattr(library, "ENGINES", {"text": {"mojeek": Mojeek}})
+    monkeypatch.setattr(Mojeek, "request", request)
     ddgs = engine("ddgs", site)
     content = await ddgs.search("lighthouses", 5)
-    assert content.links == ["https://a.example/tall"]
+    assert content.links == [LINK]
     assert "【0†Tall ones†a.example】 The tallest lighthouses are high" in content.text
     with pytest.raises(UsageError, match="No results"):
         await ddgs.search("lighthouses", 5)
-
-
-async def test_metasearch_that_fails(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
-    from ddgs import ddgs as library
-    from ddgs.engines.mojeek import Mojeek
-    from ddgs.exceptions import DDGSException
-
-    def fail(*_: object, **__: object) -> str:
-        raise DDGSException("202 Ratelimit")
-
-    monkeypatch.setattr(library, "ENGINES", {"text": {"mojeek": Mojeek}})
-    monkeypatch.setattr(Mojeek, "request", fail)
     with pytest.raises(ToolError, match="Ratelimit"):
-        await engine("ddgs", site).search("x", 3)
+        await ddgs.search("lighthouses", 5)

@@ -48,9 +48,7 @@ def tools() -> list[dict[str, Any]]:
                 tool("long", inputSchema={"description": "x" * 20_000}),
                 tool("list", inputSchema={"type": "object", "properties": [1]}),
                 tool("required", inputSchema={"type": "object", "required": "a"}),
-                tool(
-                    "banana", inputSchema={"properties": {"a": {"type": "banana", "$ref": "#/x"}}}
-                ),
+                tool("banana", inputSchema={"properties": {"a": {"type": "banana"}}}),
             ]
         case "no-schema":
             return [tool("f"), tool("g", inputSchema="any"), {"a": 1}, 7, tool("h", title=3)]
@@ -59,8 +57,6 @@ def tools() -> list[dict[str, Any]]:
             return [tool(name) for name in names]
         case "description":
             return [tool("f", description="long " * 10_000)]
-        case "output-schema":
-            return [tool("f", outputSchema={"type": "object", "required": ["x"]})]
         case "changes":
             return [tool("f"), *([tool("grown")] if FIRST.exists() else [])]
     calls = [
@@ -78,7 +74,8 @@ def tools() -> list[dict[str, Any]]:
         "die",
         "error",
     ]
-    return [tool(name) for name in calls]
+    promising = tool("promised", outputSchema={"type": "object", "required": ["x"]})
+    return [*map(tool, calls), promising]
 
 
 def list_tools(request: dict[str, Any]) -> None:
@@ -148,7 +145,7 @@ def call(request: dict[str, Any]) -> None:
             FIRST.touch()
             send(method="notifications/tools/list_changed")
             done(request)
-        case "f" if FAULT == "output-schema":
+        case "promised":
             answer(request, content=[], structuredContent={"y": 1})
         case _:
             done(request)
@@ -178,6 +175,7 @@ def ask(request: dict[str, Any]) -> None:
 
 
 def wait(request: dict[str, Any]) -> None:
+    (FOLDER / "waiting").touch()
     message = receive()
     (FOLDER / "cancelled").write_text(json.dumps([request["id"], message]))
 

@@ -1,7 +1,8 @@
 """A call runs once, and ends at once with what came, whatever a server answers."""
 
 import asyncio
-import subprocess
+import json
+import queue
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import free_port, wait_until
+from tests.threaded_server import QuietHandler, served_by
 from tests.tools.mcp.conftest import HERE, Prepare
-from tests.tools.mcp.faulty_answers import FAULTS, WORDS
-from tests.tools.mcp.test_http import listens
+from tests.tools.mcp.faulty_answers import FAULTS, WORDS, answer
 
 USED = {
     "lone half": "cut \ufffd",
@@ -34,15 +34,43 @@ QUOTED = {
 
 
 @contextmanager
-def at_an_address(command: list[str], kind: str) -> Iterator[dict[str, Any]]:
-    port = free_port()
-    process = subprocess.Popen([*command, str(port), *(["sse"] if kind == "sse" else [])])
-    try:
-        wait_until(lambda: listens(port))
+def at_an_address(fault: str, calls: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Answer the same over streamable HTTP, or over the older SSE."""
+    events: queue.Queue[str | None] = queue.Queue()
+
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            text = answer(request, fault, calls) if "id" in request else ""
+            if kind == "sse":
+                events.put(text)
+                text = ""
+            self._send(text.encode(), 200 if text else 202)
+
+        def do_GET(self) -> None:
+            if kind == "http":
+                return self._send(b"", 405)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"event: endpoint\ndata: /post\n\n")
+            while (text := events.get()) is not None:
+                lines = "".join(f"data: {line}\n" for line in text.split("\n"))
+                self.wfile.write(f"event: message\n{lines}\n".encode() if text else b"")
+
+        do_DELETE = do_GET
+
+        def _send(self, body: bytes, status: int) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Mcp-Session-Id", "one")
+            self.end_headers()
+            self.wfile.write(body)
+
+    with served_by(Handler) as port:
         yield {"url": f"http://127.0.0.1:{port}/mcp", "type": kind}
-    finally:
-        process.kill()
-        process.wait()
+        events.put(None)
 
 
 @pytest.mark.parametrize("kind", ["stdio", "http", "sse"])
@@ -51,9 +79,12 @@ async def test_each_call_runs_once_and_ends_at_once(
     prepared: Prepare, tmp_path: Path, kind: str, fault: str
 ) -> None:
     calls = tmp_path / "calls"
-    command = [sys.executable, str(HERE / "faulty_answers.py"), fault, str(calls)]
-    entry = {"command": command[0], "args": command[1:]}
-    with nullcontext(entry) if kind == "stdio" else at_an_address(command, kind) as server:
+    entry = {
+        "command": sys.executable,
+        "args": [str(HERE / "faulty_answers.py"), fault, str(calls)],
+    }
+    serving = nullcontext(entry) if kind == "stdio" else at_an_address(fault, calls, kind)
+    with serving as server:
         toolbox, news = await prepared(faulty=server)
         assert news == []
         for n_calls in (1, 2):  # the second by the same server, which was not ended

@@ -73,6 +73,8 @@ def test_errors_name_the_file(config: Path, text: str, said: str) -> None:
         ('{"a": {"command": "x", "args": "y"}}', "a: args must be a list"),
         ('{" ": {"command": "x"}}', "' ' cannot be the name of a server"),
         ('{"": {"command": "x"}}', "'' cannot be the name of a server"),
+        ('{" a": {"command": "x"}}', "' a' cannot be the name of a server"),
+        ('{"a\\\\b": {"command": "x"}}', "cannot be the name of a server"),
         ('{"python": {"command": "x"}}', "there is another tool 'python'"),
     ],
 )

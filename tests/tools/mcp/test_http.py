@@ -10,14 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pytest
 
-from gptoss_local.talk.tools.mcp import connection, messages
+from gptoss_local.talk.tools.mcp import messages, server
 from tests.conftest import free_port, wait_until
+from tests.threaded_server import QuietHandler, served_by
 from tests.tools.mcp.conftest import HERE, Prepare
 
 
@@ -76,114 +76,77 @@ async def test_nothing_is_there(prepared: Prepare) -> None:
     assert "the MCP server 'none' cannot be reached: All connection attempts failed" in news[0]
 
 
-class Quiet(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that leave."""
-
-
-@contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve requests by a handler at an address, until the end of the block."""
-    with Quiet(("127.0.0.1", 0), handler) as http:
-        http.daemon_threads = True
-        http.block_on_close = False
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
-
-
-class Faulty(BaseHTTPRequestHandler):
-    """A server with a fault, the last part of its path."""
+class Handler(QuietHandler):
+    """Answers what a server must; a server with a fault answers some of it otherwise."""
 
     protocol_version = "HTTP/1.1"
+    version = "2025-06-18"
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        fault = self.path.strip("/")
-        match request.get("method"):
-            case _ if fault == "hang":
-                threading.Event().wait(30)
-            case _ if fault == "html":
-                self._send(b"<h1>Welcome</h1>", kind="text/html")
-            case _ if fault == "redirect":
-                self.send_response(307)
-                self.send_header("Location", "http://127.0.0.1:1/other?token=secret")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+        method = request.get("method")
+        if self.answer_otherwise(request, method):
+            return
+        match method:
             case "initialize":
-                info = {"name": "faulty", "version": "1"}
-                result: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
-                self._answer(request, result | {"serverInfo": info})
+                info = {"name": "stand-in", "version": "1"}
+                known = {"protocolVersion": self.version, "capabilities": {"tools": {}}}
+                self.reply(request, {"result": known | {"serverInfo": info}})
             case "tools/list":
-                self._answer(request, {"tools": [{"name": "f"}, {"name": "packed"}]})
-            case "tools/call" if request["params"]["name"] == "packed":
-                self._send(gzip.compress(b" " * 2**24), encoding="gzip")
-            case "tools/call":
-                text = "x" * (3 * 2**20)
-                self._answer(request, {"content": [{"type": "text", "text": text}]})
-            case _ if "id" not in request:
-                self._send(b"", 202)
+                self.reply(request, {"result": {"tools": [{"name": "f"}, {"name": "packed"}]}})
+            case "ping":
+                self.reply(request, {"result": {}})
             case _:
-                self._send(b"", 404)
+                self.send(b"", 404 if "id" in request else 202)
+
+    def answer_otherwise(self, request: Any, method: str) -> bool:
+        """Answer a request in a way of its own; False if it is answered as usual."""
+        return False
 
     def do_GET(self) -> None:
-        self._send(b"", 405)
+        self.send(b"", 405)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    do_DELETE = do_GET
 
-    def _answer(self, request: dict[str, Any], result: dict[str, Any]) -> None:
-        message = {"jsonrpc": "2.0", "id": request["id"], "result": result}
-        if self.path == "/event" and request["method"] == "tools/call":
-            body = f"event: message\ndata: {json.dumps(message)}\n\n".encode()
-            return self._send(body, kind="text/event-stream")
-        self._send(json.dumps(message).encode())
+    def reply(self, request: Any, message: dict[str, Any], status: int = 200, **how: str) -> bool:
+        body = {"jsonrpc": "2.0", "id": request["id"], **message}
+        return self.send(json.dumps(body).encode(), status, **how)
 
-    def _send(
-        self, body: bytes, status: int = 200, *, kind: str = "application/json", encoding: str = ""
-    ) -> None:
+    def send(self, body: bytes, status: int = 200, **headers: str) -> bool:
         self.send_response(status)
-        if encoding:
-            self.send_header("Content-Encoding", encoding)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        headers = {"content_type": "application/json"} | headers
+        for name, value in (headers | {"content_length": str(len(body))}).items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         with suppress(ConnectionError):
             self.wfile.write(body)
+        return True
 
 
-class Old(Faulty):
+@contextmanager
+def served(handler: type[Handler]) -> Iterator[str]:
+    """Serve requests by a handler at an address, until the end of the block."""
+    with served_by(handler) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+class Old(Handler):
     """A server that takes one version of the protocol, and says so in a way of its own."""
 
     versions: ClassVar[list[str]] = []
 
-    def do_POST(self) -> None:
-        _, only, way = self.path.split("/")
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if request.get("method") == "initialize":
-            self.versions.append(version := request["params"]["protocolVersion"])
-            if version != only:
-                return self._refuse(request, way, only)
-            info = {"name": "old", "version": "1"}
-            capable = {"capabilities": {"tools": {}}, "serverInfo": info}
-            return self._answer(request, {"protocolVersion": only} | capable)
-        if request.get("method") == "tools/list":
-            tools = [{"name": "f", "inputSchema": {"type": "object"}}]
-            return self._answer(request, {"tools": tools})
-        return self._send(b"", status=404 if "id" in request else 202)
-
-    def do_DELETE(self) -> None:
-        self._send(b"", status=405)
-
-    def _refuse(self, request: Any, way: str, only: str) -> None:
+    def answer_otherwise(self, request: Any, method: str) -> bool:
+        _, self.version, way = self.path.split("/")
+        if method != "initialize":
+            return False
+        self.versions.append(version := request["params"]["protocolVersion"])
+        if version == self.version:
+            return False
         if way == "bare":
-            return self._send(b"Bad Request", kind="text/plain", status=400)
-        data = {"supported": [only, "1999-01-01"]} if way == "offered" else None
+            return self.send(b"Bad Request", 400, content_type="text/plain")
+        data = {"supported": [self.version, "1999-01-01"]} if way == "offered" else None
         error = {"code": -32602, "message": "Unsupported protocol version", "data": data}
-        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode()
-        return self._send(body, kind="application/json", status=400)
+        return self.reply(request, {"error": error}, 400)
 
 
 @pytest.mark.parametrize("way", ["bare", "named", "offered"])
@@ -205,7 +168,7 @@ async def test_a_server_of_no_known_version(prepared: Prepare) -> None:
     assert len(Old.versions) == 4
 
 
-class Forgetful(Faulty):
+class Forgetful(Handler):
     """A server with sessions. A call is refused as its path says: a status, a kind of body, words.
 
     It is refused without having run if its session is lost, or else after it has run.
@@ -214,56 +177,34 @@ class Forgetful(Faulty):
     sessions: ClassVar[list[str]] = []
     n_calls = 0
 
-    def do_POST(self) -> None:
-        _, status, kind, words = unquote(self.path).split("/")
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def answer_otherwise(self, request: Any, method: str) -> bool:
+        words = unquote(self.path).split("/")[-1]
         known = self.headers.get("mcp-session-id", "")
         is_lost = known != self.sessions[-1] if self.sessions else False
-        match request.get("method"):
-            case "initialize":
-                self.sessions.append(f"s{len(self.sessions)}")
-                info = {"name": "forgetful", "version": "1"}
-                result: dict[str, Any] = {"protocolVersion": "2025-06-18", "serverInfo": info}
-                message = {"result": result | {"capabilities": {"tools": {}}}}
-                self._reply(request, message, session=self.sessions[-1])
-            case "tools/call" | "ping" if is_lost or "never" in words:
-                self._refuse(request, int(status), kind, words)
-            case "ping":
-                self._reply(request, {"result": {}})
-            case "tools/call":
-                Forgetful.n_calls += 1
-                if "ran" in words:
-                    return self._refuse(request, int(status), kind, words)
-                text = f"in {known}"
-                self._reply(request, {"result": {"content": [{"type": "text", "text": text}]}})
-            case "tools/list":
-                tools = [{"name": "f", "inputSchema": {"type": "object"}}]
-                self._reply(request, {"result": {"tools": tools}})
-            case _:
-                self._send(b"", 202 if "id" not in request else 404)
+        if method in ("tools/call", "ping") and (is_lost or "never" in words):
+            return self._refuse(request)
+        if method != "tools/call":
+            return False
+        Forgetful.n_calls += 1
+        if "ran" in words:
+            return self._refuse(request)
+        content = [{"type": "text", "text": f"in {known}"}]
+        return self.reply(request, {"result": {"content": content}})
 
-    def do_DELETE(self) -> None:
-        self._send(b"", 405)
+    def reply(self, request: Any, message: dict[str, Any], status: int = 200, **how: str) -> bool:
+        if "serverInfo" in message.get("result", {}):
+            self.sessions.append(f"s{len(self.sessions)}")
+            how = {"mcp_session_id": self.sessions[-1]}
+        return super().reply(request, message, status, **how)
 
-    def _refuse(self, request: Any, status: int, kind: str, words: str) -> None:
+    def _refuse(self, request: Any) -> bool:
+        _, status, kind, words = unquote(self.path).split("/")
         if kind in ("text", "empty"):
             body = words.encode() * (kind == "text")
-            return self._send(body, kind="text/plain", status=status)
+            return self.send(body, int(status), content_type="text/plain")
         id_ = request["id"] if kind == "own" else None
         error = {"code": -32000, "message": words}
-        self._reply({"id": id_}, {"error": error}, status)
-
-    def _reply(
-        self, request: Any, message: dict[str, Any], status: int = 200, session: str = ""
-    ) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **message}).encode()
-        self.send_response(status)
-        if session:
-            self.send_header("Mcp-Session-Id", session)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return self.reply({"id": id_}, {"error": error}, int(status))
 
 
 @pytest.fixture
@@ -331,6 +272,29 @@ async def test_an_answer_to_a_lost_session_is_the_last_in_it(
     assert Forgetful.n_calls == 1
 
 
+class Faulty(Handler):
+    """A server with a fault, the last part of its path."""
+
+    def answer_otherwise(self, request: Any, method: str) -> bool:
+        fault = self.path.strip("/")
+        if fault == "hang":
+            threading.Event().wait(30)
+        elif fault == "html":
+            return self.send(b"<h1>Welcome</h1>", content_type="text/html")
+        elif fault == "redirect":
+            return self.send(b"", 307, location="http://127.0.0.1:1/other?token=secret")
+        elif method != "tools/call":
+            return False
+        elif request["params"]["name"] == "packed":
+            return self.send(gzip.compress(b" " * 2**24), content_encoding="gzip")
+        content = [{"type": "text", "text": "x" * (3 * 2**20)}]
+        message = {"jsonrpc": "2.0", "id": request.get("id"), "result": {"content": content}}
+        if fault == "event":
+            body = f"event: message\ndata: {json.dumps(message)}\n\n".encode()
+            return self.send(body, content_type="text/event-stream")
+        return self.send(json.dumps(message).encode())
+
+
 @pytest.fixture
 def faulty() -> Iterator[str]:
     with served(Faulty) as url:
@@ -366,7 +330,7 @@ async def test_a_result_that_is_too_long(
 async def test_an_address_of_something_else(
     prepared: Prepare, faulty: str, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
-    monkeypatch.setattr(connection, "START_TIMEOUT_S", 1.0 if fault == "hang" else 30.0)
+    monkeypatch.setattr(server, "START_TIMEOUT_S", 1.0 if fault == "hang" else 30.0)
     _, news = await prepared(other={"url": f"{faulty}/{fault}"})
     assert said in news[0]
     assert "secret" not in news[0]

@@ -42,10 +42,6 @@ async def test_its_tools_and_results(prepared: Prepare, tmp_path: Path) -> None:
     asked = await toolbox.run("ask", {})  # declined, as nothing is offered for it
     assert asked.is_error
     assert asked.seconds < 20
-
-
-async def test_content_of_all_kinds(prepared: Prepare) -> None:
-    toolbox, _ = await prepared(good=GOOD)
     assert (await toolbox.run("media", {})).text.splitlines() == [
         "first",
         "[image, 34 kB, image/png]",
@@ -54,25 +50,26 @@ async def test_content_of_all_kinds(prepared: Prepare) -> None:
         "[file:///b, 34 kB, font/ttf]",
         "https://example.org/c",
     ]
+    assert "grown" not in toolbox.tools  # by the protocol of 2026 we have to ask for such news
+    await toolbox.run("grow", {})
+    async with asyncio.timeout(60):
+        while "grown" not in toolbox.tools:
+            await toolbox.prepare()
+    assert (await toolbox.run("grown", {})).text == "new"
 
 
 async def test_its_environment(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GPTOSS_API_KEY", "s3cret")
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("OF_OTHERS", "not for it")
     monkeypatch.setenv("FROM_OUTSIDE", "f1lled")
     env = {"MY_TOKEN": "${FROM_OUTSIDE}", "N": 3, "D": "${NOT_SET:-default}"}
-    stolen = GOOD | {"env": {"T": "${HF_TOKEN}"}}
-    toolbox, news = await prepared(good=GOOD | {"env": env}, stolen=stolen)
-    assert len(news) == 1
-    assert "env.T needs the variable HF_TOKEN, which is for gptoss alone" in news[0]
+    toolbox, _ = await prepared(good=GOOD | {"env": env})
     text = (await toolbox.run("environment", {})).text
     assert '"MY_TOKEN": "f1lled"' in text
     assert '"N": "3"' in text
     assert '"D": "default"' in text
-    assert not any(each in text for each in ("s3cret", "hf_secret", "not for it"))
+    assert "not for it" not in text
     log = (tmp_path / "log" / "mcp-good.log").read_text()
     assert "starting with ***" in log
     assert "f1lled" not in log
@@ -88,25 +85,20 @@ async def test_chats_share_it(sources: MakeSources) -> None:
     assert (await second.run("add", {"a": 1, "b": 1})).text == "2"
 
 
-async def test_one_that_is_off_is_not_started(sources: MakeSources, tmp_path: Path) -> None:
-    toolbox = sources(good=GOOD | {"disabled": True}).toolbox()
+async def test_one_that_is_off_is_not_started(
+    sources: MakeSources, config: Path, tmp_path: Path
+) -> None:
+    """The file is read for each chat."""
+    tools = sources()
+    assert not any(group.is_mcp for group in tools.toolbox().groups())
+    config.write_text(json.dumps({"mcpServers": {"good": GOOD | {"disabled": True}}}))
+    toolbox = tools.toolbox()
     await toolbox.prepare()
     assert toolbox.groups()[-1].is_on is False
     assert not (tmp_path / "log").exists()
     toolbox.switch("good")
     await toolbox.prepare()
     assert "add" in toolbox.tools
-
-
-async def test_tools_that_change(prepared: Prepare) -> None:
-    """By the protocol of 2026, in which we have to ask for such news."""
-    toolbox, _ = await prepared(good=GOOD)
-    assert "grown" not in toolbox.tools
-    await toolbox.run("grow", {})
-    async with asyncio.timeout(20):
-        while "grown" not in toolbox.tools:
-            await toolbox.prepare()
-    assert (await toolbox.run("grown", {})).text == "new"
 
 
 async def test_names_that_collide(prepared: Prepare, tmp_path: Path) -> None:
@@ -204,13 +196,6 @@ async def test_one_that_cannot_be_used_is_left_out_alone(prepared: Prepare, conf
     toolbox.switch("read_file")
     await toolbox.prepare()
     assert toolbox.tools["read_file"].source == "read_file"  # the one that is built in
-
-
-async def test_the_file_is_read_for_each_chat(sources: MakeSources, config: Path) -> None:
-    tools = sources()
-    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == []
-    config.write_text('{"servers": {"late": {"url": "http://localhost/mcp"}}}')
-    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == ["late"]
 
 
 def test_without_servers_nothing_is_imported(tmp_path: Path) -> None:

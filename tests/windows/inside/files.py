@@ -76,12 +76,6 @@ def test_the_hint_for_weights_in_use(tmp_path: Path) -> None:
             assert raised.value.hint.startswith("Close what uses the file; `gptoss stop`")
 
 
-@pytest.mark.parametrize("name", ["con", "NUL", "aux.gguf", "com1", "lpt9:7b", "team/prn"])
-def test_devices_are_no_names_of_models(name: str, settings: Settings, gguf: Path) -> None:
-    with pytest.raises(UsageError, match="invalid"):
-        add_model(name, gguf, settings)
-
-
 def test_names_of_models_have_one_case(settings: Settings, gguf: Path) -> None:
     add_model("Mine:7B", gguf, settings)
     assert find_model("mine:7b", settings).name == "mine:7b"

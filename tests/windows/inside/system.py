@@ -15,8 +15,6 @@ import setup_app
 import shell_setup
 import steps
 
-from gptoss_local.base.settings import Settings
-from gptoss_local.cli.doctor.repair import folder_faults
 from gptoss_local.cli.web import firewall_command
 from gptoss_local.engine.llama.model import can_pin
 from gptoss_local.engine.worker.loading.read_ahead import read_ahead
@@ -35,12 +33,6 @@ def test_the_machine(tmp_path: Path) -> None:
     assert not can_pin()
     (tmp_path / "weights").write_bytes(b"x" * 100)
     assert read_ahead(tmp_path / "weights", lambda _: None) == 0.0
-
-
-def test_no_modes_of_files(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path)
-    settings.history_path.touch()
-    assert list(folder_faults(settings)) == []
 
 
 def test_the_firewall_for_a_phone() -> None:

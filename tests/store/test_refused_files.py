@@ -1,0 +1,137 @@
+"""A file that could not be loaded is refused, in words of its own, before a byte is stored."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gptoss_local.base.errors import ModelLoadError, UsageError
+from gptoss_local.base.settings import Settings
+from gptoss_local.engine.llama import Model
+from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file, read_info
+from tests.convert.gguf_file import read_gguf
+from tests.convert.write_gguf import write_gguf
+from tests.lora import EXPERTS, Factors, random_factors, write_lora
+from tests.store.gguf_parts import as_ollama_wrote_it
+
+Q = "blk.0.attn_q.weight"
+DOWN = EXPERTS[2]
+
+
+def stored(settings: Settings) -> list[Path]:
+    return [path for path in settings.models_dir.rglob("*") if path.is_file()]
+
+
+def rewritten(tiny: Path, path: Path, **keys: Any) -> None:
+    file = read_gguf(tiny)
+    named = {name.replace("__", "."): ("STRING", value) for name, value in keys.items()}
+    write_gguf(path, file.keys | named, {} if "general__type" in keys else file.tensors)
+
+
+MODELS: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "cut off": (lambda tiny, path: path.write_bytes(tiny.read_bytes()[:-5000]),
+                "is cut off: it has [0-9,]+ bytes of [0-9,]+"),
+    "other pre-tokenizer": (lambda tiny, path: rewritten(tiny, path, tokenizer__ggml__pre="gpt-4ö"),
+                            "the pre-tokenizer 'gpt-4.*, and gpt-oss has gpt-4o"),
+    "an adapter": (lambda tiny, path: rewritten(tiny, path, general__type="adapter"),
+                   "is a LoRA adapter, and not a model"),
+    "of Ollama": (as_ollama_wrote_it, "Ollama's own layout"),
+}  # fmt: skip
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", MODELS)
+def test_models(tiny: Path, tmp_path: Path, settings: Settings, name: str) -> None:
+    write, match = MODELS[name]
+    path = tmp_path / "model.gguf"
+    write(tiny, path)
+    for use in (
+        lambda: adopt_file(path, settings),
+        lambda: add_model("mine", path, settings),
+        lambda: look_at_file(path, settings),
+    ):
+        with pytest.raises(UsageError, match=match) as caught:
+            use()
+        assert caught.value.hint
+    assert [entry.name for entry in list_models(settings)] == ["nano"]
+
+
+def test_files_like_nanos(nano_gguf: Path, tmp_path: Path, settings: Settings) -> None:
+    path, data = tmp_path / "m.gguf", nano_gguf.read_bytes()
+    length = b"\x05\0\0\0\0\0\0\0"
+    old, new = (length + f"\u0120 {letter}".encode() for letter in "tu")
+    path.write_bytes(data.replace(old, new, 1))
+    with pytest.raises(UsageError, match=r"not gpt-oss's\. The merges differ"):
+        adopt_file(path, settings)
+    path.write_bytes(data.replace(b"blk.0.ffn_up_exps.weight", b"blk.0.ffn_xx_exps.weight", 1))
+    with pytest.raises(UsageError, match=r"lacks the tensor blk\.0\.ffn_up_exps"):
+        adopt_file(path, settings)
+    as_ollama_wrote_it(nano_gguf, path)
+    with pytest.raises(ModelLoadError, match="unknown model architecture: 'gptoss'"):
+        Model(path)  # else it could be taken
+    for n_bytes in (0, 3, 20, 200, 5000, 400_000):
+        path.write_bytes(data[:n_bytes])
+        with pytest.raises(ModelLoadError, match=r"m\.gguf"):
+            read_info(path)
+
+
+def cut(path: Path, factors: Factors) -> None:
+    write_lora(path, factors)
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def alone(path: Path, factors: Factors) -> None:
+    write_lora(path, factors)
+    path.write_bytes(path.read_bytes().replace(b".lora_b", b".lora_c", 1))
+
+
+def other_experts(path: Path, factors: Factors) -> None:
+    a, b = factors[DOWN]
+    write_lora(path, {DOWN: (a[:-1], b[:-1])})
+
+
+def exchanged(path: Path, factors: Factors) -> None:
+    a, b = factors[Q]
+    write_lora(path, {Q: (np.ascontiguousarray(a.T), np.ascontiguousarray(b.T))})
+
+
+def with_keys(**keys: Any) -> Callable[[Path, Factors], object]:
+    return lambda path, factors: write_lora(path, factors, **keys)
+
+
+def renamed(name: str) -> Callable[[Path, Factors], object]:
+    return lambda path, factors: write_lora(path, {name: factors[Q]})
+
+
+ADAPTERS: dict[str, tuple[Callable[[Path, Factors], object], str]] = {
+    "model": (with_keys(**{"general.type": "model"}), "is not a LoRA adapter"),
+    "vector": (with_keys(**{"adapter.type": "control_vector"}), "is not a LoRA adapter"),
+    "other arch": (with_keys(arch="llama"), "is of 'llama'"),
+    "no alpha": (with_keys(**{"adapter.lora.alpha": None}), "the alpha None"),
+    "zero alpha": (with_keys(**{"adapter.lora.alpha": 0.0}), "the alpha 0"),
+    "odd alpha": (with_keys(**{"adapter.lora.alpha": math.nan}), "the alpha nan"),
+    "cut off": (cut, "is cut off"),
+    "one factor": (alone, r"factors of \(4, 64\) and \(\)"),
+    "other layer": (renamed("blk.9.attn_q.weight"), "which the model does not have"),
+    "norm": (renamed("blk.0.attn_norm.weight"), "which llama.cpp does not apply"),
+    "other sizes": (renamed("blk.0.attn_k.weight"), "has factors of"),
+    "experts": (other_experts, "has factors of"),
+    "transposed": (exchanged, "has factors of"),
+    "empty": (lambda path, _: write_lora(path, {}), "holds no tensors"),
+    "text": (lambda path, _: path.write_text("hi"), "is not a GGUF adapter"),
+    "folder": (lambda path, _: path.mkdir(), "is not a GGUF adapter"),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapters(tiny: Path, tmp_path: Path, settings: Settings, name: str) -> None:
+    write, match = ADAPTERS[name]
+    path = tmp_path / "lora.gguf"
+    write(path, random_factors(tiny, (Q, DOWN)))
+    with pytest.raises(UsageError, match=match):
+        add_model("mine", tiny, settings, adapter=path)
+    assert stored(settings) == []

@@ -1,1 +1,0 @@
-"""What the chat looks like: the cases, and how a screen becomes text."""
