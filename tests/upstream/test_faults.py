@@ -106,7 +106,7 @@ ABORTED = 'data: {"choices": [{"token_ids": [1], "finish_reason": "abort"}]}\n\n
         ([status(404)], "overloaded"),
         ([status(429)] * 3, r"busy \(429\): overloaded"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "fault",
 )
 async def test_faults_that_stay_are_errors(far: Connect, faults: list[Fault], message: str) -> None:
     """Only a busy upstream is tried again."""
