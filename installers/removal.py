@@ -12,7 +12,7 @@ from environments import python_of
 from receipt import Places, Receipt
 from steps import Log, SetupError, answer_of
 
-_ENDS = ("-wal", "-shm", ".private")  # of files beside the chats
+_ENDS = ("-wal", "-shm", ".private")  # of files next to the chats
 _ASK = """
 import json, platformdirs
 from gptoss_local.base.settings import load_settings

@@ -65,6 +65,7 @@ class Conversation:
         self._unsaved: dict[int, dict[str, Any]] = {}  # changes to store, by turn
         self._version = (-1, -1)  # of the file, when it was last looked at
         self._seen: tuple[int | None, dict[int, int]] = (None, {})  # of which chat, and its turns
+        self._deleted_id: int | None = None  # the chat whose deletion was told
 
     @property
     def _history(self) -> History:
@@ -197,9 +198,9 @@ class Conversation:
         if self._seen[0] != chat_id:
             self._seen = chat_id, {}
         found = self._history.changed(chat_id, self._seen[1])
-        is_deleted = bool(self._seen[1]) and not self._history.has(chat_id)
+        is_deleted = chat_id != self._deleted_id and not self._history.has(chat_id)
         if is_deleted:
-            self._seen[1].clear()  # so that it is said once
+            self._deleted_id = chat_id  # so that it is said once
         theirs = {turn.id: turn for turn in found if turn.id not in self._unsaved}
         changed = [new for old in self.turns if (new := theirs.get(old.id, old)) != old]
         added: list[Turn] = []

@@ -1,1 +1,1 @@
-"""What every room may use: errors, settings, types, formats."""
+"""Errors, settings, types and formats, for every room."""

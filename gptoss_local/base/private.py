@@ -13,7 +13,7 @@ def is_private(history_path: Path) -> bool:
 
 
 def mark_private(history_path: Path, *, is_private: bool) -> None:
-    """Note beside the file of chats whether they have a passphrase."""
+    """Note next to the file of chats whether they have a passphrase."""
     marker = _marker(history_path)
     if is_private:
         marker.touch(mode=0o600)

@@ -98,9 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     theme: str = "textual-dark"
     chat_titles: bool = True
     keys: dict[str, str] = {}
-    """By action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    """Keys by action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}
-    """By name: docs/tools.md has an example."""
+    """Programs by name: docs/tools.md has an example."""
     enabled_tools: str = ""
     """Built-in tools of new chats: `python,browser,read_file`."""
     read_folder: Path | None = None

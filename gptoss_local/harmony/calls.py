@@ -54,7 +54,7 @@ def find_calls(
     objects_only: bool = False,
     is_json: bool = False,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return names and arguments of the calls, several in a row or a list; none if it is no call.
+    """Return names and arguments of one call, or of several in a row or a list; else none.
 
     Args:
         recipient: The text after `to=` in the header.

@@ -53,7 +53,7 @@ PATTERNS = {
     "uuid": "^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
     "ipv6": f"^(?:{_ipv6()})$",
 }
-"""By format. llguidance has `uuid`, too, but names of properties may be one."""
+"""Patterns by format. llguidance has `uuid`, too, but names of properties may be one."""
 
 IMPLIED = {
     "duration": r"^P(?:(\d+W)|(?!.*W)(?=\d|T\d)(\d+Y)?(\d+M)?(\d+D)?"
@@ -415,7 +415,7 @@ def _is_anything(schema: Any) -> bool:
 
 
 def _slip(keyword: str, value: Any) -> str:
-    """Return the keyword that a typo probably means; `@type` and `ui:type` are no typos."""
+    """Return the keyword that a typo probably means; `@type` and `ui:type` are not typos."""
     if keyword in _KNOWN or not re.match(r"(?!x-|_|\w+:\w)[\w\s$]", keyword):
         return ""
     if keyword == "ref" and not str(value).startswith("#"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.talk.tools.mcp.settings_file import Default, ListEntry, merge
+from gptoss_local.base.settings_file import Default, ListEntry, merge
 
 pytestmark = pytest.mark.quick
 

@@ -14,7 +14,7 @@ from gptoss_local.cli.measure import print_rows
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import read_machine
 from gptoss_local.machine.plan.facts import published_facts
-from gptoss_local.machine.plan.hypothetical import imagine
+from gptoss_local.machine.plan.hypothetical import card_of_size, imagine
 from gptoss_local.machine.plan.options import plan_options
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.measuring import Benchmark, Row
@@ -102,7 +102,7 @@ def test_bench_prints_rows_of_llama_bench(cli: Cli) -> None:
 def test_rows_of_a_gpu_with_experts_in_ram(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine, _ = imagine(read_machine(tmp_path), [8 * 2**30], 64 * 2**30)
+    machine, _ = imagine(read_machine(tmp_path), [card_of_size(8 * 2**30)], 64 * 2**30)
     options = plan_options(load_settings(kv_type="q8_0"), N_DRAFT_MAX)
     plan = make_plan(published_facts(24, 32), machine, options)
     print_rows(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
-from gptoss_local.machine.plan.hypothetical import card_named, imagine, known_cards
+from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine, known_cards
 from gptoss_local.machine.plan.memory import all_cache_bytes
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
@@ -299,19 +299,19 @@ def test_more_hardware_is_never_slower(
         return
     assert after is not None
     if n_ctx:
-        assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
+        assert after.speed.request_s <= before.speed.request_s * (1 + 1e-4)
     elif before.shape.n_ctx >= FLOOR_CTX:
-        assert worth_s(facts, after, options) <= worth_s(facts, before, options) * (1 + 1e-9)
+        assert worth_s(facts, after, options) <= worth_s(facts, before, options) * (1 + 1e-4)
 
 
 def test_imagined_cards_leave_room_for_a_desktop() -> None:
-    here, _ = imagine(machine(), [16 * GIB, 12 * GIB], 48 * GIB)
+    here, _ = imagine(machine(), [card_of_size(16 * GIB), card_of_size(12 * GIB)], 48 * GIB)
     assert [g.total_bytes for g in here.usable_gpus] == [16 * GIB, 12 * GIB]
     assert here.usable_gpus[0].free_bytes < 16 * GIB
     assert here.total_bytes == 48 * GIB
     assert here.pinnable_bytes == 48 * GIB * 9 // 10
     assert not imagine(here, [])[0].usable_gpus
-    windows, _ = imagine(machine(platform="windows"), [16 * GIB], 64 * GIB)
+    windows, _ = imagine(machine(platform="windows"), [card_of_size(16 * GIB)], 64 * GIB)
     assert windows.pinnable_bytes == 32 * GIB
     assert windows.gpus[0].is_wddm
 
@@ -328,7 +328,7 @@ def test_a_card_is_known_by_the_name_that_its_driver_gives() -> None:
 
 def test_each_known_card_gets_a_plan() -> None:
     for name, card in known_cards().items():
-        here, _ = imagine(machine(), None, None if card.shares_ram else 64 * GIB, cards=[card])
+        here, _ = imagine(machine(), [card], None if card.shares_ram else 64 * GIB)
         assert here.gpus[0].name == name
         assert here.gpus[0].shares_ram == card.shares_ram
         assert make_plan(SMALL, here).placement.n_gpu_layers, name

@@ -193,7 +193,6 @@ def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch)
     assert known.outcome is not None
     assert known.steps is not None
     assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
-    assert known.outcome.n_tries == 1
     asyncio.run(load_nano(settings))
     assert commands[0].step_costs is None
     assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
@@ -223,7 +222,7 @@ def test_what_a_load_needed_is_kept(
     assert plan != plan_load(nano_gguf, settings, None)
     outcome = LoadOutcome(
         plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
-        maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
+        maps_host=needed.maps_host, buffer_bytes={},
     )  # fmt: skip
     write_measured(measured_file(entry, settings), Measured(outcome=outcome))
     refuse = Refusing(ModelLoadError("another error"))

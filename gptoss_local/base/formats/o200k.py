@@ -45,7 +45,7 @@ SPECIAL_TOKENS = {
     token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
     for token_id in range(FIRST_SPECIAL, VOCAB_SIZE)
 }
-"""By id; unused ones are called `<|reserved_ID|>`."""
+"""Names by id; unused ones are `<|reserved_ID|>`."""
 
 _LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"

@@ -239,7 +239,7 @@ _MAKERS: dict[Callable[[random.Random, int], Sample], int] = {
     _instruction: 6,
     _secret: 6,
 }
-"""How many questions each maker makes."""
+"""The number of questions of each maker."""
 
 
 @solver

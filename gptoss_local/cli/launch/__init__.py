@@ -26,7 +26,7 @@ from gptoss_local.models.store import find_model
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.talk.tools.mcp.settings_file import Change, SettingsFile
+    from gptoss_local.base.settings_file import Change, SettingsFile
 
 
 def launch(
@@ -177,7 +177,7 @@ def _with_data(
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
     if file is None:
         return
-    from gptoss_local.talk.tools.mcp.settings_file import make_change, read_change
+    from gptoss_local.base.settings_file import make_change, read_change
 
     change = read_change(file)
     if not change.is_needed:
@@ -189,7 +189,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
 
 
 def _undo(agent: Agent, *, yes: bool) -> None:
-    from gptoss_local.talk.tools.mcp.settings_file import make_undo, read_undo
+    from gptoss_local.base.settings_file import make_undo, read_undo
 
     file = agent.setup(ServedModel("", "", 0)).file
     if file is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.talk.tools.mcp.settings_file import Default, ListEntry, SettingsFile
+from gptoss_local.base.settings_file import Default, ListEntry, SettingsFile
 
 KEY_VARIABLE = "GPTOSS_API_KEY"
 """The variable that files and arguments name instead of the key."""

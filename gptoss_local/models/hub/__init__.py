@@ -6,7 +6,6 @@ from pathlib import Path
 from stat import S_ISREG
 
 import msgspec
-from huggingface_hub import constants
 
 import gptoss_local.models.hub._environment  # noqa: F401 - before huggingface_hub
 from gptoss_local.models.hub.client import HubClient
@@ -36,6 +35,8 @@ class CachedRepo(msgspec.Struct, frozen=True):
 
 def cached_repos() -> list[CachedRepo]:
     """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
+    from huggingface_hub import constants
+
     cache = Path(os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE)
     found = []
     for snapshot in cache.glob("models--*/snapshots/*"):

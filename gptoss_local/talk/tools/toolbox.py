@@ -141,7 +141,7 @@ class Toolbox:
         self._problems: dict[str, str] = {}
         self._by_source: dict[str, tuple[RunnableTool, ...]] = {}
         self.tools: dict[str, RunnableTool] = {}
-        """By name; only of sources that are on and were prepared."""
+        """Tools by name; only of sources that are on and were prepared."""
         self.on: set[str] = {source.name for source in sources if source.is_on}
         self.trusted: set[str] = set()
         """Tools that need no approval in the open chat."""

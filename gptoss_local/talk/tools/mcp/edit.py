@@ -49,7 +49,7 @@ def add_server(
     name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
 ) -> Entry:
     """Write a server to mcp.json. Raises UsageError if its name is taken or it is unusable."""
-    from gptoss_local.talk.tools.mcp.settings_file import merge
+    from gptoss_local.base.settings_file import merge
 
     file = mcp_path()
     text = read_text(file)
@@ -70,7 +70,7 @@ def remove_server(name: str) -> Path:
 
 
 def without_entry(text: str, name: str, file: Path) -> str:
-    from gptoss_local.talk.tools.mcp.settings_file import GONE, merge
+    from gptoss_local.base.settings_file import GONE, merge
 
     key, servers = parse_servers(text, file)
     if name not in servers:
