@@ -281,6 +281,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timing"):  # another process may have had the machine
             item.add_marker(pytest.mark.flaky(reruns=1))
+    # Browsers wait most of the time, so nothing is left to wait for them at the end.
+    items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "tests" / "web"))
 
 
 @pytest.hookimpl(wrapper=True)

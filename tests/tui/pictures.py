@@ -370,6 +370,7 @@ async def _stream(chat: Chat) -> None:
     for text in ("What is\nthe capital?", "and " * 40, *"abc"):
         chat.app.chat.queue.add(text)
     await chat.type("\n".join(f"line {n}" for n in range(14)))
+    await chat.app.chat._catch_up()  # or it shows the answer before in the panel later
     panel = chat.app.chat.query_one(SpeedPanel)
     panel.display = True
     panel.show_live(streaming(*saying("a b c d e f g h"), step_s=1 / 32))
