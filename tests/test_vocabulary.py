@@ -28,13 +28,6 @@ CODE = [path for path in CODE if not path.is_relative_to(TRAINING)]
 PAGES = [path for place in PLACES for path in sorted(ROOT.glob(f"{place}/**/*.md"))]
 PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
 
-TEST_ROOMS = (
-    *("*.py", "capacity/*.py", "cli/*.py", "clients/*.py", "docs/*.py", "dynamo/*.py"),
-    *("evals/*.py", "hub/*.py", "installers/*.py", "machine/*.py", "plan/*.py", "pulling/*.py"),
-    *("repair/*.py", "runner/*.py", "store/*.py", "upstream/**/*.py", "windows/**/*.py"),
-)
-"""Tests with the same English; add each room that has it."""
-
 SPELLED_SO = {
     "nothink": "Ollama's `/set nothink`",
     "requird": "a mistake that the API documents its answer to",
@@ -164,7 +157,7 @@ def explanations(paths: Iterable[Path]) -> list[Text]:
 
 
 PRODUCT = [path for path in CODE if not path.is_relative_to(ROOT / "bench")]
-TESTS = [path for room in TEST_ROOMS for path in sorted((ROOT / "tests").glob(room))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 @pytest.mark.parametrize("paths", [PRODUCT, TESTS], ids=["product", "tests"])

@@ -64,7 +64,7 @@ def test_the_first_question_decides_the_lineage() -> None:
         ChatRequest(messages=(user("hi"),)),
         ChatRequest(messages=(FIRST.messages[0], user("ho"))),
         ChatRequest(messages=FIRST.messages, tools=(Tool("f"),)),
-        ChatRequest(messages=FIRST.messages, owner="another"),  # whose dates tell nobody else
+        ChatRequest(messages=FIRST.messages, owner="another"),  # with dates that tell no one else
     ]
     assert len({lineage(request) for request in (FIRST, *others)}) == 5
 

@@ -29,7 +29,7 @@ NOTES = {
     "writeOnly", "id", "$schema", "contentEncoding", "contentMediaType", "contentSchema",
     "$dynamicAnchor", "$recursiveAnchor",
 }  # fmt: skip
-# What editors, form builders and code generators write into real schemas.
+# Schemas that editors, form builders and code generators write into real schemas.
 VENDORS_NOTES: dict[str, Any] = {
     "readonly": True, "name": "a", "links": [], "version": 2, "comment": "x", "javaType": "a.B",
     "propertyOrder": 1, "alias": "b", "enumNames": ["A"], "errorMessage": {"type": "no"},

@@ -218,7 +218,7 @@ def test_cut_calls_are_not_completed(
 @pytest.mark.parametrize("role", ["user", "system", " user", "tool", "functions.f"])
 @pytest.mark.parametrize("opening", ["⟨M⟩", "⟨C⟩final⟨M⟩", " "])
 def test_invented_speakers_are_no_answer(vocabulary: Vocabulary, role: str, opening: str) -> None:
-    """A model that ends its answer with `<|end|>` may go on with the next question."""
+    """A model that ends its answer with `<|end|>` may continue with the next question."""
     more = f"⟨S⟩{role}{opening}And of Italy?⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Rome.⟨R⟩"
     assert read(vocabulary, "⟨C⟩final⟨M⟩Paris.⟨E⟩" + more, ANY) == ("", "Paris.", [])
     assert read(vocabulary, "⟨C⟩analysis⟨M⟩Hm.⟨E⟩" + more, ANY)[1:] == ("Rome.", [])

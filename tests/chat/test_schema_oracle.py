@@ -267,6 +267,6 @@ def test_schemas_of_pydantic_and_zod(drawer: Drawer, name: str) -> None:
     schema = SCHEMAS[name]
     answer = drawer.draw(schema, random.Random(name))  # None says nothing
     is_plain = "\\p{" not in json.dumps(schema)  # which Python's `re` does not know
-    is_json_schema = not name.endswith("@openapi")  # whose `nullable` is not JSON Schema's
+    is_json_schema = not name.endswith("@openapi")  # with a `nullable` unlike JSON Schema's
     if answer and is_plain and is_json_schema:
         jsonschema.validate(json.loads(answer), schema)

@@ -57,7 +57,7 @@ def test_a_long_text_comes_as_it_is_written(
     assert len(pieces(events)) > 50
     early = "".join(pieces(events))
     assert call.arguments_json().startswith(early)
-    assert len(early) > len(call.arguments_json()) - 80  # the last step, and what follows the text
+    assert len(early) > len(call.arguments_json()) - 80  # the last step, and later tokens
     unasked, _ = read(vocabulary, HEADER.format("write") + body + "⟨L⟩", streams_calls=False)
     assert [type(event) for event in unasked] == [ToolCall]
     heads = {(e.index, e.id, e.name) for e in events if isinstance(e, CallDelta)}

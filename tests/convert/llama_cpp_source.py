@@ -20,7 +20,7 @@ PARTS = re.compile(
     r"[^/]+/vendor/llama\.cpp/(convert_hf_to_gguf\.py|conversion/.*|gguf-py/gguf/.*)"
 )
 
-# What pip says when it reaches no index, or one without this package (an offline mirror).
+# pip's words when it reaches no index, or one without this package (an offline mirror).
 UNREACHABLE = re.compile(
     r"from versions: none|NewConnectionError|ConnectTimeout|ProxyError|NameResolutionError|"
     r"Network is unreachable|Temporary failure in name resolution"

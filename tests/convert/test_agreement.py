@@ -2,7 +2,7 @@
 
 Arithmetic cannot hide an error: every tensor of our GGUF is F32, without flash attention, with an
 F32 cache, and transformers rounds YaRN's correction range as ggml does. So the logits must be equal
-to rounding errors; bench/results/convert.md says what the settings of the product cost.
+to rounding errors; bench/results/convert.md has the costs of the product's settings.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """A checkpoint's settings reach the GGUF however they are spelled, or are refused by name.
 
-What may change the computation and is not known is refused, too: a model that answers nonsense is
+An unknown setting that may change the computation is refused, too: a model that answers nonsense is
 worse than none.
 """
 

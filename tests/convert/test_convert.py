@@ -88,7 +88,7 @@ def test_names_sizes_keys_and_tensors_of_several_files(tmp_path: Path) -> None:
         assert file.keys[SUMS_KEY] == ("ARRAY/UINT64", sums)
         tensors |= file.tensors
     assert files[0].keys.keys() == whole_file.keys.keys() | split.keys()
-    assert all(len(file.keys) == 5 for file in files[1:])  # and what the sums are of
+    assert all(len(file.keys) == 5 for file in files[1:])  # and the tensors of the sums
     assert list(tensors) == list(whole_file.tensors)
     for name, tensor in whole_file.tensors.items():
         np.testing.assert_array_equal(tensors[name].data, tensor.data)

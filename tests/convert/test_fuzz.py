@@ -1,6 +1,7 @@
 """Properties of any checkpoint: each shape converts right, damage gives nothing but a ConvertError.
 
-What is right is said once more here, element by element and without the package's own functions.
+The right values are computed once more here, element by element and without the package's own
+functions.
 """
 
 import shutil

@@ -20,7 +20,7 @@ from tests.convert.llama_cpp_source import convert_with_llama_cpp
 from tests.convert.make_golden import GOLDEN, describe
 from tests.convert.tiny import Experts, tiny_config, write_tiny
 
-N_VOCAB = 201088  # their converter knows the vocabulary by what it makes of a text
+N_VOCAB = 201088  # their converter knows the vocabulary by its tokens of a text
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
@@ -28,7 +28,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config
 def test_same_keys_and_tensors(dense: str, request: pytest.FixtureRequest) -> None:
     converted = describe(request.getfixturevalue(f"{dense}_file"))
     golden: dict[str, Any] = json.loads(GOLDEN.read_text())[dense]
-    # A deliberate difference: the experts name the file's type, whatever the other weights are.
+    # A deliberate difference: the experts name the file's type, not the other weights.
     golden["keys"]["general.file_type"] = ["UINT32", 38]
     assert converted["keys"].pop(SUMS_KEY)[0] == "ARRAY/UINT64"  # one that only we write
     assert converted["keys"].pop(SUMS_OF_KEY)[0] == "STRING"

@@ -1,4 +1,4 @@
-"""An interrupted conversion goes on at the next run, to the same bytes, or starts over."""
+"""An interrupted conversion continues at the next run, to the same bytes, or starts over."""
 
 import os
 import random
@@ -210,7 +210,7 @@ def half_deleted(copy: Path, target: Path) -> Path:
 
 
 def test_deleted_shards_are_not_needed(half_deleted: Path, target: Path, large_sha256: str) -> None:
-    """But they are not thrown away: their only copy stays, whatever is asked for."""
+    """But they are not thrown away: their only copy stays, despite any option."""
     partial = target.with_name(PARTIAL)
     before = sha256(partial)
     with pytest.raises(ConvertError, match="begun with other options") as caught:

@@ -134,7 +134,7 @@ def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_pa
 
 
 def test_links_are_not_deleted(large: Path, tmp_path: Path) -> None:
-    """As in the cache of huggingface_hub, whose snapshots link to blobs."""
+    """As in the cache of huggingface_hub, where snapshots link to blobs."""
     folder, target = tmp_path / "snapshots" / "0123abc", tmp_path / "model.gguf"
     shutil.copytree(large, tmp_path / "blobs")
     folder.mkdir(parents=True)

@@ -161,7 +161,7 @@ def test_every_mxfp4_code_at_every_finite_scale_dequantizes_alike() -> None:
 
 @pytest.mark.quick
 def test_requantizing_mxfp4_keeps_every_value() -> None:
-    """The scale may be another one, for a block whose largest value is below 4 scales."""
+    """The scale may be another one, for a block with a largest value below 4 scales."""
     rng = np.random.default_rng(7)
     blocks = rng.integers(0, 256, (50, 3, 16), np.uint8)
     scales = rng.choice(np.array([0, 1, 2, 126, 127, 128, 251, 252], np.uint8), (50, 3))

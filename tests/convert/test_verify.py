@@ -26,7 +26,7 @@ from tests.nano.tiktoken_file import render_tiktoken
 
 
 class Model:
-    """A converted checkpoint whose bytes tests may change; every variant is a file of its own."""
+    """A converted checkpoint; tests may change its bytes; every variant is a file of its own."""
 
     def __init__(self, folder: Path, name: str, **options: Any) -> None:
         experts = options.pop("source_experts", "mxfp4")

@@ -1,6 +1,6 @@
 """`verify` with the checkpoint at hand proves every tensor of any program's file.
 
-What it does not know of another program's file is noted, never called wrong.
+Unknown parts of another program's file are noted, never called wrong.
 """
 
 import json
@@ -239,7 +239,7 @@ def test_nano_against_its_checkpoint(nano_checkpoint: Path, q8_0_gguf: Path) -> 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint whose rows are long enough for K-quants."""
+    """A checkpoint with rows long enough for K-quants."""
     config = tiny_config(hidden_size=256, intermediate_size=256, num_attention_heads=8)
     return write_tiny(tmp_path_factory.mktemp("wide") / "wide", config=config)
 

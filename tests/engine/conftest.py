@@ -68,7 +68,7 @@ def gpu_model(wide_model: Model) -> Model:
 
 @pytest.fixture
 def start(smooth_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Makes engines, whose distances are as short as their window."""
+    """Makes engines with distances as short as their window."""
     yield from _starts(smooth_model, monkeypatch)
 
 

@@ -1,8 +1,8 @@
 """Random clients of one engine, and the judge of their answers.
 
-What is drawn with a seed is compared, token by token, with the same request alone on a fresh
-engine; what is drawn without one, with the probabilities that the model gives it. Both go through
-a reference whose logits come from one plain prefill. Sums in another order round otherwise, so a
+An answer with a seed is compared, token by token, with the same request alone on a fresh
+engine; an answer without one, with the probabilities that the model gives it. Both go through
+a reference with logits from one plain prefill. Sums in another order round otherwise, so a
 token may differ where two were nearly alike; how alike is measured here, not assumed.
 """
 
@@ -245,7 +245,7 @@ class Interleaving:
         old = rng.choice(self.asked) if self.asked and rng.random() < 0.5 else None
         if old is None:
             start = rng.choice([text(1, 100), text(2, 30), []])
-        else:  # a turn later, with or without what was answered; or all of it once more
+        else:  # a turn later, with or without the answer; or all of it once more
             start = [*old.request.prompt, *rng.choice([old.answer, [], old.answer[2:]])]
         if rng.random() < 0.3:
             new += new  # repeats, which drafts are found in

@@ -72,7 +72,7 @@ def most_cached(prompt: list[int], owned: Iterable[list[int]]) -> int:
 
 
 class Asked:
-    """A request of a run, and what came of it."""
+    """A request of a run, and its outcome."""
 
     def __init__(self, run: "Run", seq_id: int, prompt: list[int], salt: bytes) -> None:
         self._run, self._seq_id = run, seq_id
@@ -93,7 +93,7 @@ class Asked:
 
 
 class Run(run.Run):
-    """An engine whose logits are kept, and everything it was asked."""
+    """An engine that keeps its logits, and all its requests."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Prefixes on disk: an engine that starts anew goes on where another one ended."""
+"""Prefixes on disk: an engine that starts again continues where another one ended."""
 
 import os
 import stat
@@ -221,7 +221,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_file_is_ignored_and_removed(
     reopen: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """And so is what a killed writer left."""
+    """Leftovers of a killed writer are removed, too."""
     run = reopen()
     run.answer(LONG)
     save(run)

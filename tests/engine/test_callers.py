@@ -17,7 +17,7 @@ from tests.engine.run import Run, make_context
 
 
 class Queue:
-    """An engine with two slots, whose requests come and end one after the other."""
+    """An engine with two slots; requests come and end one after the other."""
 
     def __init__(self, model: Model) -> None:
         self.run = Run(make_context(model, n_ctx=2048, n_batch=64, n_seq_max=2))
@@ -91,7 +91,7 @@ def test_connections_gain_nothing(smooth_model: Model, callers: list[str], renew
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
-    """No matter what others ask, what its requests cost, and in which order they end."""
+    """For any requests of others, any costs, and any order of ends."""
     rng, callers = random.Random(seed), Callers()
     waiting, running = list[tuple[int, str]](), deque[str]()
     last = dict.fromkeys("abc", -1)
@@ -113,7 +113,7 @@ def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
 
 
 def test_nobody_waits_for_ever() -> None:
-    """Beside unknown callers that never come again, such as connections of `curl`."""
+    """Next to unknown callers that never come again, such as connections of `curl`."""
     callers, heavy, n_before = Callers(), ("heavy",), 0
     for _ in range(20):
         callers.ask(heavy)

@@ -192,7 +192,7 @@ async def test_an_end_of_the_process_ends_all_answers(
     if end == "closed":
         await engine.close()
     else:
-        process.suspend()  # or else bytes could be amid a frame of its own
+        process.suspend()  # or else bytes could be during a frame of its own
         answers.append(asyncio.create_task(engine.stats()))  # type: ignore[arg-type]
         await asyncio.sleep(0.05)
         if end == "killed":

@@ -169,7 +169,7 @@ def test_a_guess_is_promised_by_earlier_ones_alone() -> None:
     assert drafter.has_guess
     promises = [grow(*range(500 + N_GRAM, 600))]
     assert promises[0] > 0.95
-    for other in range(2000, 2004):  # never what came before
+    for other in range(2000, 2004):  # never earlier tokens
         promises.append(grow(*range(500, 500 + N_GRAM), other))
     assert promises == sorted(promises, reverse=True)
     assert promises[-1] < 0.92
@@ -212,7 +212,7 @@ def test_drafts_are_as_long_as_they_pay(
 def measured(
     monkeypatch: pytest.MonkeyPatch, step_s: Callable[[int, int], float], n_max: int
 ) -> StepCosts:
-    """Return the costs on a machine whose steps take so long, by their width and the last one."""
+    """Return the costs on a machine with such steps, by their width and the last one."""
     now_s, before = 0.0, 1
 
     def decode(n_rows: int) -> None:

@@ -114,7 +114,7 @@ def test_usage_tells_the_times_apart(
 def test_failed_decode_ends_the_sequence_concerned_alone(
     model: Model, prompt: Prompt, monkeypatch: pytest.MonkeyPatch, error: GptOssError
 ) -> None:
-    """The others of its batch go on with the tokens they would have had."""
+    """The others of its batch continue with the tokens they would have had."""
     poison, wanted = 77, dict[int, list[int]]()
     for is_broken in (False, True):
         with running(model) as run:

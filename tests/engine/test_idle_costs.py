@@ -35,7 +35,7 @@ class Speed(NamedTuple):
 
 
 def day(n_idle: int) -> tuple[Speed, SimulatedEngine]:
-    """Five conversations go on while others are read once; return the speed of the last turns."""
+    """Five conversations continue while others are read once; return the last turns' speed."""
     engine = SimulatedEngine(H100)
     turns = [(number, 0) for number in range(N_ACTIVE + n_idle)]
     turns += [(number, n) for n in range(1, N_ROUNDS) for number in range(N_ACTIVE)]

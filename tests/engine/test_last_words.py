@@ -1,4 +1,4 @@
-"""An engine process that cannot start, or must not go on, says why."""
+"""An engine process that cannot start, or must not continue, says why."""
 
 import asyncio
 import textwrap

@@ -65,7 +65,7 @@ def test_values_are_the_log_softmax() -> None:
 def test_equal_to_a_context_of_its_own(
     model: Model, context: Context, prompt: Prompt, backend_sampling: bool
 ) -> None:
-    """Beside plain requests, which do not change, and where the device samples those."""
+    """Next to plain requests, which do not change, and where the device samples those."""
     run = Run(context, backend_sampling=backend_sampling)
     question, other = prompt(COUNT), prompt("What is the capital of France?")
     run.add(1, question, n_logprobs=5)

@@ -76,7 +76,7 @@ def test_a_violated_mask_is_enforced_alike_on_device_and_cpu(
 def test_the_distribution_is_the_masked_one(
     model: Model, masks: MaskCompiler, prompt: Prompt, temperature: float
 ) -> None:
-    """Chi-square of what `draw` gives against the softmax of the allowed logits.
+    """Chi-square of the draws against the softmax of the allowed logits.
 
     Here nano's distribution is flat at these temperatures: a good part of the draws is allowed at
     once, and a good part is not.

@@ -31,7 +31,7 @@ SYSTEMS = [[*text(1, 50), END], [*text(2, 20), END]]
 
 
 class Chatter:
-    """Random clients of an engine: they ask, go on, edit, branch, use tools, prefetch, leave."""
+    """Random clients of an engine: they ask, continue, edit, branch, use tools, prefetch, leave."""
 
     def __init__(self, run: Run, draw_: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self._run = run
@@ -198,7 +198,7 @@ def test_random_conversations_have_the_logits_of_a_full_prefill(
 
 
 def rule(n_missing: int) -> Callable[[Context, int, int], bool]:
-    """Let a sequence go on with so many positions of its window missing; llama.cpp does."""
+    """Let a sequence continue with so many positions of its window missing; llama.cpp does."""
 
     def can_resume(self: Context, seq_id: int, position: int) -> bool:
         first, last = self.positions(seq_id)

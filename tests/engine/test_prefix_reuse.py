@@ -85,7 +85,7 @@ def test_running_sequences_share_the_cells_of_a_prefix(start: Start) -> None:
 
 @pytest.mark.parametrize("tail", [0, 100])
 def test_prompts_wait_for_a_common_beginning(start: Start, tail: int) -> None:
-    """Which is prefilled once; others go on at once."""
+    """Which is prefilled once; others continue at once."""
     run = start(n_ctx=2048, n_seq=4)
     for seed in (50, 51, 52):
         run.ask(messages(0, 6) + text(seed, tail), n_answer=4)

@@ -65,7 +65,7 @@ class Sent(io.RawIOBase):
 
 
 class Full(io.BytesIO):
-    """A pipe that takes a part of what is written."""
+    """A pipe that takes only a part of each write."""
 
     def write(self, data: Any) -> int:
         return super().write(data[:5])

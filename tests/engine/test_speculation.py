@@ -31,7 +31,7 @@ WRONG = 199_000  # a token that nano never says
 
 
 class Speculating:
-    """An engine whose drafts the test makes: `draft(answer so far)`."""
+    """An engine with drafts made by the test: `draft(answer so far)`."""
 
     def __init__(self, model: Model) -> None:
         self.context = make_context(model, n_seq_max=3, n_outputs_max=3 + N_DRAFT_MAX)

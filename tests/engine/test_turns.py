@@ -58,7 +58,7 @@ def test_turns_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_other_sequences_after_a_prompt_are_not_a_turn() -> None:
-    """Their graph, and a plan of memory for it, are made anew: 35 ms, which no turn takes."""
+    """Their graph, and a plan of memory for it, are made again: 35 ms, which no turn takes."""
     costs = costs_of(OF_120B, 2.0)
     for slot in range(50):
         costs.observe((), 1.0)
@@ -151,7 +151,7 @@ def test_a_prompt_alone_keeps_its_steps_short(model: Model) -> None:
     run = Run(make_context(model, n_ctx=2048), prompt_step_s=1e-3)
     run.add(0, [5] * 1500)
     n_prefilled = []
-    for _ in range(4):  # what a step took is known when the next one is launched
+    for _ in range(4):  # the time of a step is known when the next one is launched
         run.step()
         n_prefilled.append(run.engine.stats().n_prefilled)
     assert n_prefilled == [512, 1024, 1280, 1500]

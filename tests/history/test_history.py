@@ -1,4 +1,4 @@
-"""Chats as trees of turns: what each call of the store does."""
+"""Chats as trees of turns: each call of the store."""
 
 import os
 import time

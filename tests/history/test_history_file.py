@@ -26,7 +26,7 @@ def filled(path: Path, n_turns: int = 300) -> int:
 
 
 def refuses(path: Path) -> HistoryError:
-    """The file must be as it was, with nothing left beside it."""
+    """The file must be as it was, with nothing left next to it."""
     before = path.read_bytes()
     with pytest.raises(HistoryError) as caught:
         History(path)
@@ -55,7 +55,7 @@ def test_of_another_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.9])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_damaged_in_the_middle(tmp_path: Path, share: float, is_cut: bool) -> None:
-    """The rest of the file is junk or missing: our error, whatever is read first."""
+    """The rest of the file is junk or missing: our error, in any order of reading."""
     path = tmp_path / "chats.sqlite3"
     chat_id = filled(path)
     content = path.read_bytes()

@@ -130,7 +130,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(which=which)
     def reopen(self, which: int) -> None:
-        """Streaming turns of this connection end; the other connection's go on."""
+        """Streaming turns of this connection end; the other connection's continue."""
         streaming = [t for t, turn in self.model.turns.items() if turn.state == "streaming"]
         self.connections[which].close()
         self.connections[which] = History(self.path)
@@ -182,7 +182,7 @@ class Chats(RuleBasedStateMachine):
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
         if not database.execute("SELECT 1 FROM turn WHERE state = 'streaming'").fetchall():
-            for table in ("turn_words", "chat_words"):  # the index has what the texts say
+            for table in ("turn_words", "chat_words"):  # the index has the words of the texts
                 database.execute(
                     f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)"
                 )

@@ -1,4 +1,4 @@
-"""A LoRA that llama.cpp applies computes what the merged weights compute."""
+"""A LoRA that llama.cpp applies gives the results of merged weights."""
 
 from pathlib import Path
 from typing import Any

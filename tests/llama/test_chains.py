@@ -39,7 +39,7 @@ def graph_of(forms: list[int]) -> c_void_p:
 
 @pytest.fixture
 def allocator() -> Iterator[c_void_p]:
-    """One for two kinds of buffers: it says so where it would have to plan anew."""
+    """One for two kinds of buffers: it says so where it would have to plan again."""
     kinds = [ggml("ggml_backend_cpu_buffer_type", c_void_p)] * 2
     pointer = c_void_p(ggml("ggml_gallocr_new_n", c_void_p, (c_void_p * 2)(*kinds), 2))
     yield pointer

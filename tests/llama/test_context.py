@@ -56,7 +56,7 @@ def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None
         context.remove(0, start=300)
         context.restore(0, saved, partial=True)
         context.decode(tokens[300 : 300 + n_more], position=300)
-        context.restore(0, context.save(0, partial=True), partial=True)  # only what it masks
+        context.restore(0, context.save(0, partial=True), partial=True)  # only the masked tokens
         assert not context.can_resume(0, 299)
         assert context.can_resume(0, 300) == is_right
         context.remove(0, start=300)

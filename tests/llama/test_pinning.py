@@ -1,6 +1,6 @@
 """Tensors of a mapped file, locked for a GPU: the right bytes, or none.
 
-The driver's part is played by functions that note what they are told; on a GPU see
+The driver's part is played by functions that note their arguments; on a GPU see
 `test_pinned_on_a_gpu`.
 """
 

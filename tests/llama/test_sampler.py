@@ -28,7 +28,7 @@ def context(nano_gguf: Path) -> Iterator[Context]:
 def generate(
     context: Context, sampler: Sampler, tokens: list[int], n: int, seq_id: int = 0
 ) -> list[int]:
-    """Go on from `tokens`, of which all but the last are cached."""
+    """Continue from `tokens`, of which all but the last are cached."""
     generated: list[int] = []
     while len(generated) < n:
         pending = [*tokens, *generated]

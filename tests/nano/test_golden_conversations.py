@@ -1,4 +1,4 @@
-"""nano says what it said when it was made: prompts and greedy answers, token for token."""
+"""nano gives the answers of the day it was made: prompts and greedy answers, token for token."""
 
 from collections.abc import Iterator
 from pathlib import Path

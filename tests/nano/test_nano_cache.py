@@ -121,7 +121,7 @@ def test_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_another_process_may_already_use_the_file_on_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There, a file that is open cannot be replaced: the one that is there is as good."""
+    """There, an open file cannot be replaced, and it is as good."""
 
     def lose_the_race(source: Path, target: Path) -> None:
         target.write_bytes(b"made by the other one")

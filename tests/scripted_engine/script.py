@@ -14,7 +14,7 @@ SCRIPT_VARIABLE = "SCRIPTED_ENGINE"
 """The environment variable with the path of the script."""
 
 PROMPTS_SUFFIX = ".prompts"
-"""Of the file beside the script, in which the engine notes the prompts that it gets."""
+"""Of the file next to the script, in which the engine notes the prompts that it gets."""
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -107,13 +107,13 @@ class Script:
         self.say("", *replies)
 
     def go_on(self) -> None:
-        """Let the replies that hold now go on; not those of a server in another process."""
+        """Let the replies that hold now continue; not those of a server in another process."""
         for part in self.parts:
             for reply in part.replies:
                 reply.is_held = False
 
     def write(self, path: Path) -> None:
-        """Write it for a process, which notes its prompts beside it."""
+        """Write it for a process, which notes its prompts next to it."""
         path.write_bytes(msgspec.msgpack.encode(self.parts))
         self._file = path.with_suffix(PROMPTS_SUFFIX)
 

@@ -13,7 +13,7 @@ from tests.scripted_engine import Script, run_scripted_server
 
 
 class Asked:
-    """What came of requests."""
+    """The outcome of requests."""
 
     def __init__(self, url: str, script: Script, vocabulary: Vocabulary) -> None:
         self.url = url
@@ -38,11 +38,11 @@ class Asked:
         return inspect_tokens(self.prompts[-1], (), (), self.vocabulary)[1:-1]
 
     def texts(self, author: str = "") -> list[str]:
-        """Their texts, or those of one author."""
+        """Their texts, or one author's."""
         return [piece.text for piece in self.pieces() if author in ("", piece.author)]
 
     def done(self) -> list[tuple[str, str, str]]:
-        """Channel, recipient and text of what the assistant did."""
+        """Channel, recipient and text of each step of the assistant."""
         mine = (p for p in self.pieces() if p.author == "assistant")
         return [(p.channel, p.recipient, p.text) for p in mine]
 

@@ -1,4 +1,4 @@
-"""A collector of traces: what OpenTelemetry's exporters send by HTTP, decoded."""
+"""A collector of traces, which OpenTelemetry's exporters send by HTTP."""
 
 import gzip
 import threading

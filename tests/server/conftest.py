@@ -1,4 +1,6 @@
-"""Clients of the shared server: the real `ollama` SDK, and plain HTTP for what it cannot send."""
+"""Clients of the shared server: the real `ollama` SDK, and plain HTTP for requests that it cannot
+send.
+"""
 
 import re
 from collections.abc import Iterator

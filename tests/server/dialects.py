@@ -59,7 +59,7 @@ class Said(NamedTuple):
 
     @property
     def told(self) -> tuple[str, str, list[tuple[str, dict[str, Any]]], str]:
-        """Return what is the same in all dialects."""
+        """Return the fields that all dialects share."""
         calls = [(call.name, call.arguments) for call in self.calls]
         end = "calls" if self.calls and self.end == "stop" else self.end
         return self.reasoning, self.content, calls, end

@@ -2,9 +2,9 @@
 
     with run_tool_server(home, script, log=path, api_tools="web_search") as server:
 
-It has `browser` with pages of its own, `python` that runs what it is given, and `notes` as if it
-were an MCP server. What was added, begun and ended is in the file `log`; a file `address` next to
-it is the address of `notes`. The server runs in a thread of this process.
+It has `browser` with pages of its own, `python` that runs any code, and `notes` as if it
+were an MCP server. The file `log` has every text that was added, begun and ended; a file `address`
+next to it is the address of `notes`. The server runs in a thread of this process.
 """
 
 import asyncio

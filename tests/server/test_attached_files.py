@@ -1,4 +1,4 @@
-"""Files that the page attaches are read by the server, beside its answers and with limits."""
+"""Files that the page attaches are read by the server, next to its answers and with limits."""
 
 from collections.abc import Iterator
 from io import BytesIO

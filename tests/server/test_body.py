@@ -42,7 +42,7 @@ def one_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(*pieces: bytes, ends: bool = True, leaves: bool = False, encoding: str = "") -> Request:
-    """Make a request whose body is there, or else its beginning."""
+    """Make a request with a body, or with the beginning of one."""
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
     ]
@@ -95,7 +95,7 @@ async def test_a_body_ends_and_its_place_is_given_back(
 
 
 async def test_a_caller_without_a_place_waits_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if what holds it is a pull, which may last for hours: it holds it until it ends."""
+    """Even a pull, which may last for hours, holds it until it ends."""
     monkeypatch.setattr(body, "_TIMEOUT_S", 5)
     over = asyncio.Event()
 
@@ -148,7 +148,7 @@ def test_a_mark_is_skipped_and_broken_escapes_are_not() -> None:
 
 @ENCODINGS
 def test_a_bomb_is_not_unpacked_to_its_end(encoding: str) -> None:
-    """The bound holds while it is unpacked, whatever a frame says of its size."""
+    """The bound holds while it is unpacked, even if a frame lies about its size."""
     decoder = BodyDecoder(encoding, MIB)
     made: list[bytes] = []
     with pytest.raises(RequestTooLargeError):

@@ -1,4 +1,4 @@
-"""The page, its files, and the endpoints of its chats, on a server whose model plays a script."""
+"""The page, its files, and the endpoints of its chats, on a server with a scripted model."""
 
 import json
 import shutil
@@ -206,7 +206,7 @@ def test_stop_and_continue(page: Page, script: Script) -> None:
     ):
         reply = page.call(method, f"chats/{chat_id}/{path}", body, status=409)
         assert reply["code"] == "AnsweringError"
-    assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "Yes."  # beside it
+    assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "Yes."  # next to it
     for _ in range(2):  # once more does nothing
         assert page.call("POST", f"chats/{chat_id}/stop", {"turn_id": turn["id"]})
     stopped = page.turn(turn)

@@ -193,7 +193,7 @@ def test_stop_ends_a_question_and_a_tool(page: Page, home: Path) -> None:
     busy = leaf(page, chat_id)
     assert (busy["state"], busy["stats"]) == ("streaming", {})
     page.call("POST", f"chats/{chat_id}/ask", {"content": "x", "parent_id": busy["id"]}, 409)
-    # The answer before it is over, and stopping that one stops what it has begun.
+    # The answer before it is over, and stopping that one stops its call.
     page.call("POST", f"chats/{chat_id}/stop", {"turn_id": busy["parent_id"]})
     wait_until(lambda: not psutil.pid_exists(pid))
     assert leaf(page, chat_id)["content"] == "The user stopped this call."

@@ -1,7 +1,7 @@
 """Real programs: requests in the shapes that they send, and the npm packages, run by node.
 
-The files in fixtures/ were put together from what those programs sent to a recording server, most
-of them the second turn of a tool loop. The packages are fetched once, by hand, with
+The files in fixtures/ were put together from requests that those programs sent to a recording
+server, most of them the second turn of a tool loop. The packages are fetched once, by hand, with
 `npm ci --prefix tests/npm`.
 """
 

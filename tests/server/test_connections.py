@@ -1,4 +1,4 @@
-"""What connections may take: descriptors, time and size of headers, lines of log."""
+"""Limits of connections: descriptors, time and size of headers, lines of log."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""A model that calls what nobody declared is told so within its answer, and tries again."""
+"""A model that calls an undeclared tool is told so within its answer, and tries again."""
 
 from collections.abc import Iterator
 from pathlib import Path

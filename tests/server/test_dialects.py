@@ -108,7 +108,7 @@ def dialect(spoken: dict[str, Dialect], request: pytest.FixtureRequest) -> Diale
 def test_a_conversation(
     asked: Asked, dialect: Dialect, question: str, wishes: dict[str, Any], told: Any, stream: bool
 ) -> None:
-    """None as the content: each dialect has its own way to show what no client should use."""
+    """None as the content: each dialect has its own way to mark a placeholder."""
     if not dialect.words.keys() >= wishes.keys():
         pytest.skip("it has no word for this")
     n_before = len(asked.prompts)
@@ -187,7 +187,7 @@ def test_thinking_that_is_hidden_comes_back_sealed(asked: Asked) -> None:
     assert (said[0]["thinking"], said[0]["signature"]) == ("", "gptoss:Hm.")
 
 
-# With the real engine: what it samples, masks and counts.
+# With the real engine: samples, masks and counts.
 
 OTHER_TOOL = {
     "name": "other",
@@ -220,7 +220,7 @@ def test_nano_answers_the_same_in_every_dialect(nano: Dialect, stream: bool) -> 
 
 
 def test_a_schema_binds_the_answer(nano: Dialect) -> None:
-    """Beside tools it adds to the prompt, and binds the end of their loop."""
+    """Next to tools it adds to the prompt, and binds the end of their loop."""
     hello: dict[str, Any] = {"turns": [user("hello")], "tools": [WEATHER], "temperature": 0}
     free, bound = nano.ask(**hello), nano.ask(**hello, schema=PERSON)
     assert satisfies(json.loads(bound.content), PERSON)
@@ -274,7 +274,7 @@ def test_allowed_tools(http: httpx.Client, path: str) -> None:
 
 
 def test_counts(http: httpx.Client) -> None:
-    """Of the prompt, also without an answer, of what was cached, and of the reasoning."""
+    """Count the prompt, even without an answer, its cached part, and the reasoning."""
     turns = [user("What is the capital of France?")]
     body: dict[str, Any] = {"model": "nano", "messages": turns, "input": turns, "temperature": 0}
 

@@ -1,6 +1,6 @@
-"""Who may do what: every endpoint, caller, origin, name of the server, and spelling of a path.
+"""Rights: every endpoint, caller, origin, name of the server, and spelling of a path.
 
-The table of levels is the one of docs/api.md, so an endpoint that states nothing, or another access
+The table of levels is in docs/api.md, so an endpoint that states nothing, or another access
 than the page says, fails here.
 """
 
@@ -259,7 +259,7 @@ def test_a_link_works_once(served: Served) -> None:
 
 
 def test_the_secret_and_the_server_go_together(home: Path, vocabulary: Vocabulary) -> None:
-    """The owner alone ends the server, whose next secret is another one."""
+    """Only the owner ends the server; the next one has another secret."""
     key = bearer(add_key(home / "keys.toml", "ada"))
     keys = {"api_keys_file": str(home / "keys.toml")}
     with run_scripted_server(home, Script(vocabulary), **keys) as server, client(server) as http:

@@ -77,7 +77,7 @@ def test_every_api(embedding: RunningServer) -> None:
         typed = client.embeddings.create(model="nomic", input=["a", "b"], user="me")
     assert [item.embedding for item in typed.data] == [VECTORS["a"], VECTORS["b"]]
     assert typed.usage.prompt_tokens == 3
-    assert Embedder.seen[-1][2]["user"] == "me"  # all fields go on
+    assert Embedder.seen[-1][2]["user"] == "me"  # all fields are passed
     refused = post(embedding, "/api/embed", model="other", input="a")
     assert (refused.status_code, "no such model" in refused.text) == (400, True)
     assert "k3y" not in refused.text

@@ -1,4 +1,4 @@
-"""What every endpoint answers, byte for byte but for ids, times and what differs by machine.
+"""Answers of every endpoint, byte for byte but for ids, times and facts of the machine.
 
 The model is a script, so no byte depends on how a machine computes. The answers are kept in
 `__snapshots__`. A change that is meant is accepted by `pytest tests/server/test_exchanges.py
@@ -30,7 +30,7 @@ NOTED = [{"role": "user", "content": "Note"}]
 CUT = [{"role": "user", "content": "Cut"}]
 CLAUDE = {"anthropic-version": "2023-06-01"}
 
-# What differs from run to run or by machine.
+# These fields differ from run to run or by machine.
 SECRETS = (
     (
         r"(chatcmpl|cmpl|resp|msg|rs|fc|ctc|call|toolu|req|item|lineage)[-_][0-9a-zA-Z]{8,}",

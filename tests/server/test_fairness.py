@@ -1,4 +1,4 @@
-"""One who asks for little is answered beside those who ask for much, over a real socket."""
+"""One who asks for little is answered next to those who ask for much, over a real socket."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ async def test_a_polite_client_beside_greedy_ones(
     async with client_of("polite") as http:
         await ask(http, "What is the capital of France?", 2)
         crowd = [asyncio.create_task(be_greedy(n)) for n in range(N_GREEDY)]
-        await until(lambda: n_greedy > N_GREEDY)  # what each one asks for is known by now
+        await until(lambda: n_greedy > N_GREEDY)  # the price of each request is known by now
         n_before = n_greedy
         for _ in range(N_POLITE):
             await ask(http, "What is the capital of France?", 2)

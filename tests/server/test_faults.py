@@ -44,7 +44,7 @@ def chat(n_tokens: int, **fields: Any) -> dict[str, Any]:
 def faulty(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path
 ) -> Iterator[tuple[RunningServer, Path]]:
-    """A server whose llama.cpp fails as the file says."""
+    """A server with a llama.cpp that fails as the file says."""
     folder = tmp_path_factory.mktemp("faulty")
     shutil.copytree(nano_home / "cache", folder / "home" / "cache")
     with run_server(folder / "home", variables=faulty_llama.build(folder)) as server:
@@ -245,7 +245,7 @@ def test_model_file_deleted_while_loaded(empty_home: Path, nano_gguf: Path, scri
 
 @pytest.fixture
 def full_home(empty_home: Path) -> Iterator[Path]:
-    """A home whose models are on a disk of 1 MiB."""
+    """A home with its models on a disk of 1 MiB."""
     models = empty_home / "models"
     models.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(models)]

@@ -1,4 +1,4 @@
-"""`format`: JSON of a schema, whatever is asked and however the model would rather answer."""
+"""`format`: JSON of a schema, even if the question or the model leads elsewhere."""
 
 import json
 import time
@@ -63,7 +63,7 @@ def test_raw_prompts_are_bound_from_their_first_token(sdk: ollama.Client) -> Non
 
 
 def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
-    """The model is told the format and the tools; what it says at last has the format."""
+    """The model is told the format and the tools; its final answer has the format."""
     tools = [{"type": "function", "function": WEATHER}]
     asked: dict[str, Any] = {"tools": tools, "options": GREEDY}
     text = ask("What is the weather in Paris?")

@@ -1,4 +1,4 @@
-"""Histories are always taken: what no client can take back is in the prompt, or a note is."""
+"""Histories are always accepted: items that no client can take back become text or a note."""
 
 import base64
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
 
 
 def conversation(path: str, *turns: Turn) -> dict[str, Any]:
-    """A body of the messages, whatever the dialect calls them."""
+    """A body with the messages under the dialect's name for them."""
     name = "input" if path == RESPONSES else "messages"
     return {name: list(turns)} | ({"max_tokens": 99} if path == MESSAGES else {})
 
@@ -103,7 +103,7 @@ PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
 NOT_BASE64 = {"type": "base64", "media_type": "text/plain", "data": "é"}
 READ = "Oslo\nhttps://w.example/oslo\n\n9 C, rain"
 REPORT = "Report\n\nOf today.\n\n9 C"
-LIKE_A_PART = {"type": "user", "id": 5, "name": ["Ada"]}  # no part, whatever its type is
+LIKE_A_PART = {"type": "user", "id": 5, "name": ["Ada"]}  # no part, despite its type
 AS_JSON = '{"type":"user","id":5,"name":["Ada"]}'
 FOUND = {"type": "web_search_result", "url": "https://a.example", "title": "A"}
 BY_ANTHROPIC = [
@@ -146,7 +146,7 @@ READ_AS: list[tuple[Any, str]] = [
     ({"type": "later", "content": "Summary."}, "Summary."),
 ]
 
-# What stands between two questions, and what the prompt has of it.
+# Items between two questions, and their text in the prompt.
 HISTORIES: list[tuple[str, list[Turn], list[str]]] = [
     *((path, [call(path, {})], [CALLED]) for path in PATHS),
     *((path, [result(path, call_id="nobody's")], ["unknown: 9 C"]) for path in PATHS),
@@ -305,7 +305,7 @@ def picture(path: str) -> Turn:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_only_a_picture_that_the_user_has_just_sent_is_refused(asked: Asked, path: str) -> None:
-    """An earlier one may have been for another model, and clients send those of tools as a user."""
+    """An earlier one may be for another model, and clients send results of tools as a user."""
     seen = picture(path)
     of_tool = result(path, seen["content"])
     if path == OLLAMA:

@@ -102,7 +102,7 @@ def check_message(order: tuple[str, ...], body: dict[str, Any]) -> None:
 
 
 def items_of(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Read the output of Responses. Ollama drops the text beside a call, and all behind one."""
+    """Read the output of Responses. Ollama drops the text next to a call, and all behind one."""
     found = []
     for item in items:
         match item["type"]:
@@ -117,7 +117,7 @@ def items_of(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def blocks_of(blocks: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Read the content of Messages. Ollama drops what is thought after a text."""
+    """Read the content of Messages. Ollama drops thoughts after a text."""
     found = []
     for block in blocks:
         match block["type"]:

@@ -1,4 +1,4 @@
-"""Keys of a file: who may ask, how often, and what happens when the file changes."""
+"""Keys of a file: who may ask, how often, and changes of the file."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def test_tokens_are_charged_after_the_answer(
     refused = http.post("/api/chat", json=ASK, headers=key)
     assert refused.status_code == 429
     assert "limit of tokens: 60 per minute" in refused.json()["error"]
-    # One token a second: what was overdrawn, and one more.
+    # One token a second: the overdraft, and one more.
     wait_s = int(refused.headers["retry-after"])
     assert n_tokens - 60 - 30 <= wait_s <= n_tokens - 60 + 1
     for kind, n in (("prompt", "prompt_eval_count"), ("generated", "eval_count")):

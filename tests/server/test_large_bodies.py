@@ -20,7 +20,7 @@ from tests.server.second_client import assert_undisturbed
 from tests.server.test_limits import BODIES, TEN_MILLION
 
 N_CLIENTS = 32
-MOST_RSS_BYTES = 450_000_000  # beyond that of an idle server
+MOST_RSS_BYTES = 450_000_000  # more than an idle server has
 KEYS = b'{"model":"nano","x":{' + b",".join(b'"k%d":1' % i for i in range(1_000_000)) + b"}}"
 ALLOWED = ("[" + "{}," * 65_000 + "{}]", json.dumps(dict.fromkeys(map(str, range(32_000)))))
 SLOW_TEXT = "ab" * 5_000_000  # one word; rendered to its end, it takes 10 s
@@ -162,7 +162,7 @@ MANY = '{"a": [' + "1," * 200_000 + "1]}"
 def test_arguments_of_one_request_count_together(
     http: httpx.Client, arguments: list[str], status: int
 ) -> None:
-    """There is no such model, so that it does not read what is not too large."""
+    """There is no such model, so bodies that are not too large are not read."""
     reply = http.post("/api/chat", content=with_arguments(*arguments, model="absent"))
     assert reply.status_code == status
 
@@ -184,7 +184,7 @@ def test_a_length_that_is_too_large_is_refused_before_the_body(
 def test_a_question_is_answered_beside_large_ones(
     server: RunningServer, http: httpx.Client
 ) -> None:
-    """What no client waits for any more is not rendered."""
+    """A prompt is not rendered once its client has left."""
     ask(http)
     waits_s: list[float] = []
     while min(waits_s, default=9) > 1.5:  # this machine may be busy with something else

@@ -1,4 +1,4 @@
-"""A right is a lease: what was begun with a key ends when that is taken back, and nothing else."""
+"""A right is a lease: requests end when their key is taken back, and nothing else."""
 
 import threading
 import time

@@ -24,7 +24,7 @@ Told = list[tuple[str, float]]
 
 
 def check(entries: Iterable[dict[str, Any]], n_top: int) -> Told:
-    """What holds of the list in every dialect but the oldest; returns tokens and values."""
+    """Check the list of every dialect but the oldest; returns tokens and values."""
     told, data = [], b""
     for entry in entries:
         data += bytes(entry["bytes"])

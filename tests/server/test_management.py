@@ -1,4 +1,4 @@
-"""Models come, get names and go: create, copy, delete, blobs, pull, and what is refused."""
+"""Models come, get names and go: create, copy, delete, blobs, pull, and refusals."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ def lines(reply: httpx.Response) -> list[dict[str, Any]]:
 def test_a_file_is_uploaded_named_copied_used_and_deleted(
     home_server: RunningServer, http: httpx.Client, nano_gguf: Path
 ) -> None:
-    """What was uploaded wrongly leaves nothing."""
+    """A broken upload leaves nothing."""
     models = home_server.home / "models"
     digest = "sha256:" + hashlib.sha256(b"right").hexdigest()
     wrong = http.post(f"/api/blobs/{digest}", content=b"wrong")
@@ -95,7 +95,7 @@ def test_a_file_is_uploaded_named_copied_used_and_deleted(
 def test_a_pull_is_left_continued_done_and_stopped(
     hub: HubServer, http: httpx.Client, home_server: RunningServer
 ) -> None:
-    """Two watch it; when both have left, it ends, and the next one goes on with the rest."""
+    """Two watch it; when both have left, it ends, and the next one continues with the rest."""
     last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
     hub.strike(last, Fault(stall_after=100))
 

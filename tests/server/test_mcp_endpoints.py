@@ -93,7 +93,7 @@ def test_a_server_that_does_not_answer_says_what_to_do(page: Page) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
 def test_other_accounts_read_nothing_that_is_kept(home: Path) -> None:
-    """Whatever the umask is; weights are for all, and need not be secret."""
+    """With any umask; weights are for all, and need not be secret."""
     (home / "log").mkdir()
     logs = [home / "log" / name for name in ("mcp-good.log", "server.log")]
     for log in logs:

@@ -146,7 +146,7 @@ def test_shown(sdk: Sdk, home_server: RunningServer) -> None:
 def test_made_of_another_replaced_and_copied(
     sdk: Sdk, home_server: RunningServer, prompt: Prompt
 ) -> None:
-    """The same name with defaults, with others, without any; a copy keeps what it has."""
+    """The same name with defaults, with others, without any; a copy keeps its defaults."""
     sdk.create("first", from_="nano", system=SECRET, parameters={"num_predict": 3, "seed": 1})
     sdk.create("second", from_="first", parameters={"num_predict": 5})
     sdk.delete("first")

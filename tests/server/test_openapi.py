@@ -1,4 +1,4 @@
-"""Our OpenAPI document: complete, and true of what the server really answers."""
+"""Our OpenAPI document: complete, and true of the server's real answers."""
 
 import re
 from collections import Counter
@@ -65,7 +65,7 @@ ENDS = (
     "/api/gptoss/mcp",  # in programs of chance
     "/api/gptoss/mcp/test",
 )
-BY_CHANCE = (  # random values do not name what these need
+BY_CHANCE = (  # random values do not name the models that these need
     *("/models/{name}", "{response}", "{path}", "blobs", "/embed", "/gptoss/mcp/{name}"),
     *("/allow", "/answer-now", "/gptoss/open"),
     "/chats/unlock",  # chats that have no passphrase
@@ -132,7 +132,7 @@ def throw_away(
 def test_answers_are_as_documented(
     throw_away: RunningServer, method: str, path: str, *, is_refused: bool
 ) -> None:
-    """Whatever is sent: no 5xx, and documented statuses, types and shapes."""
+    """Any request: no 5xx, and documented statuses, types and shapes."""
     schema = schemathesis.openapi.from_dict(document())
     schema.config.update(base_url=throw_away.url)
     statuses: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""What each dialect refuses by name, before an answer and in its own shape."""
+"""Requests that each dialect refuses by name, before an answer and in its own shape."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the server remembers of `/v1/responses`, through the real `openai` SDK."""
+"""Remembered answers of `/v1/responses`, through the real `openai` SDK."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -75,12 +75,12 @@ def test_got_back_and_deleted(client: openai.OpenAI, streamed: bool) -> None:
 
 @STREAMED
 def test_a_chain(asked: Asked, client: openai.OpenAI, streamed: bool) -> None:
-    """Each turn goes on from the one before, as if the client had sent all of it."""
+    """Each turn continues from the one before, as if the client had sent all of it."""
     first = ask(client, streamed=streamed, instructions="Be brief.")
     second = ask(client, streamed=streamed, input="And?", previous_response_id=first.id)
     assert "Be brief." not in asked.prompt()  # they are not carried over
     assert second.instructions is None
-    client.responses.delete(first.id)  # a chain outlives what it began with
+    client.responses.delete(first.id)  # a chain outlives its beginning
     third = ask(client, streamed=streamed, input="So?", previous_response_id=second.id)
     assert (third.previous_response_id, first.previous_response_id) == (second.id, None)
     assert asked.texts() == ["Hi", "Well.", "And?", "Well.", "So?"]
@@ -132,7 +132,7 @@ def test_input_items(asked: Asked, client: openai.OpenAI) -> None:
 
 
 def test_a_stored_answer_is_its_makers(asked: Asked, client: openai.OpenAI) -> None:
-    """Another key gets, in every way, what an unknown id gets."""
+    """To another key, every id is unknown."""
     made = ask(client, input="Hello")
     theirs = client.with_options(api_key="another")
     count = theirs.responses.input_tokens.count
@@ -173,7 +173,7 @@ def test_cut_answers_are_remembered_and_left_ones_not(client: openai.OpenAI) -> 
 
 
 def test_references_go_with_their_answer() -> None:
-    """Whose answer goes first is in `tests/test_fair_store.py`."""
+    """The order in which answers go is in `tests/test_fair_store.py`."""
     store = ResponseStore(max_bytes=10_000)
     for number in range(9):
         output = [{"id": f"msg_{number}", "text": "x" * 500}]

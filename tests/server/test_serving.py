@@ -108,7 +108,7 @@ def test_several_models(empty_home: Path, nano_gguf: Path) -> None:
         assert running(http) == ["third", "nano"]
         assert nano in server.engines()
         assert (ask("nano", keep_alive=-1), ask("third")) == (200, 200)
-        assert running(http) == ["nano", "third"]  # the one that stays longest is first
+        assert running(http) == ["nano", "third"]  # the model that stays longest is first
 
 
 def test_a_load_goes_on_without_its_client_tells_how_far_it_is_and_can_be_stopped(

@@ -1,4 +1,4 @@
-"""What typed clients require of every answer, and fields that are never ignored in silence."""
+"""Fields that typed clients require, and fields that are never ignored in silence."""
 
 from collections.abc import Iterator
 from pathlib import Path

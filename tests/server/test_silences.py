@@ -34,7 +34,9 @@ def url(nano_home: Path, vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def longest_wait_s(url: str, path: str, body: dict[str, Any]) -> float:
-    """Return the longest time between what a client's parser sees, and comments of Responses."""
+    """Return the longest time between events that a client's parser sees, and comments of
+    Responses.
+    """
     beats = ("data:", "{", ":") if path == "/v1/responses" else ("data:", "{")
     last_s, longest_s = time.monotonic(), 0.0
     with httpx.stream("POST", url + path, json=body, timeout=60, trust_env=False) as reply:

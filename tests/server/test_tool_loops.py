@@ -1,4 +1,4 @@
-"""A tool loop goes on from what the model wrote, token by token, whatever its client sends back."""
+"""A tool loop continues from the model's own tokens, even if its client sends others back."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ RESULT = "x.py\n\ny.py"
 
 
 def goes_on_exactly(asked: Asked, step: str) -> bool:
-    """Whether the second prompt is the first one, what the model wrote, and the result."""
+    """Compare the second prompt with the first one, the model's tokens and the result."""
     first, second = asked.prompts[-2:]
     written = [*first, *asked.vocabulary.encode_tagged(step + "<|call|>")]
     rest = asked.vocabulary.encoding.decode(second[len(written) :])
@@ -136,7 +136,7 @@ def test_another_client_gets_nothing_of_the_servers_memory(
 
 
 def test_a_slip_is_not_repeated(loop: Asked, dialect: Dialect) -> None:
-    """The call is as it was repaired, which is what has been run; the reasoning comes back."""
+    """The call is the repaired one, which has been run; the reasoning comes back."""
     drive(dialect, "Slip", thinks=False)
     thought = "\n\n".join(text for _, _, text in [*THOUGHTS, *LAST_THOUGHT])
     assert loop.done() == [("analysis", "", thought), *SAID, *CALL]

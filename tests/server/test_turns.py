@@ -1,4 +1,4 @@
-"""Conversations over HTTP: what a turn finds in the cache."""
+"""Conversations over HTTP: how much a turn finds in the cache."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ def chat(server: RunningServer, messages: list[dict[str, Any]], **more: Any) -> 
 
 @pytest.fixture(scope="module")
 def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
-    """A server whose model has a small context."""
+    """A server with a small context."""
     script = Script(vocabulary)
     script.otherwise(answer("Paris."))
     with run_scripted_server(nano_home, script, context_length="1024") as server:
@@ -100,7 +100,7 @@ def test_oldest_turns_are_left_out_on_request(asked: Asked) -> None:
     "path", ["/api/chat", "/v1/chat/completions", "/v1/responses", "/v1/messages"]
 )
 def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
-    """The reply is what comes after it, without reasoning, as its place is over."""
+    """The reply comes after it, without reasoning, as its place is over."""
     messages = [user("Count from 1 to 12."), {"role": "assistant", "content": "1, 2, 3, 4, 5"}]
     body = {"model": "nano", "messages": messages, "input": messages, "stream": False}
     body |= {"temperature": 0, "options": {"temperature": 0}}
@@ -112,7 +112,7 @@ def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
 
 
 def test_begun_reasoning_goes_on(server: RunningServer) -> None:
-    """In pieces of eight tokens it is what it is in one piece."""
+    """Pieces of eight tokens make the same text as one piece."""
     question = user("Count from 1 to 12.")
     whole = chat(server, [question])["message"]
     assert len(whole["thinking"].split()) >= 8  # so the first piece ends in it

@@ -1,4 +1,4 @@
-"""Whether an answer has the form that its dialect promises, whatever it says."""
+"""The form that each dialect promises for any answer."""
 
 import json
 from typing import Any

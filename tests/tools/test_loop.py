@@ -1,4 +1,4 @@
-"""The loop of answers and calls: what the model asks for, what the user decides, how it ends."""
+"""The loop of answers and calls: requests, decisions and ends."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The user's programs as tools: what they get, and what comes of them."""
+"""The user's programs as tools: inputs and outcomes."""
 
 import asyncio
 import re

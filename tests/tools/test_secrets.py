@@ -1,4 +1,4 @@
-"""No child gets a secret of gptoss, whichever it is and whatever starts the child."""
+"""No child gets a secret of gptoss, by any way of starting."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ async def test_no_child_gets_a_secret(tmp_path: Path, nano_home: Path, child: ob
     assert callable(child)
     text = await child(tmp_path, nano_home)
     assert "'PATH'" in text or '"PATH"' in text or child is sandbox
-    assert "is theirs" in text or child is not program  # what a program needs it still gets
+    assert "is theirs" in text or child is not program  # a program still gets its own variables
     needed = HUB_TOKENS if child is pull else ()
     assert [name for name in ALL if f"value-of-{name}" in text] == list(needed)
 

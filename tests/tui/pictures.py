@@ -1,4 +1,4 @@
-"""What the chat looks like: its screens on chats that lie in a file, and how they become text.
+"""The looks of the chat: its screens on chats that lie in a file, and how they become text.
 
 A picture has the characters of a screen, and the styles that have a meaning.
 """
@@ -47,7 +47,7 @@ _COLOURS = ("error", "warning", "success", "accent")
 
 
 def picture(app: App[Any]) -> str:
-    """The rows of a screen, and below them `row: style: text` of what is marked."""
+    """The rows of a screen, and below them `row: style: text` of each marked text."""
     strips = app.screen._compositor.render_strips()
     rows = "\n".join(strip.text.rstrip() for strip in strips)
     roles = _roles(app)
@@ -366,7 +366,7 @@ async def _focus(chat: Chat) -> None:
 
 
 async def _stream(chat: Chat) -> None:
-    """Show what is around an answer that streams: its speed, a full queue and a long draft."""
+    """Show the surroundings of an answer that streams: its speed, a full queue and a long draft."""
     for text in ("What is\nthe capital?", "and " * 40, *"abc"):
         chat.app.chat.queue.add(text)
     await chat.type("\n".join(f"line {n}" for n in range(14)))
@@ -404,7 +404,7 @@ _WEATHER = Program("get_weather", WEATHER, Path(".")).tool
 _PYTHON = RunnableTool("python", "", {}, _never, "runs Python code in a sandbox", "python")
 
 ChatCase = tuple[Callable[[Chat], Awaitable[None]], tuple[int, int]]
-"""What is done; the size of the terminal."""
+"""The keys to press; the size of the terminal."""
 
 CHATS: dict[str, ChatCase] = {
     "chat-empty": (_nothing, SMALL),
@@ -424,7 +424,7 @@ MADE: dict[str, Callable[[Conversation], None]] = {
     "chat-empty": lambda _chat: None,
     "chat-kinds": kinds,
 }
-"""What was said before, if it is not `talk`."""
+"""The conversation before, if it is not `talk`."""
 
 
 def still_server() -> ScriptedServer:

@@ -23,7 +23,7 @@ PARIS = "The capital of France is Paris."
 
 
 class Chat:
-    """A running app, and what a test asks of it."""
+    """A running app, with questions that tests ask."""
 
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -98,7 +98,7 @@ class Chat:
         return self.app.chat.transcript.views()
 
     def notices(self) -> str:
-        """What the app told beside the chat."""
+        """The app's notices."""
         return "\n".join(self.told)
 
     def screen(self) -> str:
@@ -147,7 +147,9 @@ async def run_chat(
 
 
 def opener(server: RunningServer, path: Path) -> OpenChat:
-    """Returns what opens the app on a server and a file of chats, several times if wanted."""
+    """Returns a function that opens the app on a server and a file of chats, several times if
+    wanted.
+    """
     port = int(server.url.rpartition(":")[2])
 
     @asynccontextmanager

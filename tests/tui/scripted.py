@@ -1,4 +1,4 @@
-"""A server of the chat that plays what a test wrote, and a measure of how long keys wait."""
+"""A server of the chat that plays a test's script, and a measure of how long keys wait."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ class ScriptedServer(AsyncClient):
 
     Args:
         at_once: The beginning, sent as one frame.
-        pieces: What follows, `per_s` of them a second.
+        pieces: The rest, `per_s` of them a second.
         holds: An answer ends once the test sets `may_end`.
         before: Answers to the first requests: calls of tools, or a text in single letters.
         tags, loaded, fits, gpus, loading: Its models and its machine.
@@ -79,7 +79,7 @@ class ScriptedServer(AsyncClient):
         if not holds:
             self.may_end.set()
         self.bodies: list[dict[str, Any]] = []
-        """What it was asked."""
+        """The requests that it got."""
 
     @property
     def asked(self) -> list[str]:
@@ -148,8 +148,8 @@ class Lag(NamedTuple):
 async def measure_lag(stop: asyncio.Event) -> Lag:
     """Take this thread's CPU time between two turns of the event loop, until `stop` is set.
 
-    That is how long a key waits on a machine with a free core. Wall time would measure what other
-    processes do.
+    That is how long a key waits on a machine with a free core. Wall time would include other
+    processes.
     """
     turns_s, works_s = list[float](), list[float]()
     while not stop.is_set():

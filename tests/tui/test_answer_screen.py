@@ -1,4 +1,4 @@
-"""What is on the screen is what the model wrote: streamed, opened again, and as it is stored.
+"""The screen has the model's words: streamed, opened again, and as it is stored.
 
 Everything here looks at the cells of a real screen.
 """
@@ -31,7 +31,7 @@ class Page(App[None]):
 
 
 class Screen:
-    """Shows answers, and says what is in the cells then."""
+    """Shows answers, and reads the cells."""
 
     def __init__(self, app: Page, pilot: Pilot[None]) -> None:
         self.app = app
@@ -149,7 +149,7 @@ async def test_long_and_deep_blocks(text: str) -> None:
 
 
 async def test_what_is_selected_is_the_text() -> None:
-    """Rows that were one line are one line again, and what we drew is left out."""
+    """Rows that were one line are one line again, and our own signs are left out."""
     prose = "Some words of a paragraph that takes more than one row in a window this narrow."
     code = "value = compute(first_argument, second_argument)"
     async with screen(40) as shown:

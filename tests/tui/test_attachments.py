@@ -60,7 +60,7 @@ async def attached(chat: Chat) -> None:
 
 
 async def tab(chat: Chat, typed: str) -> str:
-    """Type, press Tab, and return what is in the input once files are read."""
+    """Type, press Tab, and return the input's text once files are read."""
     await chat.type(typed)
     await chat.press("tab")
     await attached(chat)
@@ -144,7 +144,7 @@ def test_git_agrees_on_what_is_ignored(tmp_path: Path, seed: int) -> None:
 
 
 def slow_pdf() -> bytes:
-    """Return a PDF of 2 kB whose 100 pages take a second each."""
+    """Return a PDF of 2 kB with 100 pages that take a second each."""
     writer, data = pypdf.PdfWriter(), BytesIO()
     source = pypdf.PdfReader(BytesIO(make_pdf([[" "] * 40_000 + ["the end"]])))
     page = writer.add_page(source.pages[0])
@@ -163,7 +163,7 @@ def readers() -> list[psutil.Process]:
 async def test_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_chat: OpenChat
 ) -> None:
-    """They become text whose tokens the server counts; one that takes long is given up."""
+    """They become text, and the server counts its tokens; one that takes long is given up."""
     monkeypatch.chdir(tmp_path)
     pages = [["On MXFP4", "It has 32 values."], ["The end."]]
     (tmp_path / "paper.pdf").write_bytes(make_pdf(pages))

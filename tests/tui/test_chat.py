@@ -1,4 +1,4 @@
-"""One conversation: it is asked, stopped, edited, told anew, copied, and there again."""
+"""One conversation: it is asked, stopped, edited, told again, copied, and there again."""
 
 import json
 import re
@@ -112,7 +112,7 @@ async def test_a_key_clears_then_stops_then_quits(
             await chat.until(lambda: chat.app.screen is not chat.app.chat)
             await chat.press("ctrl+c")
             await chat.until(lambda: chat.app.screen is chat.app.chat)
-        await chat.press("f2", "a", "b", "shift+home", "ctrl+c")  # copies what is selected
+        await chat.press("f2", "a", "b", "shift+home", "ctrl+c")  # copies the selection
         assert chat.app.clipboard == "ab"
         await chat.press("end", "ctrl+c", "ctrl+c")
         await chat.tells("Ctrl-C again quits")

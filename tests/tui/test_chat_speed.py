@@ -1,9 +1,9 @@
 """The screen keeps up with fast models, and the keys with the screen.
 
-CPU time is measured, as wall time would tell what else the machine does. It grows, too, when other
+CPU time is measured, as wall time would include other programs. It grows, too, when other
 processes share the machine, so the lag is compared with fixed work that is done at the same time,
-and the bounds are some times what an idle machine needs, which is 15 to 27 ms for the lag and 0.3 s
-for a long chat. An answer that was rendered as a whole with each token would need 400 ms.
+and the bounds are several times the needs of an idle machine, which is 15 to 27 ms for the lag and
+0.3 s for a long chat. An answer that was rendered as a whole with each token would need 400 ms.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Several answers, several windows and a full disk: each answer goes on in its own chat, whole."""
+"""Several answers, several windows and a full disk: each answer stays in its own chat."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ NUMBERS = "one" + "".join(f" {n}" for n in range(100))
 
 
 def slow() -> ScriptedServer:
-    """A server whose answers end when the test lets them."""
+    """A server with answers that end when the test lets them."""
     return ScriptedServer("one", [f" {n}" for n in range(100)], per_s=500, holds=True)
 
 
@@ -199,7 +199,7 @@ async def test_a_chat_that_is_deleted_elsewhere(history_path: Path, other: Histo
         await chat.answered()
         other.delete(2)
         await chat.tells("deleted elsewhere")
-        assert "99" in chat.screen()  # what was said can still be read and copied
+        assert "99" in chat.screen()  # the conversation can still be read and copied
         await chat.enter("/new")
         await chat.ask("third")
         for key in ("f2", "f8", "f5", "enter"):

@@ -1,4 +1,4 @@
-"""An answer that was cut goes on from where it was; a prompt that does not fit is made to."""
+"""An answer that was cut continues from where it was; a prompt that does not fit is made to."""
 
 import re
 from collections import Counter
@@ -54,7 +54,7 @@ def open_scripted(scripted_server: RunningServer, history_path: Path) -> OpenCha
 
 
 def rows(chat: Chat) -> list[str]:
-    """What is on the screen between the label of the reasoning and the input."""
+    """The text on the screen between the label of the reasoning and the input."""
     found = chat.screen().split("\n")
     first = next(n for n, row in enumerate(found) if "reasoned" in row)
     last = next(n for n, row in enumerate(found) if n > first and row.startswith("╭"))

@@ -33,7 +33,7 @@ class Screen(PseudoTerminal):
         super().__init__(command, environment | size, folder)
 
     def press(self, keys: str, until: str) -> None:
-        """Press keys, and wait for what they bring."""
+        """Press keys, and wait for their effect."""
         self.written = getattr(self, "written", "") + self.screen
         self.screen = ""
         self.type(keys)
@@ -86,7 +86,7 @@ def test_every_screen(environment: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
-    """What a server refuses is said in toasts and in the failed answer."""
+    """A server's refusals are shown in toasts and in the failed answer."""
     with hostile_server(refuses=True) as port:
         screen = Screen(environment | {"GPTOSS_PORT": str(port)}, tmp_path)
         try:

@@ -1,4 +1,4 @@
-"""What is beside the conversation: lists of chats, models, links and presets, searches, views."""
+"""Lists next to the conversation: lists of chats, models, links and presets, searches, views."""
 
 import asyncio
 import re
@@ -110,7 +110,7 @@ async def test_a_pinned_chat_is_on_top_and_a_list_that_is_cut_says_so(history_pa
         await chat.press("escape")
         await listed(chat)
         assert titles(chat)[:2] == ["★ chat-001", "chat-300"]
-        await chat.press("f6")  # the one that was pinned is marked, and it moves
+        await chat.press("f6")  # the pinned chat is marked, and it moves
         await chat.until(lambda: "★" not in chat.screen())
         await chat.press(*"chat-000")
         await chat.until(lambda: set(re.findall(r"chat-\d+", chat.screen())) == {"chat-000"})
@@ -156,14 +156,14 @@ async def test_searches_and_keys_lead_to_places_of_a_long_chat(history_path: Pat
         await chat.shows("❯ question-10")
         await chat.press("alt+right")
         await chat.shows("question-10-again")
-        await chat.press("ctrl+r")  # what was sent in all chats
+        await chat.press("ctrl+r")  # the messages sent in all chats
         await chat.shows("question-59")
         await chat.press(*"30 quest", "enter")
         await chat.until(lambda: chat.app.chat.prompt.text == "question-30")
 
 
 async def test_an_exported_chat_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is pinned as it was. tests/history compares each field and refuses what is no export."""
+    """It is pinned as it was. tests/history compares each field and refuses other files."""
     monkeypatch.chdir(tmp_path)
     begun(tmp_path / "a", "Wetter 日本 🎉")
     async with run_chat(ScriptedServer(), tmp_path / "a", 1) as chat:

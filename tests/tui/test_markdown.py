@@ -69,7 +69,9 @@ def test_all_kinds_of_blocks_are_to_markdown_what_the_whole_is() -> None:
 
 
 def tokens_of(text: str) -> list[tuple[str, str, str]]:
-    """What Markdown sees in a text, but for where lists begin and end: items are blocks here."""
+    """The structure that Markdown sees in a text, but for where lists begin and end: items are
+    blocks here.
+    """
     return [
         (token.type, token.content.rstrip("\n"), token.markup)
         for node in parse(text).walk(include_self=False)
@@ -229,7 +231,7 @@ def test_everyday_formulas_in_a_line(row: str) -> None:
      r"\sqrt[", "5 and 6", "foo", "x is even", ""],
 )  # fmt: skip
 def test_formulas_that_stay_as_they_were_typed(tex: str) -> None:
-    """Chemistry, what is not complete, dollar amounts as in $5 and 6$, a group of a regex."""
+    """Chemistry, incomplete formulas, dollar amounts as in $5 and 6$, a group of a regex."""
     assert formula(tex) is None
 
 

@@ -1,4 +1,6 @@
-"""The input: what sends and what does not, commands, completions, long pastes, earlier messages."""
+"""The input: keys that send and keys that do not, commands, completions, long pastes, earlier
+messages.
+"""
 
 import re
 from pathlib import Path
@@ -150,7 +152,7 @@ async def test_enter_takes_the_marked_one(history_path: Path) -> None:
         await chat.type("first\n")
         await paste(chat, LONG)
         await chat.shows("⇥ unfold it")
-        await chat.press("up")  # is the cursor's beside a hint
+        await chat.press("up")  # is the cursor's next to a hint
         assert chat.app.chat.prompt.cursor_location[0] == 0
 
 
@@ -208,7 +210,7 @@ _TEXTS = st.lists(st.tuples(st.text(max_size=30), st.text(min_size=1, max_size=4
 @pytest.mark.quick
 @given(_TEXTS, st.text(max_size=30))
 def test_no_character_is_lost_by_folding(parts: list[tuple[str, str]], end: str) -> None:
-    """What is typed, sent, stored, shown and typed again has every character."""
+    """A text that is typed, sent, stored, shown and typed again has every character."""
     folded = FoldedTexts()
     typed, whole = "", ""
     for before, pasted in parts:

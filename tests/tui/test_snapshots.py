@@ -1,7 +1,7 @@
-"""What each screen looks like, compared with the texts in `__snapshots__`.
+"""The looks of each screen, compared with the texts in `__snapshots__`.
 
 After a change that is meant, `pytest tests/tui/test_snapshots.py --snapshot-update` writes them
-anew; look at `git diff` then.
+again; look at `git diff` then.
 """
 
 from pathlib import Path

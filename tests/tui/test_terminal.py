@@ -89,7 +89,7 @@ def test_the_screen_is_the_same_with_fewer_frames(
 
 @pytest.fixture
 def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An X11 desktop whose `xclip` writes to the file that is returned."""
+    """An X11 desktop with an `xclip` that writes to the file that is returned."""
     program = tmp_path / "xclip"
     program.write_text(f'#!/bin/sh\ncat > "{tmp_path}/clipboard"\n')
     program.chmod(0o755)

@@ -51,7 +51,7 @@ async def test_all_text_and_all_frames_are_seen(theme: str, history: History) ->
     async with app.run_test(size=(100, 90), notifications=True) as pilot:
         chat = Chat(app, pilot)
         await chat.until(lambda: app.chat.loaded and "Sixth" in chat.screen())
-        app.chat.prompt.cursor_blink = False  # what is under the cursor is not read
+        app.chat.prompt.cursor_blink = False  # the text under the cursor is not read
         check(chat, theme)  # the input has the focus and is empty
         chat.views()[3].focus()
         await chat.press("space", "space")  # the reasoning
@@ -87,7 +87,7 @@ def styles_of_words(chat: Chat) -> Iterator[tuple[str, Style]]:
 
 
 def contrast(style: Style) -> float:
-    """Of letters and what they stand on, as WCAG 2.2 defines it."""
+    """The contrast of letters and their background, as WCAG 2.2 defines it."""
     assert style.color is not None
     assert style.bgcolor is not None
     lights = sorted(_luminance(*colour.get_truecolor()) for colour in (style.color, style.bgcolor))

@@ -62,7 +62,7 @@ class Tmux:
         return self._tmux("capture-pane", "-p")
 
     def wait_for(self, pattern: str) -> None:
-        """Wait until the screen has what is looked for."""
+        """Wait until the screen has the text."""
         wait_until(lambda: re.search(pattern, self.screen()))
 
     def wait_for_size(self, size: tuple[int, int]) -> None:

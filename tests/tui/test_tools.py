@@ -26,7 +26,7 @@ SITE = Page(1, "https://www.example.org/a_(b)", "A page")
 
 
 def weather(log: Path) -> dict[str, ToolCommand]:
-    """A tool that notes what it was called with."""
+    """A tool that notes its arguments."""
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print(sys.argv[2])"
     result = '{"temperature": 21, "description": "sunny"}'
     city = {"location": {"type": "string", "description": "The name of the city"}}
@@ -39,7 +39,7 @@ def weather(log: Path) -> dict[str, ToolCommand]:
 
 
 def shell(cmd: str) -> ScriptedServer:
-    """A server whose model asks for one command, and then is content."""
+    """A server with a model that asks for one command, and then is content."""
     return ScriptedServer("well", before=[[call("sh", cmd=cmd)]])
 
 
@@ -81,7 +81,7 @@ async def test_a_call_runs_once_it_is_approved(open_chat: OpenChat, tmp_path: Pa
         await chat.shows("▾ get_current_weather")
         await chat.press("escape")  # back to the input
         await chat.enter(question.replace("Tokyo", "Rome"))
-        await chat.answer("Allow in this chat", sure=True)  # anew
+        await chat.answer("Allow in this chat", sure=True)  # again
         assert "Rome" in await chat.answered()
         await chat.ask(question)  # without a question
         assert log.read_text().count("Tokyo") == 2
@@ -99,7 +99,7 @@ async def test_escape_kills_a_tool_that_runs(tmp_path: Path) -> None:
         await chat.until(lambda: not chat.app.chat.is_answering)
         await chat.until(lambda: not psutil.pid_exists(int(pid.read_text())))
         assert chat.turns()[-1].content == "The user stopped this call."
-        await chat.press("alt+r")  # the model goes on with that
+        await chat.press("alt+r")  # the model continues with that
         assert await chat.answered() == "well"
         assert len(chat.turns()) == 4
 
@@ -208,7 +208,7 @@ async def test_a_draft_keeps_the_keyboard(tmp_path: Path, monkeypatch: pytest.Mo
         await chat.asked()
         await chat.press("up", "down", "down")
         assert chat.app.chat.prompt.text == text
-        await chat.press("shift+tab", "down", "a")  # a letter goes on with the message
+        await chat.press("shift+tab", "down", "a")  # a letter continues with the message
         assert chat.app.chat.prompt.text == f"{text}a"
         await chat.press("enter")
         await chat.shows("» a message")
@@ -301,7 +301,7 @@ async def test_citations_are_links_and_the_text_stays(history_path: Path) -> Non
 
 
 async def test_calls_of_a_chat_that_was_killed_or_that_the_page_runs(history_path: Path) -> None:
-    """Each call has a result for the model, whatever became of the process that ran it."""
+    """Each call has a result for the model, even if the process that ran it died."""
     history = History(history_path)
     made = history.new_chat("nano", "low")
     question = history.add(made, None, "user", "go")

@@ -1,4 +1,4 @@
-"""What the scripted model says, as real models write, and what the tests ask for it."""
+"""Answers of the scripted model, as real models write, and the questions for them."""
 
 from tests.scripted_engine import Script, answer, calls
 

@@ -1,4 +1,4 @@
-"""What a user does on the page, and where to look."""
+"""A user's steps on the page, and where to look."""
 
 import re
 

@@ -1,6 +1,6 @@
 """A real browser on the page of a real server. One browser, and one server with a script, for all.
 
-Whatever a test does, its page must not fail, log an error, break the Content-Security-Policy, or
+No test's page may fail, log an error, break the Content-Security-Policy, or
 ask anything of another host: the fixture `page` checks it at the end.
 """
 
@@ -54,7 +54,7 @@ timeout_s = 80
 def scripted(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary
 ) -> Iterator[RunningServer]:
-    """A server whose model answers as `tests.web.answers` says."""
+    """A server with the answers of `tests.web.answers`."""
     home = tmp_path_factory.mktemp("web") / "home"
     shutil.copytree(nano_home / "cache", home / "cache")
     config = home / "config" / "gptoss" / "config.toml"
@@ -69,7 +69,7 @@ def scripted(
 
 
 class Watch:
-    """What a page must not do."""
+    """Faults of a page."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

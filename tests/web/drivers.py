@@ -38,7 +38,7 @@ def _actions(keys: str) -> list[dict[str, Any]]:
 class BiDi:
     """WebDriver BiDi as Firefox speaks it, one command at a time.
 
-    `evaluate` returns what an expression, or the promise that it makes, is as JSON.
+    `evaluate` returns an expression's value, or its promise's, as JSON.
     """
 
     def __init__(self, socket: ClientConnection) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Constructs of LaTeX that people and models use: those of KaTeX's own table of support."""
+"""Constructs of LaTeX that people and models use: KaTeX's own table of support."""
 
 FORMULAS = {
     # accents and marks

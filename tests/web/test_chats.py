@@ -1,4 +1,4 @@
-"""The chats beside the conversation: listed, found, changed, exported, and set up."""
+"""The chats next to the conversation: listed, found, changed, exported, and set up."""
 
 import json
 from pathlib import Path

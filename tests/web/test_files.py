@@ -1,4 +1,4 @@
-"""Files by drop, paste and button, and long pastes: what is stored is what the terminal stores."""
+"""Files by drop, paste and button, and long pastes: the stored text equals the terminal's."""
 
 from pathlib import Path
 

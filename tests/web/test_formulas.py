@@ -115,7 +115,7 @@ def test_each_construct_is_drawn_as_its_picture(
 
 
 def test_pictures_need_no_font_of_the_machine(sheet: Page) -> None:
-    """Other machines would draw them in others; what has no font here, as 速度, is but text."""
+    """Other machines would draw them in others; signs without a font, as 速度, are text."""
     client = sheet.context.new_cdp_session(sheet)
     for domain in ("DOM", "CSS"):
         client.send(f"{domain}.enable")
@@ -135,7 +135,7 @@ def test_pictures_need_no_font_of_the_machine(sheet: Page) -> None:
 
 
 def check_strokes(draw: Callable[[str], np.ndarray]) -> None:
-    """Look for a root, fractions, brackets and lines of what draws a formula by its name."""
+    """Look for a root, fractions, brackets and lines by the names of their elements."""
     quadratic = draw("quadratic")
     assert max(bars(quadratic)) > 0.6 * quadratic.shape[1]  # the bar of the fraction
     assert any(0.25 * quadratic.shape[1] < n < 0.55 * quadratic.shape[1] for n in bars(quadratic))

@@ -66,7 +66,7 @@ COPY = """() => {
   return clipboardData.getData("text/plain");
 }"""
 
-WHOLE = [  # a text, and what is in its HTML
+WHOLE = [  # a text, and a part of its HTML
     ("See [the page][1].\n\nMore.\n\n[1]: https://a.test/b\n", ['href="https://a.test/b"']),
     (
         r"Broken \( \frac{a \) here, open \( here, \[ there, and $x$y$ too." + "\n",

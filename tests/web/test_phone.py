@@ -1,4 +1,4 @@
-"""A phone: what fits and is hit by a finger, what its home screen gets, and its own link."""
+"""A phone: sizes for a finger, its home screen, and its own link."""
 
 import re
 from collections.abc import Iterator

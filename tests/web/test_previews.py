@@ -1,4 +1,4 @@
-"""Previews of HTML and SVG: they run, and whatever runs there reaches nothing outside its frame."""
+"""Previews of HTML and SVG: they run, and no script there reaches anything outside its frame."""
 
 import re
 import selectors
@@ -136,7 +136,8 @@ document.head.append(Object.assign(ofClass(HTMLLinkElement, 'link'), hint))
 body.setHTML('<' + 'link rel=preconnect href=URL>', { sanitizer: { elements: [{ name: 'link', attributes: ['rel', 'href'] }] } })
 body.innerHTML = '<' + 'link rel=preconnect href=URL>'
 """.strip().split("\n")  # noqa: E501
-"""Scripts that make a frame whose document connects, or a hint to connect, each in its way."""
+"""Scripts that make a frame with a document that connects, or a hint to connect, each in its way.
+"""
 HINTS = {"connect", *(way for way in WAYS if "hint" in way or "preconnect" in way)}
 ATTACKS |= {way: f"{PRELUDE}{way}</script>" for way in WAYS}
 
@@ -216,7 +217,7 @@ def tab(
     request: pytest.FixtureRequest, scripted: RunningServer, watch: Watch, tmp_path: Path
 ) -> Iterator[Driver | Page]:
     if request.param == "chromium":
-        watch.expected = ("",)  # the browser says what it refuses
+        watch.expected = ("",)  # the browser reports each refusal
         yield request.getfixturevalue("page")
         watch.requests.clear()  # also lists those that the browser refused
     else:

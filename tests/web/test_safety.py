@@ -1,6 +1,6 @@
 """Hostile words stay words, whoever says them; nothing runs and nothing is loaded from elsewhere.
 
-The fixture `open_page` fails a test whose page logs an error, opens a window, breaks the
+The fixture `open_page` fails a test if its page logs an error, opens a window, breaks the
 Content-Security-Policy, or asks another host for anything.
 """
 
@@ -126,7 +126,7 @@ def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
 ) -> None:
     made = store(scripted, content=ALL)
     page.goto(f"{scripted.url}/#/chat/{made}")
-    prose(page).scroll_into_view_if_needed()  # what is far away is not drawn yet
+    prose(page).scroll_into_view_if_needed()  # distant blocks are not drawn yet
     expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
     expect(prose(page)).to_contain_text("image: pixel · https://evil.example/pixel.png")
     assert "\u202e" not in prose(page).inner_text()
@@ -135,7 +135,7 @@ def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
 
 
 def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
-    """As it arrives, cut anywhere: what an open block shows is as safe as the end."""
+    """As it arrives, cut anywhere: an open block is as safe as the end."""
     ask(page, "What is the capital of France?")
     for text in CORPUS:
         page.evaluate(
@@ -225,7 +225,7 @@ def test_the_policy_forbids_what_would_slip_through(page: Page, watch: Watch) ->
 def test_a_page_of_another_port_gets_nothing(
     open_page: OpenPage, scripted: RunningServer, watch: Watch, tmp_path: Path
 ) -> None:
-    """In the browser that was let in, and whatever it tries."""
+    """In the browser that was let in, with anything it tries."""
     mine = open_page(scripted)
     ask(mine, "Explain it fast")
     (tmp_path / "index.html").write_text("<!doctype html><title>another program</title>")
@@ -254,14 +254,14 @@ def test_a_browser_is_let_in_once_by_a_link(
     other = open_page(scripted, link, context=page.context)
     expect(other.get_by_role("dialog")).to_have_count(0)
     assert "open=" not in other.url
-    expect(page.get_by_role("dialog")).to_have_count(0)  # the tab beside it is let in, too
+    expect(page.get_by_role("dialog")).to_have_count(0)  # the tab next to it is let in, too
     expect(page.locator(".composer textarea")).to_be_visible()
     stranger = open_page(scripted, link, is_let_in=False)
     expect(stranger.get_by_role("dialog")).to_contain_text("gptoss web")
 
 
 def read_from(page: Page, url: str, method: str = "GET", accept: str = "*/*") -> str:
-    """What a script of a page gets of an address."""
+    """Return the answer that a page's script gets from an address."""
     text: str = page.evaluate(
         """([url, method, accept]) => fetch(url, { method, headers: { accept } })
         .then((reply) => (reply.ok ? reply.text() : "refused"), () => "refused")""",

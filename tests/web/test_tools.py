@@ -121,7 +121,7 @@ def test_what_would_run_is_text(page: Page) -> None:
 def store(
     server: RunningServer, said: str = "", code: str = CODE, **result: Any
 ) -> tuple[History, Turn]:
-    """Store a chat whose model calls `python`; returns the turn of the call."""
+    """Store a chat with a call of `python`; returns the turn of the call."""
     history = History(server.home / "chats.sqlite3")
     made = history.new_chat("nano", "low")
     asked = history.add(made, None, "user", f"Compute {said}")

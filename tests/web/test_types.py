@@ -1,4 +1,4 @@
-"""The page's types against the structs that the server sends: fields, and what they may be."""
+"""The page's types against the structs that the server sends: fields, and their types."""
 
 import types
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "Progress": ChangeEvent,
     "Stats": AnswerMetrics,
 }
-OTHERS = {  # stored beside the figures of a last frame
+OTHERS = {  # stored next to the figures of a last frame
     "Stats": {"ttft_s", "reasoning_s", "n_reasoning_frames", "error", "seconds", "is_error",
               "folds", "pages", "question"},
 }  # fmt: skip
@@ -61,7 +61,7 @@ def interface(name: str) -> str:
 
 
 def differences(body: str, struct: type[msgspec.Struct]) -> Iterator[str]:
-    """Where fields of the page are not as those of a struct, or of one in it."""
+    """Where fields of the page differ from those in a struct, or of one in it."""
     hints = get_type_hints(struct)
     omits = struct.__struct_config__.omit_defaults
     required = {field.name for field in msgspec.structs.fields(struct) if field.required}

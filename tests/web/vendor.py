@@ -1,7 +1,7 @@
 """Copy the libraries of the web page from npm: `python -m tests.web.vendor`.
 
 `vendor.json` lists each of our files, the package and path that it comes from byte for byte, its
-version and its hash. Versions are those of tests/npm/package.json; to take a newer one, change it
+version and its hash. Versions come from tests/npm/package.json; to take a newer one, change it
 there, run `npm install --prefix tests/npm`, then this.
 """
 

@@ -1,4 +1,4 @@
-"""A web site on this machine: what tests need of servers, and the faults that they have."""
+"""A web site on this machine: servers, and their faults, for the tests."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""What must never be connected to: private addresses, by whichever way they are named."""
+"""Addresses never to connect to: private ones, by whichever way they are named."""
 
 import socket
 
@@ -44,14 +44,14 @@ def test_public_addresses(address: str) -> None:
 
 @pytest.mark.parametrize("host", LOOPBACK)
 async def test_each_spelling_of_this_machine_is_refused(host: str, site: Site) -> None:
-    """By the system's resolver: what it makes of a spelling is what would be connected to."""
+    """By the system's resolver, which decides the address of a spelling."""
     with pytest.raises(UsageError):
         await Fetcher(limits=Limits(seconds=10)).fetch(f"http://{host}:{site.port}/code.html")
     assert not site.requests
 
 
 class Names:
-    """A resolver whose answers change; asks the system for nothing."""
+    """A resolver with answers that change; asks the system for nothing."""
 
     def __init__(self, **answers: list[list[str]]) -> None:
         self._answers = {name.replace("_", "."): list(each) for name, each in answers.items()}
@@ -66,7 +66,7 @@ class Names:
 
 
 class Connections:
-    """What was connected to; every public address is the site of the test."""
+    """The addresses connected to; every public address is the site of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
         import anyio

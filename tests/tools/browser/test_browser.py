@@ -16,7 +16,7 @@ from tests.tools.browser.site import Site, text
 
 
 class Words:
-    """A fetcher that counts, of pages that say their URL. What is tested here is after it."""
+    """A fetcher that counts, of pages that say their URL. The tests here begin after it."""
 
     def __init__(self) -> None:
         self.fetched: list[str] = []

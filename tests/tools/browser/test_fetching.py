@@ -1,4 +1,4 @@
-"""What is fetched from a site on this machine, and which sites it survives."""
+"""Pages fetched from a site on this machine, and which sites it survives."""
 
 import asyncio
 import datetime

@@ -94,7 +94,7 @@ def test_a_view_ends_about_where_the_reference_ends_it(name: str) -> None:
 
 
 class Pages:
-    """A fetcher of the saved pages: what is real of them is compared here, not HTTP."""
+    """A fetcher of the saved pages: their real layout is compared here, not HTTP."""
 
     async def fetch(self, url: str) -> Fetched:
         path = PAGES / url.rpartition("/")[2]
@@ -116,7 +116,7 @@ class Results:
 
 
 async def test_a_conversation_has_the_cursors_and_messages_of_the_reference() -> None:
-    """Except for what an error adds that helps to correct it."""
+    """Except for the hint that an error adds."""
     steps = json.loads((REFERENCE / "steps.json").read_text(encoding="utf-8"))
     fetcher: Any = Pages()
     engine: Any = Results()

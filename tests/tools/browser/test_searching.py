@@ -1,4 +1,4 @@
-"""Search engines: what they are asked, what is made of their answers, and how they fail.
+"""Search engines: requests, answers and failures.
 
 The answers have the form of those in the APIs' documentation.
 """
@@ -174,7 +174,7 @@ async def test_results_are_bounded(site: Site) -> None:
 
 
 async def test_links_in_results_are_not_trusted(site: Site) -> None:
-    """The engine may be one of this machine; what it finds may not."""
+    """The engine may be on this machine; its results may not."""
     found = {"results": [{"url": f"{site.url}/code.html", "title": "t", "content": "c"}]}
     site.answers["/search"] = text(json.dumps(found))
     model = Model(Browser(Settings(), is_on=True, engine=engine("searxng", site)))

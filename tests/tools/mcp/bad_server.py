@@ -1,6 +1,6 @@
 """An MCP server over stdio that speaks the protocol of 2025 itself, and misbehaves on demand.
 
-Its argument names the fault, as does the name of what is called.
+Its argument names the fault, as does the name of the called tool.
 """
 
 import json
@@ -157,7 +157,7 @@ def done(request: dict[str, Any]) -> None:
 
 
 def ask(request: dict[str, Any]) -> None:
-    """Ask for what we do not offer, and return what comes back."""
+    """Ask for a feature that we do not offer, and return the reply."""
     said = []
     message = {"role": "user", "content": {"type": "text", "text": "hi"}}
     asked = {

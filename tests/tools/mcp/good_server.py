@@ -74,7 +74,7 @@ async def ask(context: Context) -> str:
 
 @server.tool()
 async def slow(file: str) -> str:
-    """Wait for ever; write what ended it."""
+    """Wait for ever; write the reason for the end."""
     try:
         await asyncio.sleep(3600)
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""A call runs once, and ends at once with what came, whatever a server answers."""
+"""A call runs once, and ends immediately with any answer of a server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Servers that misbehave: each is reported and survived, and the others go on."""
+"""Servers that misbehave: each is reported and survived, and the others continue."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def problem(toolbox: Toolbox, name: str) -> str:
 async def test_one_that_gives_no_tools_is_reported_once(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
-    """The others go on, and no later request waits for it."""
+    """The others continue, and no later request waits for it."""
     monkeypatch.setattr(messages, "_MAX_IN_WINDOW", 2_000)
     monkeypatch.setattr(server, "MAX_PAGES", 20)
     others = {"good": GOOD}
@@ -133,7 +133,7 @@ async def test_odd_results_and_requests(prepared: Prepare, tmp_path: Path, fault
         ("bytes", '{"a": "b"}'),
         ("promised", '{"y":1}'),  # not its output schema
         (
-            "ask",  # for what we do not offer
+            "ask",  # for features that we do not offer
             "sampling/createMessage: Sampling not supported\n"
             "elicitation/create: Elicitation not supported\n"
             "roots/list: List roots not supported\nno/such: Method not found\nping: ok",
@@ -259,7 +259,7 @@ async def test_a_call_that_is_stopped(prepared: Prepare, tmp_path: Path) -> None
 
 
 async def test_nothing_is_left_of_it(sources: MakeSources, tmp_path: Path) -> None:
-    """Neither one that ignores its end, nor what one has started in a session of its own."""
+    """Neither a server that ignores its end, nor a child in a session of its own."""
     tools = sources(stubborn=bad("stubborn", tmp_path), good=GOOD)
     toolbox = tools.toolbox()
     await toolbox.prepare()

@@ -77,7 +77,7 @@ async def test_nothing_is_there(prepared: Prepare) -> None:
 
 
 class Handler(QuietHandler):
-    """Answers what a server must; a server with a fault answers some of it otherwise."""
+    """Answers as a server must; a server with a fault answers some of it otherwise."""
 
     protocol_version = "HTTP/1.1"
     version = "2025-06-18"

@@ -1,4 +1,4 @@
-"""MCP servers that do what they should, started and ended by us."""
+"""MCP servers that work, started and ended by us."""
 
 import asyncio
 import json
@@ -157,7 +157,7 @@ async def test_a_lasting_permission_is_for_what_was_started(
 async def test_a_relative_program_is_that_of_its_folder(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one whose name is found in another folder of the PATH."""
+    """Also a program in another folder of the PATH."""
     config.write_text(
         json.dumps({"mcpServers": {"s": {"command": "./run"}, "t": {"command": "run"}}})
     )
@@ -195,7 +195,7 @@ async def test_one_that_cannot_be_used_is_left_out_alone(prepared: Prepare, conf
     assert "there is another tool" in problems["read_file (not used)"]
     toolbox.switch("read_file")
     await toolbox.prepare()
-    assert toolbox.tools["read_file"].source == "read_file"  # the one that is built in
+    assert toolbox.tools["read_file"].source == "read_file"  # the built-in tool
 
 
 def test_without_servers_nothing_is_imported(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The setting `python_tool`: its two forms, and what is missing for them."""
+"""The setting `python_tool`: its two forms, and missing packages."""
 
 import importlib.util
 from pathlib import Path

@@ -29,7 +29,7 @@ OTHERS = [path for path in QUICK if path not in MEMORY]
 
 CANARY = "a-secret-of-the-environment"
 PASSWD = Path("/etc/passwd")
-ESCAPED = Path("/tmp/gptoss-escaped")  # what the corpus tries to write
+ESCAPED = Path("/tmp/gptoss-escaped")  # the files that the corpus tries to write
 MEMORY_BYTES = 64 << 20
 
 
@@ -50,7 +50,7 @@ def last_line(text: str) -> str:
 
 
 async def attack(python: Python, path: Path) -> str:
-    """Run one attempt; return what is wrong about its outcome."""
+    """Run one attempt; return the fault in its outcome."""
     wanted, code = parts(path)
     text = (await python.run({"code": code})).text
     secrets = [CANARY, *(line for line in _lines_of(PASSWD) if len(line) > 10)]

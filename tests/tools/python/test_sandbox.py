@@ -1,4 +1,4 @@
-"""The tool `python` in its sandbox: what the model gets, and how long things live."""
+"""The tool `python` in its sandbox: outputs, errors and lifetimes."""
 
 import asyncio
 import contextlib
@@ -263,7 +263,7 @@ def test_memory_that_cannot_be(memory: str, tmp_path: Path) -> None:
 
 
 async def test_memory_that_is_nearly_full(make_python: MakePython) -> None:
-    """A call that is too much for what others have left says so, and the next one works."""
+    """A call that exceeds the memory left says so, and the next one works."""
     python = make_python(python_memory="64MiB")
     await run(python, "a = ['x' * 1_000_000 for _ in range(58)]")
     for code in (f"x = '{'y' * 900_000}'", *["a.append('x' * 1_000_000)"] * 10):
