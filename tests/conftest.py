@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -283,19 +282,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
     # Browsers wait most of the time, so nothing is left to wait for them at the end.
     items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "tests" / "web"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Free what a failed test has open, so that no later test is blamed for it."""
-    report = yield
-    error = call.excinfo.value if call.excinfo else None
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
-    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
