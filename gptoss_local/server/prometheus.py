@@ -82,7 +82,7 @@ class _Families(Collector):
         yield _counter("key_requests", "Requests for answers by API key.", asked, "key", "outcome")
         spent = (((key, kind), n) for key, each in use for kind, n in each.tokens.items())
         yield _counter("key_tokens", "Tokens charged to an API key.", spent, "key", "kind")
-        what = "Energy of answers; several at once share it by their tokens."
+        what = "Energy of answers; several at once share it equally."
         yield _counter("answer_joules", what, self._joules.items(), "model", "device")
         loaded = (((name,), 1) for name in self._models)
         yield _gauge("model_loaded", "1 for each model in memory.", loaded, "model")
