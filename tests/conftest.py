@@ -42,6 +42,8 @@ hypothesis.settings.load_profile("ci")  # unless --hypothesis-profile=nightly
 def clean_environment() -> Iterator[None]:
     """No setting of the developer's machine reaches a test, or a server that tests share."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    if sys.platform != "win32":
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # likewise
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
             monkeypatch.delenv(name)
@@ -280,8 +282,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timing"):  # another process may have had the machine
             item.add_marker(pytest.mark.flaky(reruns=1))
-    # Browsers wait most of the time, so nothing is left to wait for them at the end.
-    items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "tests" / "web"))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
