@@ -52,7 +52,7 @@ AREAS = {
         ("talk/answer.py", "runner/counters.py"),
         (
             *("server/test_metrics.py", "server/test_corrections.py", "tui/test_continue.py"),
-            *("server/test_keys.py"),
+            "server/test_keys.py",
         ),
     ),
     "plan": Area(
