@@ -1,9 +1,8 @@
-"""`gptoss capacity`: how many machines a number of users takes, by what was measured."""
+"""`gptoss capacity`: estimate the machines that a number of users takes, by measured speeds."""
 
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from gptoss_local.cli._options import Json, number
@@ -49,9 +48,7 @@ def capacity(
         f"{machine.n_ctx:,} tokens. No drafts, no conversations that continue, no network.",
     ]
     if json:
-        print_json(
-            model=machine.model, goal=goal, capacity=msgspec.structs.asdict(found), notes=notes
-        )
+        print_json(model=machine.model, goal=goal, capacity=found, notes=notes)
         return
     machines = "1 machine" if found.n_machines == 1 else f"{found.n_machines:,} machines"
     print(

@@ -1,4 +1,4 @@
-"""Estimate how many machines a number of users takes, from what `gptoss bench` measured."""
+"""Estimate how many machines a number of users takes, from the speeds of `gptoss bench`."""
 
 import math
 from collections.abc import Sequence

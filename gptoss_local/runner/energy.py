@@ -110,6 +110,8 @@ class Energy:
                 # a counter begins again when the driver is loaded again
                 spent = max(0.0, joules - last.get(device, joules))
                 last[device] = joules
+                if not spent:  # an answer between two readings has no joules, rather than 0
+                    continue
                 parts = [part for part in self._active if device in self._opened().of(part.gpus)]
                 for part in parts:
                     part.add_joules(device, spent / len(parts))

@@ -126,7 +126,7 @@ def _own(model: str | None, settings: Settings) -> tuple[Server, dict[str, str]]
 
 
 def _other(url: str, model: str, key_env: str) -> Server:
-    """Return another server, whose only model needs no name."""
+    """Return another server; with a single model it needs no name."""
     import httpx2
 
     url = url.rstrip("/").removesuffix("/v1")
