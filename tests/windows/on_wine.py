@@ -4,8 +4,8 @@ Wine runs the real CPython for Windows with the real wheels for Windows; llama.c
 compiled by mingw-w64. The first call takes about ten minutes, later ones install this clone again
 if it has changed. Wine is not Windows: say "under Wine" of what ran here.
 
-    windows_on_wine.py                 set up, and print where its python.exe is
-    windows_on_wine.py ARGUMENTS...    set up and run `gptoss ARGUMENTS...` there
+    tests/windows/on_wine.py                 set up, and print where its python.exe is
+    tests/windows/on_wine.py ARGUMENTS...    set up and run `gptoss ARGUMENTS...` there
 
 Debian's packages for it: wine wine64 g++-mingw-w64-x86-64-posix. `WINE_HOME` moves the folder.
 """
@@ -19,11 +19,13 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "installers"))
+
 import environments
 import llama_wheel
 from steps import Log, SetupError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("WINE_HOME") or llama_wheel.cache_folder().with_name("wine"))
 PYTHON = HOME / "cp313" / "python.exe"
 WINESERVER = "wineserver"
