@@ -41,9 +41,9 @@ from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
-from gptoss_local.server.histograms import Histograms
 from gptoss_local.server.lan import LanDoor
 from gptoss_local.server.limits import KeyLimits
+from gptoss_local.server.metrics import metrics_of
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
 from gptoss_local.server.tracing import Tracing, fail, start_tracing
@@ -113,7 +113,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.manager = ModelManager(settings)
         watchers = app.state.manager.counters.watchers
-        watchers.append(app.state.histograms.add)
+        watchers.append(lambda record: metrics_of(app).add(record))
         watchers.append(app.state.access.charge)
         if tracing:
             watchers.append(tracing.add_answer)
@@ -151,7 +151,6 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     app.router.redirect_slashes = False  # `Guard` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
     app.state.access = Access(settings, limits)
-    app.state.histograms = Histograms()
     app.state.wishes = WeakValueDictionary[tuple[str, str], AnswerNow]()  # of answers under way
     return app
 
