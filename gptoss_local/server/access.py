@@ -30,8 +30,7 @@ from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.growth import may_reload
-from gptoss_local.server.keys import add_phone
-from gptoss_local.server.limits import KeyLimits, KeyUse
+from gptoss_local.server.keys import KeyLimits, KeyUse, add_phone
 from gptoss_local.server.origin import is_loopback, is_own_origin
 
 _log = logging.getLogger("gptoss")
@@ -205,7 +204,7 @@ class Access:
             use.n_prompt += record.usage.n_prompt
             use.n_cached += record.usage.n_cached
         if (caller := current_caller()).has_users_key:
-            self._limits.charge(caller.name, record)
+            self._limits.charge(caller.name, record.n_prompt, record.n_generated)
 
     @property
     def clients(self) -> list[ClientUse]:

@@ -41,8 +41,8 @@ from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
+from gptoss_local.server.keys import KeyLimits
 from gptoss_local.server.lan import LanDoor
-from gptoss_local.server.limits import KeyLimits
 from gptoss_local.server.metrics import metrics_of
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds

@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.runner.counters import AnswerRecord, Counters
-from gptoss_local.server.limits import KeyUse
+from gptoss_local.server.keys import KeyUse
 
 _SECONDS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
