@@ -39,7 +39,6 @@ Kind = Literal["owner", "page", "phone", "key", "anonymous"]
 Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
-_N_LINKS_MAX = 100
 _LOOK_S = 0.15
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
     "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
@@ -196,14 +195,14 @@ class Access:
 
     def charge(self, record: AnswerRecord) -> None:
         """Charge a finished answer to the program and the key that asked for it."""
+        caller = current_caller()
         if record.usage is not None:
-            name = current_caller().program
-            if name not in self._clients and len(self._clients) >= _N_CLIENTS:
-                name = "others"
+            is_known = caller.program in self._clients or len(self._clients) < _N_CLIENTS
+            name = caller.program if is_known else "others"
             use = self._clients.setdefault(name, ClientUse(name))
             use.n_prompt += record.usage.n_prompt
             use.n_cached += record.usage.n_cached
-        if (caller := current_caller()).has_users_key:
+        if caller.has_users_key:
             self._limits.charge(caller.name, record.n_prompt, record.n_generated)
 
     @property
@@ -217,9 +216,9 @@ class Access:
         return {caller.name: use[caller.name]} if caller.has_users_key else use
 
     @contextmanager
-    def secret_in_file(self, settings: Settings) -> Iterator[None]:
+    def secret_in_file(self) -> Iterator[None]:
         """Keep the secret where this account's programs find it, while the server runs."""
-        path = settings.owner_secret_path
+        path = self._settings.owner_secret_path
         try:
             path.unlink(missing_ok=True)  # a mode that another file has had is not kept
             write_whole(path, self.secret)
@@ -234,24 +233,25 @@ class Access:
 
     def new_link(self, *, is_for_phone: bool = False) -> str:
         """Return a secret with which one browser can get the page's token or a key, once."""
-        now_s = time.monotonic()
-        kept = [each for each in self._links.items() if now_s - each[1].made_s < _LINK_S]
-        self._links = dict(kept[-_N_LINKS_MAX + 1 :])
         link = secrets.token_urlsafe(32)
-        self._links[link] = _Link(now_s, is_for_phone)
+        self._links = self._fresh_links() | {link: _Link(time.monotonic(), is_for_phone)}
         return link
 
     def open_link(self, link: str) -> PageToken:
         """Exchange a link, once, for the page's token, or a new key. Raises UnauthorizedError."""
+        self._links = self._fresh_links()
         found = next((each for each in self._links if _is_same(each, link)), None)
-        made = self._links.pop(found) if found else None
-        if made is None or time.monotonic() - made.made_s > _LINK_S:
+        if found is None:
             raise UnauthorizedError(
                 "this link has been used, or is too old", hint="`gptoss web` opens a new one."
             )
-        if made.is_for_phone:
+        if self._links.pop(found).is_for_phone:
             return PageToken(key=add_phone(self._settings.keys_path))
         return PageToken(self.page_token)
+
+    def _fresh_links(self) -> dict[str, _Link]:
+        oldest_s = time.monotonic() - _LINK_S
+        return {text: link for text, link in self._links.items() if link.made_s > oldest_s}
 
     def end_phone_links(self) -> None:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}

@@ -183,7 +183,7 @@ class Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("listening on %s", self._settings.url)
-        with self._app.state.access.secret_in_file(self._settings):
+        with self._app.state.access.secret_in_file():
             super().run(sockets=sockets or [self._listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
