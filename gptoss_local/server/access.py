@@ -110,8 +110,9 @@ class Access:
     `secret` proves a program of the server's account, `page_token` a page that the owner opened.
     """
 
-    def __init__(self, settings: Settings, limits: KeyLimits) -> None:
-        self._settings, self._limits = settings, limits
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._limits = KeyLimits(settings.keys_path, is_needed=settings.api_keys_file is not None)
         self._has_keys = bool(settings.api_key or settings.api_keys_file)
         self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._owners = [key for key in (settings.api_key, self.secret) if key]

@@ -37,7 +37,6 @@ from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
-from gptoss_local.server.keys import KeyLimits
 from gptoss_local.server.lan import LanDoor
 from gptoss_local.server.metrics import metrics_of
 from gptoss_local.server.openapi import ENDPOINTS
@@ -86,7 +85,6 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         if tracing:
             await tracing.close()
 
-    limits = KeyLimits(settings.keys_path, is_needed=settings.api_keys_file is not None)
     tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
@@ -100,7 +98,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     )
     app.router.redirect_slashes = False  # `Guard` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
-    app.state.access = Access(settings, limits)
+    app.state.access = Access(settings)
     app.state.wishes = WeakValueDictionary[tuple[str, str], AnswerNow]()  # of answers under way
     return app
 

@@ -90,7 +90,8 @@ async def test_a_body_ends_and_its_place_is_given_back(
         with pytest.raises(error, match=r"client left|invalid request|did not arrive") as caught:
             await reading
         assert caught.value.http_status == (408 if error is RequestTimeoutError else 400)
-    assert await read(request(large())) == "nano"
+    for _ in range(2):  # the second in the same task, as while an answer streams
+        assert await read(request(large())) == "nano"
 
 
 async def test_a_caller_without_a_place_waits_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
