@@ -41,7 +41,7 @@ AREAS = {
         ("server/test_doors.py", "server/test_lan.py"),
     ),
     "limits": Area(
-        ("server/limits.py", "server/keys.py", "server/body.py"),
+        ("server/keys.py", "server/body.py"),
         ("server/test_keys.py", "server/test_body.py", "server/test_large_bodies.py"),
     ),
     "consent": Area(

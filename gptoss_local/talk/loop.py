@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -50,6 +51,9 @@ class Continued(msgspec.Struct, frozen=True):
 LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | LimitReached | Continued
 Ask = Callable[[RunnableTool, Arguments], Awaitable[ToolResult | None]]
 """Asks the user; returns the result of a call that is denied."""
+_Follow = Callable[[ToolCall, Coroutine[Any, Any, ToolResult]], Coroutine[Any, Any, ToolResult]]
+following_calls: ContextVar[_Follow | None] = ContextVar("following_calls", default=None)
+"""Awaits each call that runs in this context, for tracing."""
 
 
 class Source(Protocol):
@@ -158,7 +162,5 @@ class Loop:
             self._limit.pause(time.monotonic() - asked_s)
             if refusal is not None:
                 return refusal
-        return await self._run_call(call, made)
-
-    async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
-        return await self._toolbox.run_call(made)
+        running, follow = self._toolbox.run_call(made), following_calls.get()
+        return await (follow(call, running) if follow else running)

@@ -24,7 +24,6 @@ from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
-from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import Decision, result_stats, what_runs
 from gptoss_local.talk.conversation.calls import denied
@@ -137,7 +136,7 @@ class Exchange:
                 self._parts.running.pop(turn_id, None)
 
     async def _follow(self) -> None:
-        loop = self._loop = TracedLoop(self, self._toolbox, self._ask)
+        loop = self._loop = Loop(self, self._toolbox, self._ask)
         if self._ended is not None:
             loop.stop(self._ended)
         async with aclosing(loop.run()) as events:

@@ -33,9 +33,8 @@ from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
-from gptoss_local.server.tracing import TracedLoop
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
+from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, Loop, LoopEvent
 
 Answers = Callable[[ChatRequest], AsyncGenerator[ChatEvent, None]]
 _NO_TOKENS = Usage(0, 0, 0, 0)
@@ -57,7 +56,7 @@ class HostedExchange:
         self._hosted = hosted
         self._results: list[Message] = []  # of the answer's calls
         self._total = Done("stop", _NO_TOKENS, [])
-        self._loop = TracedLoop(
+        self._loop = Loop(
             self,
             hosted.state.toolbox,
             ask=None,
