@@ -110,6 +110,11 @@ def make_help_app() -> typer.Typer:
     return app
 
 
+def _app_with(command: str = "") -> typer.Typer:
+    """Return the command line for one command, without importing the others."""
+    return make_app([command]) if command in (*COMMANDS, *_HIDDEN) else make_help_app()
+
+
 def _empty_app() -> typer.Typer:
     app = typer.Typer(
         cls=_Groups,
@@ -146,7 +151,7 @@ def _nothing() -> None:
 def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
     """Explain COMMAND, or list all commands."""
     if command:
-        make_app()([command, "--help"], prog_name="gptoss")
+        _app_with(command)([command, "--help"], prog_name="gptoss")
     make_help_app()(["--help"], prog_name="gptoss")
 
 
@@ -178,13 +183,8 @@ def main() -> None:
         from gptoss_local.cli.run import with_values
 
         sys.argv[2:] = with_values(sys.argv[2:])
-    if not sys.argv[1:] and _has_terminal():
-        app = _make_welcome_app()
-    elif sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
-        app = make_help_app()
-    else:
-        wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
-        app = make_app(wanted) if wanted else make_app()  # PERF: the others take 60 ms
+    is_welcome = not sys.argv[1:] and _has_terminal()
+    app = _make_welcome_app() if is_welcome else _app_with(*sys.argv[1:2])
     try:
         _run(app)
     except (GptOssError, OSError, UnicodeEncodeError) as error:
