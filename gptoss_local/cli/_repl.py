@@ -3,37 +3,46 @@
 import io
 import re
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.errors import GptOssError, ModelNotFoundError, UsageError
 from gptoss_local.base.private import is_private
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli._answer import Chat
-from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
-from gptoss_local.cli._repl_set import Session, set_system
-
-if TYPE_CHECKING:
-    from gptoss_local.cli._line_editor import LineEditor
-from collections.abc import Callable
-from typing import Any
-
-from gptoss_local.base.errors import ModelNotFoundError
-from gptoss_local.cli._output import say_rows
+from gptoss_local.cli._loading import show_load
+from gptoss_local.cli._options import named, server_for
+from gptoss_local.cli._output import (
+    is_plain,
+    is_read_aloud,
+    print_error,
+    print_facts,
+    say,
+    say_rows,
+)
 from gptoss_local.cli._repl_set import (
     EFFORTS,
     PARAMETERS,
     SETTERS,
+    Session,
     help_parameters,
     help_set,
     meant,
     set_effort,
-    set_reasoning,
-    set_stats,
+    set_system,
     set_variable,
     show_system,
+    switch,
 )
+from gptoss_local.cli.show import facts_of
+from gptoss_local.models.catalog import canonical_name
+from gptoss_local.models.store import find_model, render_modelfile
+from gptoss_local.models.store.modelfile import parameter_lines
 from tui.commands import Registry
+
+if TYPE_CHECKING:
+    from gptoss_local.cli._line_editor import LineEditor
 
 _SHORTCUTS = (
     ("Ctrl-A, Home", "to the beginning of the line"),
@@ -102,23 +111,20 @@ def _retry(session: Session, _argument: str) -> None:
 
 
 def _show(session: Session, what: str) -> None:
-    from gptoss_local.models.store import find_model, render_modelfile
-
-    entry = find_model(session.chat.model, session.settings)
     match what:
         case "" | "?":
             _help_show()
         case "info":
-            from gptoss_local.cli._output import print_facts
-            from gptoss_local.cli.show import facts_of
-
-            print_facts(facts_of(entry, session.settings), file=sys.stderr)
+            print_facts(facts_of(session.entry(), session.settings), file=sys.stderr)
         case "license":
-            say("\n".join(entry.defaults.license) or "No license was specified for this model.")
+            say(
+                "\n".join(session.entry().defaults.license)
+                or "No license was specified for this model."
+            )
         case "modelfile":
-            say(render_modelfile(entry))
+            say(render_modelfile(session.entry()))
         case "parameters":
-            _say_parameters("Model defined parameters:", entry.defaults.parameters)
+            _say_parameters("Model defined parameters:", session.entry().defaults.parameters)
             _say_parameters("User defined parameters:", session.chat.options)
         case "system":
             show_system(session)
@@ -130,29 +136,22 @@ def _show(session: Session, what: str) -> None:
 
 
 def _say_parameters(title: str, parameters: dict[str, Any]) -> None:
-    from gptoss_local.models.store.modelfile import parameter_lines
-
     lines = [f"  {name:<31}{value}" for name, value in parameter_lines(parameters)]
     say("\n".join([title, *(lines or ["  none"])]))
 
 
 def _load(session: Session, model: str) -> None:
     """Begin a conversation with a model, which may be a session that was saved."""
-    from gptoss_local.models.store import find_model
-
     if not model:
         raise UsageError("/load needs a model", hint="`gptoss ls` lists the models.")
     _change_model(session, model)
     session.chat.messages = []
-    n_messages = len(find_model(session.chat.model, session.settings).defaults.messages)
+    n_messages = len(session.entry().defaults.messages)
     if n_messages:
         say(f"It begins with a conversation of {n_messages} messages.")
 
 
 def _change_model(session: Session, model: str) -> None:
-    from gptoss_local.cli._loading import show_load
-    from gptoss_local.cli._options import named, server_for
-
     if model:
         name = named(model, session.settings)
         client = server_for(name, session.settings)
@@ -173,13 +172,10 @@ def _tools(session: Session, name: str) -> None:
 
 
 def _save(session: Session, name: str) -> None:
-    from gptoss_local.models.catalog import canonical_name
-    from gptoss_local.models.store import find_model
-
     chat = session.chat
     if not name:
         raise UsageError("/save needs a name", hint="/save my-session, later /load my-session")
-    parent = find_model(chat.model, session.settings)
+    parent = session.entry()
     is_same = canonical_name(name) == parent.name
     if not is_same and _exists(session, name):
         raise UsageError(f"there is a model {name} already", hint="Choose another name.")
@@ -195,8 +191,6 @@ def _save(session: Session, name: str) -> None:
 
 
 def _exists(session: Session, name: str) -> bool:
-    from gptoss_local.models.store import find_model
-
     try:
         find_model(name, session.settings)
     except ModelNotFoundError:
@@ -213,10 +207,10 @@ REGISTRY = Registry[Callable[[Session, str], None]](
         "save": _save,
         "show": _show,
         "effort": set_effort,
-        "reasoning": set_reasoning,
+        "reasoning": switch("reasoning", "hide_reasoning", value_on=False),
         "retry": _retry,
         "system": set_system,
-        "stats": set_stats,
+        "stats": switch("stats", "stats"),
         "tools": _tools,
         "set": set_variable,
         "quit": _leave,
@@ -270,11 +264,9 @@ class Repl:
                 say("")
 
     def _take(self, message: str) -> None:
-        opening = _OPENING.match(message)
-        if opening is not None:
+        if (opening := _OPENING.match(message)) is not None:
             self._take_quoted(message, opening)
-            return
-        if (parsed := REGISTRY.parse(message)) is not None:
+        elif (parsed := REGISTRY.parse(message)) is not None:
             command, argument = parsed
             REGISTRY.actions[command.name](self._session, argument)
         else:
@@ -282,16 +274,14 @@ class Repl:
 
     def _take_quoted(self, message: str, opening: re.Match[str]) -> None:
         text, _, rest = message[opening.end() :].partition(_QUOTES)
-        text = text.strip("\n")
-        is_command = opening[1] is not None
-        if is_command and rest.strip():
-            raise UsageError(
-                f"there is text after the closing {_QUOTES}", hint=f"Put it before {_QUOTES}."
-            )
-        if is_command:
+        text, has_rest = text.strip("\n"), bool(rest.strip())
+        if not opening[1]:  # where more follows, as in a paste of code, the quotes are part of it
+            self._ask(message if has_rest else text)
+        elif has_rest:
+            hint = f"Put it before {_QUOTES}."
+            raise UsageError(f"there is text after the closing {_QUOTES}", hint=hint)
+        else:
             set_system(self._session, text)
-        else:  # where more follows, as in a paste of code, the quotes are a part of the message
-            self._ask(message if rest.strip() else text)
 
     def _ask(self, message: str) -> None:
         if message.strip():
@@ -324,7 +314,7 @@ def _open_editor(settings: Settings) -> "LineEditor | None":
         sys.stdin.reconfigure(errors="replace")  # a byte that is not text ends nothing
     if not _has_terminal() or is_plain():
         return None
-    from gptoss_local.cli._line_editor import LineEditor
+    from gptoss_local.cli._line_editor import LineEditor  # PERF: prompt_toolkit
 
     private = partial(is_private, settings.history_path)
     return LineEditor(settings.input_history, COMPLETIONS, private)

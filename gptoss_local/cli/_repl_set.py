@@ -17,6 +17,8 @@ from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._modelfile import parse_parameter
 from gptoss_local.cli._options import read_format
 from gptoss_local.cli._output import say, say_rows
+from gptoss_local.models.store import ModelEntry, find_model
+from gptoss_local.server.dialects.ollama.options import Options
 
 if TYPE_CHECKING:
     from gptoss_local.cli._line_editor import LineEditor
@@ -60,6 +62,9 @@ class Session:
     editor: "LineEditor | None"
     is_over: bool = False
 
+    def entry(self) -> ModelEntry:
+        return find_model(self.chat.model, self.settings)
+
     def ready_model(self) -> None:
         """Start the server and load the model, which may have been unloaded since."""
         self.chat.client.ensure_running()
@@ -70,11 +75,9 @@ def meant(name: str, names: list[str], before: str) -> str:
     """Return the hint for an unknown name; `before` is typed before it."""
     begun = [each for each in names if each.startswith(name)]
     close = begun or get_close_matches(name, names, n=1)
-    return (
-        f"Did you mean {before}{close[0]}?"
-        if close
-        else f"{before.removesuffix('? ')}? lists them."
-    )
+    if close:
+        return f"Did you mean {before}{close[0]}?"
+    return f"{before.removesuffix('? ')}? lists them."
 
 
 def set_variable(session: Session, argument: str) -> None:
@@ -106,11 +109,11 @@ def set_system(session: Session, text: str) -> None:
 
 
 def show_system(session: Session) -> None:
-    from gptoss_local.models.store import find_model
-
-    chat = session.chat
-    system = chat.system or find_model(chat.model, session.settings).defaults.system
-    say(system or "No system message was specified for this model.")
+    say(
+        session.chat.system
+        or session.entry().defaults.system
+        or "No system message was specified for this model."
+    )
 
 
 def set_effort(session: Session, level: str) -> None:
@@ -118,18 +121,16 @@ def set_effort(session: Session, level: str) -> None:
     say(f"effort: {think if isinstance(think, str) else 'medium' if think else 'none'}")
 
 
-def set_reasoning(session: Session, wanted: str) -> None:
-    printer = session.chat.printer
-    if _checked(wanted, ("on", "off")):
-        printer.hide_reasoning = wanted == "off"
-    say(f"reasoning: {'off' if printer.hide_reasoning else 'on'}")
+def switch(name: str, attribute: str, *, value_on: bool = True) -> Callable[[Session, str], None]:
+    """Return the command that turns an attribute of the printer on or off, or says which it is."""
 
+    def set_it(session: Session, wanted: str) -> None:
+        printer = session.chat.printer
+        if _checked(wanted, ("on", "off")):
+            setattr(printer, attribute, value_on == (wanted == "on"))
+        say(f"{name}: {'on' if getattr(printer, attribute) == value_on else 'off'}")
 
-def set_stats(session: Session, wanted: str) -> None:
-    printer = session.chat.printer
-    if _checked(wanted, ("on", "off")):
-        printer.stats = wanted == "on"
-    say(f"stats: {'on' if printer.stats else 'off'}")
+    return set_it
 
 
 def _checked(word: str, words: tuple[str, ...]) -> str:
@@ -139,8 +140,6 @@ def _checked(word: str, words: tuple[str, ...]) -> str:
 
 
 def _set_parameter(session: Session, argument: str) -> None:
-    from gptoss_local.server.dialects.ollama.options import Options
-
     name, _, text = argument.partition(" ")
     if name in ("", "?"):
         help_parameters()
@@ -185,7 +184,7 @@ def _unset_format(session: Session, _value: str) -> None:
     say("Disabled format.")
 
 
-def _switch(name: str, attribute: str, *, is_on: bool) -> Callable[[Session, str], None]:
+def _set(name: str, attribute: str, *, is_on: bool) -> Callable[[Session, str], None]:
     def set_it(session: Session, _value: str) -> None:
         setattr(session.chat.printer, attribute, is_on)
         say(f"Set '{name}' mode.")
@@ -209,11 +208,11 @@ SETTERS: dict[str, Callable[[Session, str], None]] = {
     "nothink": _do_not_think,
     "format": _set_format,
     "noformat": _unset_format,
-    "verbose": _switch("verbose", "stats", is_on=True),
-    "noverbose": _switch("quiet", "stats", is_on=False),
-    "quiet": _switch("quiet", "stats", is_on=False),
+    "verbose": _set("verbose", "stats", is_on=True),
+    "noverbose": _set("quiet", "stats", is_on=False),
+    "quiet": _set("quiet", "stats", is_on=False),
     "history": _history(is_kept=True),
     "nohistory": _history(is_kept=False),
-    "wordwrap": _switch("wordwrap", "wraps", is_on=True),
-    "nowordwrap": _switch("nowordwrap", "wraps", is_on=False),
+    "wordwrap": _set("wordwrap", "wraps", is_on=True),
+    "nowordwrap": _set("nowordwrap", "wraps", is_on=False),
 }

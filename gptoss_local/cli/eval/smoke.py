@@ -24,7 +24,8 @@ from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import JSONSchema
 
 _TAG = re.compile(r"<\|\w+\|>|\bassistant(?:analysis|commentary|final)\b|^analysis\b(?!\s+of\b)")
-_PLACES = ("Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Tunis", "Lima", "Dublin", "Riga")
+_CITIES = ("Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Tunis", "Lima", "Dublin", "Riga")
+_NAMES = ("Maria", "Kenji", "Olga", "Tom", "Fatima", "Lucas", "Irene", "Noah", "Priya", "Hugo")
 _THINGS = ("river", "copper", "lantern", "meadow", "violin", "harbor", "pepper", "saddle", "marble")
 _MIN_QUOTED = 40  # characters of the reasoning that no answer repeats by chance
 
@@ -109,7 +110,7 @@ def _haystack(n_sentences: int, passcode: str) -> str:
     text = []
     for _ in range(n_sentences):
         a, b = rng.sample(_THINGS, 2)
-        text.append(f"In {rng.choice(_PLACES)}, Maria saw a {a} next to a {b}.")
+        text.append(f"In {rng.choice(_CITIES)}, {rng.choice(_NAMES)} saw a {a} next to a {b}.")
     text.insert(rng.randrange(len(text)), f"The passcode is {passcode}.")
     return " ".join(text)
 
