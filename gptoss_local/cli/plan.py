@@ -22,8 +22,9 @@ from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_
 from gptoss_local.cli._output import print_json
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import Machine, read_machine
+from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts, published_facts, read_facts
-from gptoss_local.machine.plan.hypothetical import Card, card_named, card_of_size, imagine
+from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine
 from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
 from gptoss_local.machine.plan.options import PlanOptions, plan_options
 from gptoss_local.machine.plan.placement import DeviceMemory
@@ -140,7 +141,7 @@ def _choose(
     return options, make_plan(facts, machine, options, known.tuning)
 
 
-def _cards(gpu: str, vram: str) -> list[Card] | None:
+def _cards(gpu: str, vram: str) -> list[Gpu] | None:
     if gpu and vram:
         raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
     parts = [part for part in (gpu or vram).split(",") if part.strip()]
