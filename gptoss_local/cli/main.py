@@ -105,8 +105,8 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
 def make_help_app() -> typer.Typer:
     """Return the command line for `--help`. PERF: it imports no command, 50 ms."""
     app = _empty_app()
-    for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_nothing)
+    for name in (*COMMANDS, *_HIDDEN):
+        app.command(name, short_help=COMMANDS.get(name), hidden=name in _HIDDEN)(_nothing)
     return app
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from inspect_ai import eval as inspect_eval
 from inspect_ai import eval_retry
-from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
+from inspect_ai.log import EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.scorer import value_to_float
 
 from gptoss_local.base.errors import DownloadError, GptOssError, UsageError
@@ -68,9 +68,7 @@ def ask(
     )
 
 
-def _begin_or_continue(
-    name: str, about: dict[str, Any], logs: str, *, quiet: bool
-) -> list[EvalLog]:
+def _begin_or_continue(name: str, about: dict[str, Any], logs: str, *, quiet: bool) -> Any:
     can_draw = sys.stderr.isatty() and not is_plain()
     options: dict[str, Any] = {
         "log_dir": logs,
