@@ -1,6 +1,5 @@
 """`gptoss bench` and `gptoss tune`: a model's speed here, shown, drawn or kept for plans."""
 
-import asyncio
 import contextlib
 import datetime
 import importlib.util
@@ -14,7 +13,6 @@ import psutil
 import typer
 
 from gptoss_local import __version__
-from gptoss_local.api.client import Client
 from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
@@ -22,11 +20,11 @@ from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.machine.hardware import Machine, llama_version, read_machine
 from gptoss_local.machine.plan import words
 from gptoss_local.models.store import ModelEntry, find_model
-from gptoss_local.runner import measuring
-from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 _LOOK_S, _BUSY_PERCENT = 0.3, 25
 _Agent = Annotated[
@@ -65,6 +63,10 @@ def bench(
     quiet: Quiet = False,
 ) -> None:
     """A server that has MODEL in memory unloads it first."""
+    import asyncio  # PERF: with `measuring` 100 ms, of a Tab
+
+    from gptoss_local.runner import measuring
+
     if plot is not None:
         _check_plot(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
@@ -90,6 +92,10 @@ def bench(
 
 def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
     """A server that has MODEL in memory unloads it first."""
+    import asyncio
+
+    from gptoss_local.runner import measuring
+
     settings = load_settings()
     entry = _ready(model, settings)
     n_bytes = entry.ensure_file(settings).stat().st_size
@@ -108,6 +114,8 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 def _ready(model: str, settings: Settings) -> ModelEntry:
     """Return a model that no server holds, and warn if other programs use the processor."""
     entry = find_model(named(model, settings), settings)
+    from gptoss_local.api.client import Client
+
     client = Client(settings)
     is_running = False
     with contextlib.suppress(ServerUnavailableError):  # another program's, as Ollama's
@@ -141,7 +149,7 @@ def _machine(machine: Machine) -> str:
     return ", ".join([*(gpus or ["no GPU"]), cores, f"{words.gib(machine.total_bytes)} of RAM"])
 
 
-def _print_benchmark(found: Benchmark, measured_on: str) -> None:
+def _print_benchmark(found: "Benchmark", measured_on: str) -> None:
     print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
     print_rows(found)
     print(f"\n{measured_on}")
@@ -157,7 +165,7 @@ def _print_benchmark(found: Benchmark, measured_on: str) -> None:
     )
 
 
-def print_rows(found: Benchmark) -> None:
+def print_rows(found: "Benchmark") -> None:
     """Print Markdown as llama-bench does, without columns that have its defaults."""
     placement, shape, is_cpu = found.plan.placement, found.plan.shape, found.backends == "CPU"
     size, params = found.model_size / 2**20, found.model_n_params / 1e6
@@ -185,7 +193,7 @@ def print_rows(found: Benchmark) -> None:
         print("|", " | ".join(format(text, _COLUMNS[title]) for title, text in row.items()), "|")
 
 
-def _print_tuning(found: TuneResult) -> None:
+def _print_tuning(found: "TuneResult") -> None:
     print(f"{found.model}: measured in {found.seconds:.1f} s\n")
     tuning, steps = found.measured.tuning, found.measured.steps
     if tuning is None:
@@ -214,7 +222,7 @@ def _print_tuning(found: TuneResult) -> None:
     print(f"\n{conclusion}\nKept in {found.path}")
 
 
-def _draw(found: Benchmark, measured_on: str, path: Path, *, is_dark: bool = False) -> None:
+def _draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
     from matplotlib import style
     from matplotlib.figure import Figure
 

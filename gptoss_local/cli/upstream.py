@@ -1,6 +1,5 @@
 """`gptoss upstream`: models that are computed elsewhere. Needs no server."""
 
-import asyncio
 import time
 from typing import Annotated, Any, Literal
 
@@ -12,12 +11,8 @@ from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.validation import in_words
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
-from gptoss_local.harmony import load_vocabulary
-from gptoss_local.models import nano
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import ModelEntry, find_model, list_models
-from gptoss_local.runner.elsewhere import connect
-from gptoss_local.runner.upstream.connection import silent_urls
 from gptoss_local.runner.upstream.entries import add_upstream, remove_upstream
 
 
@@ -94,6 +89,8 @@ def _test(name: str, settings: Settings, *, json: bool) -> None:
         raise ModelNotFoundError(
             f"'{name}' is a model of this machine", hint="`gptoss upstream` lists the others."
         )
+    import asyncio
+
     found = asyncio.run(_look(entry, settings))
     if json:
         print_json(name=entry.name, kind=entry.upstream.kind, urls=found)
@@ -110,6 +107,11 @@ def _test(name: str, settings: Settings, *, json: bool) -> None:
 
 
 async def _look(entry: ModelEntry, settings: Settings) -> list[dict[str, Any]]:
+    from gptoss_local.harmony import load_vocabulary  # PERF: with the others 120 ms, of a Tab
+    from gptoss_local.models import nano
+    from gptoss_local.runner.elsewhere import connect
+    from gptoss_local.runner.upstream.connection import silent_urls
+
     assert entry.upstream is not None
     nano.ensure_gguf(settings.cache_dir)  # neither of these is to count
     load_vocabulary()

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.filesize import decimal
 
-from convert.verify import Report, verify_model
 from gptoss_local.base.errors import (
     ConvertError,
     ModelLoadError,
@@ -31,6 +30,9 @@ from gptoss_local.models.store import (
     list_models,
     unreadable_manifests,
 )
+
+if TYPE_CHECKING:
+    from convert.verify import Report
 
 _N_PARALLEL = 2  # downloads in parallel: with the shard that is compared, three are on the disk
 
@@ -63,6 +65,8 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Exit code 0 means that nothing is wrong; notes name things that cannot be proven."""
+    from convert.verify import verify_model  # PERF: NumPy, 0.2 s of a Tab
+
     settings = load_settings()
     if all_models or not file:
         if not all_models:
@@ -130,7 +134,7 @@ def _checkpoint(against: str, folder: Path | None, progress: Progress) -> Iterat
             }
 
 
-def _print_as_json(report: Report) -> None:
+def _print_as_json(report: "Report") -> None:
     print_json(
         proven=report.is_proven and not report.unproven,
         unproven=report.unproven,
@@ -144,7 +148,7 @@ def _print_as_json(report: Report) -> None:
     )
 
 
-def _print(report: Report) -> None:
+def _print(report: "Report") -> None:
     rows = [
         [
             each.name,
@@ -209,6 +213,8 @@ def _verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
 
 
 def _check(entry: ModelEntry, settings: Settings, progress: Progress) -> str:
+    from convert.verify import verify_model
+
     assert entry.path is not None
     n_checked = sum(1 for _ in _check_sums(entry, settings, progress))
     report = verify_model(entry.path, progress=progress)
@@ -241,7 +247,7 @@ def _sha256(path: Path, what: str, progress: Progress) -> str:
     return digest.hexdigest()
 
 
-def _as_error(file: Path, report: Report) -> VerifyError:
+def _as_error(file: Path, report: "Report") -> VerifyError:
     several = len(report.files) > 1
     lines = [f"{f'{each.file}: ' if several else ''}{each.message}" for each in report.findings]
     if len(lines) > _MAX_PRINTED:

@@ -6,13 +6,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
-from gptoss_local.api.client import Client
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.settings_file import (
@@ -31,6 +30,9 @@ from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.cli._question import has_terminal
 from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
 from gptoss_local.models.store import find_model
+
+if TYPE_CHECKING:
+    from gptoss_local.api.client import Client
 
 
 def launch(
@@ -136,7 +138,7 @@ def _found(agent: Agent, settings: Settings, *, is_needed: bool) -> Path | None:
     return program
 
 
-def _load(client: Client, agent: Agent, model: str, n_set: int) -> int:
+def _load(client: "Client", agent: Agent, model: str, n_set: int) -> int:
     """Load a model with as many tokens as set, or as wanted and fit; return how many it has."""
     n_ctx = n_wanted = n_set or agent.n_ctx
     with progress_bar(quiet=not sys.stderr.isatty(), if_interrupted=continues(model)) as bar:
