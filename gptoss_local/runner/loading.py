@@ -174,9 +174,8 @@ async def load_model(
 def _remember(path: Path, known: Measured, model: LoadedModel, attempt: Attempt) -> None:
     outcome = LoadOutcome(
         plan_id=plan_id(model.plan),
-        extra_margin_bytes=attempt.extra_margin_bytes,
+        attempt=attempt,
         buffer_bytes=model.engine.loaded.buffer_bytes,
-        maps_host=attempt.maps_host,
     )
     is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)

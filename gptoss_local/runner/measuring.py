@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -54,21 +55,24 @@ _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
 _BACKEND = re.compile("[A-Za-z]+")  # CUDA of CUDA0 and CUDA_Host
 _MANY = 128  # tokens that use nearly all experts
 
+Count = Annotated[int, msgspec.Meta(ge=1)]
+_Rate = Annotated[float, msgspec.Meta(gt=0)]  # as `gptoss capacity` reads it from a file
+
 
 class AtDepth(msgspec.Struct, frozen=True):
     """A prompt of `n_tokens`, and the answer after it, alone; cells left by earlier ones."""
 
-    n_tokens: int
-    prefill_tok_s: float
-    decode_tok_s: float
+    n_tokens: Count
+    prefill_tok_s: _Rate
+    decode_tok_s: _Rate
     n_cells_cached: int = 0
 
 
 class AtWidth(msgspec.Struct, frozen=True):
     """Several answers at the same time; tokens of all together."""
 
-    n_streams: int
-    decode_tok_s: float
+    n_streams: Count
+    decode_tok_s: _Rate
     n_cells_cached: int = 0
 
 
