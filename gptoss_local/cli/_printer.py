@@ -14,8 +14,8 @@ from gptoss_local.talk.answer import figures_of, wire_call
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.talk.conversation.what_runs import CallPart
     from gptoss_local.talk.tools import ToolResult
+    from gptoss_local.talk.what_runs import CallPart
 
 _N_LINES = 12  # of a result; all of it is the model's
 

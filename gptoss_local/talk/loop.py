@@ -2,20 +2,24 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.what_runs import Decision
 
 T = TypeVar("T")
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
 TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
 
 
@@ -91,10 +95,6 @@ class Loop:
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
-    @property
-    def is_stopped(self) -> bool:
-        return self._ended is not None
-
     def stop(self, result: ToolResult = STOPPED) -> None:
         """Stop the exchange, keeping the partial answer; calls without a result get this one."""
         self._ended = self._ended or result
@@ -162,3 +162,103 @@ class Loop:
 
     async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
         return await self._toolbox.run_call(made)
+
+
+class Exchange(ABC):
+    """A message until the model's last word: answers, and the calls of tools between them.
+
+    Attributes:
+        answer: The newest one.
+        toolbox: Its tools, from `lead` on.
+    """
+
+    answer: Answer
+    toolbox: Toolbox
+    loop_type: type[Loop] = Loop
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._ended: ToolResult | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._ended is not None
+
+    def stop(self, result: ToolResult = STOPPED) -> None:
+        """End it, also before it begins, keeping the partial answer; open calls get `result`."""
+        self._ended = self._ended or result
+        if self._loop is not None:
+            self._loop.stop(result)
+
+    async def lead(self, toolbox: Toolbox) -> None:
+        self.toolbox = toolbox
+        loop = self._loop = self.loop_type(self, toolbox, self._ask, must_ask=self.must_ask)
+        if self._ended is not None:
+            loop.stop(self._ended)
+        async with aclosing(loop.run()) as events:
+            async for event in events:
+                await self.follow(event)
+
+    async def follow(self, event: LoopEvent) -> None:
+        match event:
+            case CallBegun(call):
+                await self.begin_call(call)
+            case CallEnded(call, result):
+                await self.end_call(call, result)
+            case CallRefused(call, result):
+                await self.refuse_call(call, result)
+            case Continued():
+                await self.begin_answer()
+            case LimitReached(limit):
+                self.tell(f"Stopped after {limit}.")
+
+    async def until_stopped(self, work: Awaitable[T]) -> T | None:
+        assert self._loop is not None
+        return await self._loop.until_stopped(work)
+
+    def must_ask(self, tool: RunnableTool) -> bool:
+        return self.toolbox.needs_consent(tool)
+
+    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
+        decision = await self.decide(tool, arguments)
+        if decision is None:
+            return self._ended or UNANSWERED
+        if decision.scope is None:
+            text = f"The user denied this call. {decision.reason}".strip()
+            return ToolResult(text, is_error=True)
+        if decision.scope != "once":
+            try:
+                self.toolbox.allow(tool, decision.scope)
+            except UsageError as error:  # it holds for this chat where it cannot be kept
+                self.warn(error)
+        return None
+
+    @abstractmethod
+    def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Let the model answer the conversation so far."""
+
+    @abstractmethod
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
+        """Ask the user whether a call may run; None: there was no answer."""
+
+    @abstractmethod
+    async def begin_call(self, call: ToolCall) -> None:
+        """Show that a call is asked about and run; `end_call` follows."""
+
+    @abstractmethod
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call."""
+
+    async def refuse_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call that is not run."""
+        await self.end_call(call, result)
+
+    @abstractmethod
+    async def begin_answer(self) -> None:
+        """Begin the answer to the results."""
+
+    @abstractmethod
+    def tell(self, notice: str) -> None: ...
+
+    def warn(self, error: UsageError) -> None:
+        self.tell(error.message)
