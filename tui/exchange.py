@@ -133,9 +133,9 @@ class LiveExchange(Exchange):
     def ended_well(self) -> bool:
         return self.answer.phase == "done" and not (self.is_live or self.is_stopped)
 
-    async def run(self) -> None:
+    async def lead(self) -> None:
         try:
-            await self.lead(self.toolbox)
+            await self.follow_all(self.toolbox)
         finally:  # also when the app ends, which cancels this
             self.answer.end("stopped")
             self._save()
@@ -184,7 +184,9 @@ class LiveExchange(Exchange):
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events of one answer; ask the user about a prompt that is too long."""
         while True:
-            await self._prepare_tools()
+            work = self.toolbox.prepare(self._sources_on)
+            for problem in await self._until_stopped("starting tools", work) or ():
+                self._view.app.notify(problem, severity="warning", markup=False)
             async with aclosing(self._stream()) as events:
                 async for event in events:
                     yield event
@@ -208,7 +210,11 @@ class LiveExchange(Exchange):
             async with aclosing(self._events_of(self._body())) as events:
                 async for event in events:
                     if isinstance(event, Growing) and answer.growth is None:
-                        self.tell(growth_text(event))
+                        self.tell(
+                            f"The prompt has {event.n_prompt:,} tokens, so the model is loaded "
+                            f"again: its context grows from {event.n_ctx_before:,} to "
+                            f"{event.n_ctx:,}."
+                        )
                     is_first = answer.phase == "waiting"
                     yield event
                     if is_first and answer.phase != "waiting":
@@ -325,19 +331,6 @@ class LiveExchange(Exchange):
         if decision is not None and decision.scope is not None:
             self._note(f"running {tool.name}")
         return decision
-
-    async def _prepare_tools(self) -> None:
-        work = self.toolbox.prepare(self._sources_on)
-        news = await self._until_stopped("starting tools", work)
-        for problem in news or ():
-            self._view.app.notify(problem, severity="warning", markup=False)
-
-
-def growth_text(growth: Growing) -> str:
-    return (
-        f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
-        f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
-    )
 
 
 async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments) -> Decision | None:

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
@@ -12,8 +12,17 @@ from gptoss_local.talk.answer import Answer, events_of
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.cli._tools import RunTools
-    from gptoss_local.talk.tools import ToolResult
+    from gptoss_local.talk.tools import Toolbox, ToolResult
+
+
+class Tools(Protocol):
+    """`RunTools`, which leads an answer with its calls; those without tools need not load it."""
+
+    toolbox: "Toolbox"
+
+    def lead(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass
@@ -32,7 +41,7 @@ class Chat:
     format: Any = None
     keep_alive: str | int | None = None
     is_temporary: bool = False
-    tools: "RunTools | None" = None
+    tools: Tools | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     answer: Answer = field(default_factory=Answer, init=False)
     _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -55,7 +64,7 @@ class Chat:
                         self.answer.add(event)
                         self.printer.show(event)
             else:
-                self.tools.run()
+                self.tools.lead()
         except KeyboardInterrupt:
             is_whole = False
         finally:

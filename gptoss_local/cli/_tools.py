@@ -42,11 +42,11 @@ class RunTools(Exchange):
                 raise UsageError(f"there is no tool '{min(unknown)}'", hint=hint)
             self.toolbox.on = names
 
-    def run(self) -> None:
+    def lead(self) -> None:
         """Show answers and calls until the last word; calls that Ctrl-C ends have a result, too."""
         self._open_calls.clear()
         try:
-            self._wait(self.lead(self.toolbox))
+            self._wait(self.follow_all(self.toolbox))
         finally:
             if self._chat.answer.phase == "done":
                 for call in self._open_calls:

@@ -13,6 +13,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.what_runs import Decision
 
 T = TypeVar("T")
@@ -69,8 +70,7 @@ class Loop:
     """One exchange.
 
     Args:
-        ask: Whether a call may run; None: all may.
-        must_ask: Says of which tools; by default, as the user has allowed them.
+        ask: Whether a call may run, of the tools of `must_ask`; None: all may.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.
         n_calls_max: Most calls that are run, besides the limits of the toolbox.
     """
@@ -81,22 +81,26 @@ class Loop:
         toolbox: Toolbox,
         ask: Ask | None,
         *,
-        must_ask: Callable[[RunnableTool], bool] | None = None,
         is_ours: Callable[[str], bool] = lambda _: True,
         n_calls_max: int | None = None,
     ) -> None:
         self._source = source
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._ask = ask
-        self._must_ask = must_ask or toolbox.needs_consent
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
-        self._limit = toolbox.loop_limit()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
+    @property
+    def is_stopped(self) -> bool:
+        return self._ended is not None
+
+    def must_ask(self, tool: RunnableTool) -> bool:
+        return self.toolbox.needs_consent(tool)
+
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the exchange, keeping the partial answer; calls without a result get this one."""
+        """Stop it, also before it begins, keeping the partial answer; open calls get `result`."""
         self._ended = self._ended or result
         if self._waiting is not None and self._waiting is not asyncio.current_task():
             self._waiting.cancel()
@@ -104,6 +108,7 @@ class Loop:
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
         """Yield the events; at a limit the model is told once to answer without calls."""
         was_refused = False
+        self._limit = self.toolbox.loop_limit()
         while True:
             async with aclosing(self._source.events()) as events:
                 while event := await self.until_stopped(anext(events, None)):
@@ -119,7 +124,7 @@ class Loop:
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
-                made = self._toolbox.call(call.name, call.arguments)
+                made = self.toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
                 else:
@@ -152,7 +157,7 @@ class Loop:
             self._waiting = before
 
     async def _result(self, call: ToolCall, made: Call) -> ToolResult:
-        if self._ask is not None and made.tool is not None and self._must_ask(made.tool):
+        if self._ask is not None and made.tool is not None and self.must_ask(made.tool):
             asked_s = time.monotonic()
             refusal = await self._ask(made.tool, made.arguments)
             self._limit.pause(time.monotonic() - asked_s)
@@ -161,41 +166,24 @@ class Loop:
         return await self._run_call(call, made)
 
     async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
-        return await self._toolbox.run_call(made)
+        return await self.toolbox.run_call(made)
 
 
-class Exchange(ABC):
-    """A message until the model's last word: answers, and the calls of tools between them.
+class Exchange(Loop, ABC):
+    """A loop as the front ends have it, which say how they stream, ask, keep and show.
 
     Attributes:
         answer: The newest one.
-        toolbox: Its tools, from `lead` on.
     """
 
     answer: Answer
-    toolbox: Toolbox
-    loop_type: type[Loop] = Loop
 
     def __init__(self) -> None:
-        self._loop: Loop | None = None
-        self._ended: ToolResult | None = None
+        super().__init__(self, Toolbox([], Consents(None)), self._refusal)
 
-    @property
-    def is_stopped(self) -> bool:
-        return self._ended is not None
-
-    def stop(self, result: ToolResult = STOPPED) -> None:
-        """End it, also before it begins, keeping the partial answer; open calls get `result`."""
-        self._ended = self._ended or result
-        if self._loop is not None:
-            self._loop.stop(result)
-
-    async def lead(self, toolbox: Toolbox) -> None:
+    async def follow_all(self, toolbox: Toolbox) -> None:
         self.toolbox = toolbox
-        loop = self._loop = self.loop_type(self, toolbox, self._ask, must_ask=self.must_ask)
-        if self._ended is not None:
-            loop.stop(self._ended)
-        async with aclosing(loop.run()) as events:
+        async with aclosing(self.run()) as events:
             async for event in events:
                 await self.follow(event)
 
@@ -212,14 +200,7 @@ class Exchange(ABC):
             case LimitReached(limit):
                 self.tell(f"Stopped after {limit}.")
 
-    async def until_stopped(self, work: Awaitable[T]) -> T | None:
-        assert self._loop is not None
-        return await self._loop.until_stopped(work)
-
-    def must_ask(self, tool: RunnableTool) -> bool:
-        return self.toolbox.needs_consent(tool)
-
-    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
+    async def _refusal(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
         decision = await self.decide(tool, arguments)
         if decision is None:
             return self._ended or UNANSWERED

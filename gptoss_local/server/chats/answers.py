@@ -103,7 +103,7 @@ class Answers:
         if self._titling is not None:  # an answer waits for no title
             self._titling.cancel()
         exchange = Exchange(chat, branch, owner, self._parts)
-        task = self._tasks[exchange] = asyncio.create_task(exchange.run())
+        task = self._tasks[exchange] = asyncio.create_task(exchange.lead())
         task.add_done_callback(partial(self._ended, exchange))
         self.changes.look_now()
 

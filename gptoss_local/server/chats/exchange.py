@@ -146,9 +146,7 @@ def begin_turn(
     return history.branch(turn.id)
 
 
-class Exchange(loop.Exchange):
-    loop_type = TracedLoop
-
+class Exchange(loop.Exchange, TracedLoop):
     def __init__(self, chat: ChatSummary, branch: list[Turn], owner: str, parts: Parts) -> None:
         super().__init__()
         self.turn_ids: set[int] = set()
@@ -157,7 +155,7 @@ class Exchange(loop.Exchange):
         self._chat = chat
         self._question: Question | None = None
         self.answer_now = AnswerNow()
-        self._result = STOPPED  # of the open turn, if that is a call
+        self._call_result = STOPPED  # of the open turn, if that is a call
         self._open(branch)
 
     @property
@@ -188,12 +186,12 @@ class Exchange(loop.Exchange):
         question.answer.set_result(decision)
         return True
 
-    async def run(self) -> None:
+    async def lead(self) -> None:
         """Answer, run the answer's calls, and continue with the results."""
         try:
             try:
                 async with self._parts.toolboxes.use(self._chat, self._branch) as toolbox:
-                    await self.lead(toolbox)
+                    await self.follow_all(toolbox)
             except GptOssError as error:
                 self.answer.fail(error)
             await self._go_on()
@@ -210,7 +208,7 @@ class Exchange(loop.Exchange):
         await self._go_on(lambda history, after: begin_turn(history, after, call.name))
 
     async def end_call(self, call: ToolCall, result: ToolResult) -> None:
-        self._result = result
+        self._call_result = result
 
     async def refuse_call(self, call: ToolCall, result: ToolResult) -> None:
         await self.begin_call(call)
@@ -273,7 +271,7 @@ class Exchange(loop.Exchange):
         turn = self.leaf
         fields: dict[str, Any] = self.answer.turn_fields()
         if turn.role == "tool":
-            content, stats = self._result.text, result_stats(self._result)
+            content, stats = self._call_result.text, result_stats(self._call_result)
             fields = {"content": content, "state": "done", "stats": stats}
 
         def store(history: History) -> tuple[ChatSummary, list[Turn]]:
@@ -289,7 +287,7 @@ class Exchange(loop.Exchange):
     def _open(self, branch: list[Turn]) -> None:
         self._branch, turn = branch, branch[-1]
         self.turn_ids.add(turn.id)
-        self._result = STOPPED
+        self._call_result = STOPPED
         if turn.role != "tool":
             self.answer = Answer(begun=turn)
             self._parts.running[turn.id] = self
