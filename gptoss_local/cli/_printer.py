@@ -17,8 +17,8 @@ from gptoss_local.talk.answer import figures_of, wire_call
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.talk.conversation.what_runs import CallPart
     from gptoss_local.talk.tools import ToolResult
+    from gptoss_local.talk.what_runs import CallPart
 
 _N_LINES = 12  # of a result; all of it is the model's
 _ROOM = 16  # cells: with as many left in the row, a word is printed before it is complete

@@ -328,13 +328,13 @@ def _change_model(session: Session, model: str) -> None:
 
 
 def _tools(session: Session, name: str) -> None:
-    tools = session.chat.tools
-    if tools is None:
+    if session.chat.tools is None:
         raise UsageError("there are no tools here", hint="Begin with: gptoss run MODEL --tools")
+    toolbox = session.chat.tools.toolbox
     if name:
-        say(f"{name} is {'on' if tools.switch(name) else 'off'}.")
+        say(f"{name} is {'on' if toolbox.switch(name) else 'off'}.")
         return
-    rows = [(f"{'on ' if g.is_on else 'off'} {g.name}", f"It {g.about}") for g in tools.groups()]
+    rows = [(f"{'on ' if g.is_on else 'off'} {g.name}", f"It {g.about}") for g in toolbox.groups()]
     say_rows("Tools; /tools NAME turns one on or off:", rows)
 
 

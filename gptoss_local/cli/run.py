@@ -189,7 +189,7 @@ def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> 
         return
     from gptoss_local.cli._tools import RunTools
 
-    chat.tools = RunTools(settings, Path.cwd(), tools, allow)
+    chat.tools = RunTools(chat, settings, Path.cwd(), tools, allow)
     chat.printer.runs_tools = True
     try:
         yield

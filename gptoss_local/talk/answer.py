@@ -1,10 +1,11 @@
-"""One answer as it comes: its texts, its phase, its figures. No screen, no HTTP."""
+"""One answer as it comes, also from `/api/chat`: its texts, its phase, its figures."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import (
     ChatEvent,
     ContentDelta,
@@ -16,12 +17,14 @@ from gptoss_local.base.events import (
     ToolCall,
     WholeAnswer,
 )
+from gptoss_local.base.types import FinishReason, Usage
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import Turn, TurnState
 
 Phase = Literal["waiting", "reasoning", "answering", "done", "stopped", "failed"]
 
+_ENDS: dict[str | None, FinishReason] = {"length": "length", "repetition": "repetition"}
 _SUMS = ("eval_count", "eval_duration", "total_duration", "load_duration")
 _BEFORE = ("prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "ttft_s")
 _MAX_LATENCIES = 240  # that are stored; longer answers are thinned out
@@ -106,6 +109,9 @@ class Answer(WholeAnswer):
         if self.is_live:
             self.phase, self.error, self._end_s = phase, error, self._clock()
 
+    def fail(self, error: GptOssError) -> None:
+        self.end("failed", f"{error.message}. {error.hint}".strip())
+
     @property
     def tool_calls(self) -> tuple[dict[str, Any], ...]:
         return (*self._earlier_calls, *map(wire_call, self.calls))
@@ -150,10 +156,10 @@ class Answer(WholeAnswer):
         passed_s = (self._end_s or self._clock()) - self._first_s
         return (self.n_frames - 1) / passed_s if passed_s > 0 else None
 
-    def turn_fields(self, earlier: dict[str, Any]) -> dict[str, Any]:
-        """Return fields for `History.update`; `earlier` figures stay until there are new ones."""
+    def turn_fields(self) -> dict[str, Any]:
+        """Return fields for `History.update`; earlier figures stay until there are new ones."""
         states: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
-        kept = {name: value for name, value in earlier.items() if name != "error"}
+        kept = {name: value for name, value in self._earlier.items() if name != "error"}
         if self.n_frames:
             over = ("tokens", "done_reason")
             kept = {name: value for name, value in kept.items() if name not in over}
@@ -197,6 +203,40 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as an entry of `message.tool_calls` of Ollama's API."""
     function = {"index": call.index, "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "function": function}
+
+
+def events_of(frame: dict[str, Any]) -> Iterator[ChatEvent]:
+    """Yield the events of a frame of `/api/chat`; each with progress begins with Started."""
+    if growth := frame.get("context_growth"):
+        yield Growing(growth["prompt"], growth["to"], growth["from"])
+    if progress := frame.get("prompt_progress"):
+        yield Started(progress["total"], progress.get("left_out", 0))
+        yield Prefilling(progress["processed"], progress["cache"])
+    message = frame["message"]
+    if thinking := message.get("thinking"):
+        yield ReasoningDelta(thinking)
+    if content := message.get("content"):
+        yield ContentDelta(content)
+    for n, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        index, name, arguments = function.get("index", n), function["name"], function["arguments"]
+        yield ToolCall(index, call.get("id", ""), name, arguments)
+    if frame["done"]:
+        usage = Usage(
+            n_prompt=frame.get("prompt_eval_count", 0),
+            n_cached=frame.get("prompt_cached_count", 0),
+            prefill_ns=frame.get("prompt_eval_duration", 0),
+            n_generated=frame.get("eval_count", 0),
+            decode_ns=frame.get("eval_duration", 0),
+        )
+        yield Done(
+            _ENDS.get(frame.get("done_reason"), "stop"),
+            usage,
+            frame.get("tokens", []),
+            joules=frame.get("joules", {}),
+            load_ns=frame.get("load_duration", 0),
+            total_ns=frame.get("total_duration", 0),
+        )
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:

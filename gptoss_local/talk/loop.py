@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -9,14 +10,18 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.what_runs import Decision
 
 T = TypeVar("T")
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
 TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
 
 
@@ -69,8 +74,7 @@ class Loop:
     """One exchange.
 
     Args:
-        ask: Whether a call may run; None: all may.
-        must_ask: Says of which tools; by default, as the user has allowed them.
+        ask: Whether a call may run, of the tools of `must_ask`; None: all may.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.
         n_calls_max: Most calls that are run, besides the limits of the toolbox.
     """
@@ -81,17 +85,14 @@ class Loop:
         toolbox: Toolbox,
         ask: Ask | None,
         *,
-        must_ask: Callable[[RunnableTool], bool] | None = None,
         is_ours: Callable[[str], bool] = lambda _: True,
         n_calls_max: int | None = None,
     ) -> None:
         self._source = source
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._ask = ask
-        self._must_ask = must_ask or toolbox.needs_consent
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
-        self._limit = toolbox.loop_limit()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
@@ -99,8 +100,11 @@ class Loop:
     def is_stopped(self) -> bool:
         return self._ended is not None
 
+    def must_ask(self, tool: RunnableTool) -> bool:
+        return self.toolbox.needs_consent(tool)
+
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the exchange, keeping the partial answer; calls without a result get this one."""
+        """Stop it, also before it begins, keeping the partial answer; open calls get `result`."""
         self._ended = self._ended or result
         if self._waiting is not None and self._waiting is not asyncio.current_task():
             self._waiting.cancel()
@@ -108,6 +112,7 @@ class Loop:
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
         """Yield the events; at a limit the model is told once to answer without calls."""
         was_refused = False
+        self._limit = self.toolbox.loop_limit()
         while True:
             async with aclosing(self._source.events()) as events:
                 while event := await self.until_stopped(anext(events, None)):
@@ -123,7 +128,7 @@ class Loop:
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
-                made = self._toolbox.call(call.name, call.arguments)
+                made = self.toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
                 else:
@@ -156,11 +161,87 @@ class Loop:
             self._waiting = before
 
     async def _result(self, call: ToolCall, made: Call) -> ToolResult:
-        if self._ask is not None and made.tool is not None and self._must_ask(made.tool):
+        if self._ask is not None and made.tool is not None and self.must_ask(made.tool):
             asked_s = time.monotonic()
             refusal = await self._ask(made.tool, made.arguments)
             self._limit.pause(time.monotonic() - asked_s)
             if refusal is not None:
                 return refusal
-        running, follow = self._toolbox.run_call(made), following_calls.get()
+        running, follow = self.toolbox.run_call(made), following_calls.get()
         return await (follow(call, running) if follow else running)
+
+
+class Exchange(Loop, ABC):
+    """A loop as the front ends have it, which say how they stream, ask, keep and show.
+
+    Attributes:
+        answer: The newest one.
+    """
+
+    answer: Answer
+
+    def __init__(self) -> None:
+        super().__init__(self, Toolbox([], Consents(None)), self._refusal)
+
+    async def follow_all(self, toolbox: Toolbox) -> None:
+        self.toolbox = toolbox
+        async with aclosing(self.run()) as events:
+            async for event in events:
+                await self.follow(event)
+
+    async def follow(self, event: LoopEvent) -> None:
+        match event:
+            case CallBegun(call):
+                await self.begin_call(call)
+            case CallEnded(call, result):
+                await self.end_call(call, result)
+            case CallRefused(call, result):
+                await self.refuse_call(call, result)
+            case Continued():
+                await self.begin_answer()
+            case LimitReached(limit):
+                self.tell(f"Stopped after {limit}.")
+
+    async def _refusal(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
+        decision = await self.decide(tool, arguments)
+        if decision is None:
+            return self._ended or UNANSWERED
+        if decision.scope is None:
+            text = f"The user denied this call. {decision.reason}".strip()
+            return ToolResult(text, is_error=True)
+        if decision.scope != "once":
+            try:
+                self.toolbox.allow(tool, decision.scope)
+            except UsageError as error:  # it holds for this chat where it cannot be kept
+                self.warn(error)
+        return None
+
+    @abstractmethod
+    def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Let the model answer the conversation so far."""
+
+    @abstractmethod
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
+        """Ask the user whether a call may run; None: there was no answer."""
+
+    @abstractmethod
+    async def begin_call(self, call: ToolCall) -> None:
+        """Show that a call is asked about and run; `end_call` follows."""
+
+    @abstractmethod
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call."""
+
+    async def refuse_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call that is not run."""
+        await self.end_call(call, result)
+
+    @abstractmethod
+    async def begin_answer(self) -> None:
+        """Begin the answer to the results."""
+
+    @abstractmethod
+    def tell(self, notice: str) -> None: ...
+
+    def warn(self, error: UsageError) -> None:
+        self.tell(error.message)

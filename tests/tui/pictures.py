@@ -19,14 +19,12 @@ import tui
 from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFit
 from gptoss_local.base.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.base.settings import Settings, ToolCommand
-from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import what_runs
-from gptoss_local.talk.conversation.what_runs import answers_to, asked_text
-from gptoss_local.talk.frames import events_of
+from gptoss_local.talk.answer import Answer, events_of
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult, ToolSources
 from gptoss_local.talk.tools.programs import Program
+from gptoss_local.talk.what_runs import answers_to, asked_text, what_runs
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat
 from tests.tui.scripted import ScriptedServer, installed, running

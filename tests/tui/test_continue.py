@@ -10,9 +10,8 @@ import pytest
 
 from gptoss_local.base.errors import ContextOverflowError
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.answer import Answer, events_of
 from gptoss_local.talk.conversation import was_cut
-from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer, run_server
 from tests.scripted_engine import Script, answer, calls, run_scripted_server

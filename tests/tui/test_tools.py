@@ -12,9 +12,9 @@ import pytest
 from textual.events import Key
 
 from gptoss_local.base.settings import ToolCommand
-from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Arguments, Page, RunnableTool, ToolResult
+from gptoss_local.talk.what_runs import about_text, always_text, shell_text
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer, call, installed

@@ -6,7 +6,7 @@ from functools import partial
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.whole_file import PRIVATE
 from gptoss_local.models.catalog import DEVICE
-from gptoss_local.talk.conversation.tool_choice import without_tools
+from gptoss_local.talk.conversation import without_tools
 from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
 from tui.chat_parts import ChatParts

@@ -11,7 +11,7 @@ import msgspec
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.validation import in_words
 from gptoss_local.talk.history.plain import one_line
-from gptoss_local.talk.history.turn import ChatSummary, Turn
+from gptoss_local.talk.history.rows import ChatSummary, Turn
 
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28

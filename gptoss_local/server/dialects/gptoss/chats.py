@@ -21,13 +21,13 @@ from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
-from gptoss_local.server.chats.turns import begin_answer
+from gptoss_local.server.chats.exchange import begin_turn
 from gptoss_local.server.dialects.bounds import MAX_INT, number_in
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
-from gptoss_local.talk.conversation import Decision, was_cut
-from gptoss_local.talk.conversation.tool_choice import OPTION, without_tools
+from gptoss_local.talk.conversation import TOOLS, was_cut, without_tools
 from gptoss_local.talk.history import ChatSummary, History, Hit, Turn
+from gptoss_local.talk.what_runs import Decision
 
 T = TypeVar("T")
 
@@ -139,9 +139,7 @@ async def new_chat(request: Request) -> Response:
 
     def add(history: History) -> ChatSummary:
         history = history.temporary if body.is_temporary else history
-        chat_id = history.new_chat(body.model, body.effort, preset=body.preset)
-        if options:
-            history.set_options(chat_id, options)
+        chat_id = history.new_chat(body.model, body.effort, preset=body.preset, options=options)
         if body.system:
             history.add(chat_id, None, "system", body.system)
         return history.chat(chat_id)
@@ -204,7 +202,7 @@ async def ask(request: Request) -> Response:
         if body.parent_id is not None:
             _settled(_turn_of(history, chat_id, body.parent_id))
         question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
-        return question, begin_answer(history, question, is_shown=True)
+        return question, begin_turn(history, question, is_shown=True)
 
     question, branch = await _start(request, add)
     return json_response(Begun(branch[-1], question))
@@ -217,7 +215,7 @@ async def answer(request: Request) -> Response:
         asked = _settled(_turn_of(history, chat_id, body.parent_id))
         if asked.role not in ("user", "tool"):
             raise UsageError("only a question or the result of a tool is answered")
-        return None, begin_answer(history, asked, is_shown=True)
+        return None, begin_turn(history, asked, is_shown=True)
 
     _, branch = await _start(request, add)
     return json_response(Begun(branch[-1]))
@@ -349,13 +347,13 @@ def _chat_id(request: Request) -> int:
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    tools = options.get(OPTION, "")
+    tools = options.get(TOOLS, "")
     if not isinstance(tools, str):
-        raise UsageError(f"{OPTION} is a list of names with commas")
+        raise UsageError(f"{TOOLS} is a list of names with commas")
     checked: dict[str, Any] = {
         name: parse_option(name, str(value)) for name, value in without_tools(options).items()
     }
-    return checked | ({OPTION: tools} if OPTION in options else {})
+    return checked | ({TOOLS: tools} if TOOLS in options else {})
 
 
 async def _turn(request: Request, chat_id: int, turn_id: int) -> Turn:

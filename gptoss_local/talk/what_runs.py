@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -38,7 +38,14 @@ def code_of(name: str, arguments: object) -> str | None:
     return None
 
 
-class Answer(NamedTuple):
+class Decision(NamedTuple):
+    """The user's answer to whether a call may run; no `scope` denies it."""
+
+    scope: Scope | Literal["once"] | None
+    reason: str = ""
+
+
+class Choice(NamedTuple):
     """A choice when asked whether a call may run: no `scope` denies it, maybe with a reason."""
 
     label: str
@@ -46,18 +53,43 @@ class Answer(NamedTuple):
     has_reason: bool = False
 
 
-def answers_to(tool: RunnableTool) -> list[Answer]:
+def answers_to(tool: RunnableTool) -> list[Choice]:
     """Return the answers in the order in which they are shown; Enter takes the first one."""
     return [
-        Answer("No", None),
-        Answer("No, because …", None, has_reason=True),
-        Answer("Allow once", "once"),
-        Answer("Allow in this chat", "chat"),
-        Answer(f"Always allow {always_text(tool)}", "always"),
+        Choice("No", None),
+        Choice("No, because …", None, has_reason=True),
+        Choice("Allow once", "once"),
+        Choice("Allow in this chat", "chat"),
+        Choice(f"Always allow {always_text(tool)}", "always"),
     ]
 
 
-def doubt(answer: Answer, n_unseen: int = 0) -> str:
+async def decide(
+    tool: RunnableTool,
+    choose: Callable[[str, list[str]], Awaitable[int | None]],
+    reason: Callable[[], Awaitable[str]],
+    n_unseen: Callable[[], int] = lambda: 0,
+) -> Decision | None:
+    """Ask about a call, again if an answer allows more than was shown; None: no answer.
+
+    `choose` gets a text and the labels to choose from, `reason` asks why not, and `n_unseen` says
+    how many lines of the call were never on the screen.
+    """
+    choices = answers_to(tool)
+    while (n := await choose(asked_text(tool), [each.label for each in choices])) is not None:
+        label, scope, has_reason = choices[n]
+        if scope is None:
+            return Decision(None, await reason() if has_reason else "")
+        if not (text := doubt(choices[n], n_unseen())):
+            return Decision(scope)
+        if (is_sure := await choose(text, [choices[0].label, label])) is None:
+            break
+        if is_sure:
+            return Decision(scope)
+    return None
+
+
+def doubt(answer: Choice, n_unseen: int = 0) -> str:
     """Return why an answer is asked for twice, such as lines never shown; empty if it is not."""
     doubts = []
     if n_unseen:
