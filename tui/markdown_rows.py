@@ -21,6 +21,7 @@ from textual.style import Style
 
 from tui.code_rows import CodeStyle, code_rows
 from tui.markdown_blocks import is_openable, shown_number
+from tui.markdown_signs import backslash, stars
 from tui.markdown_table import Cell, table_rows
 from tui.rows import Row, wrapped
 
@@ -295,22 +296,8 @@ _INLINE = re.compile(
     r"|(?<![\w$\\])\$(?P<single>(?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])",
     re.DOTALL,
 )
-_DELIMITER = re.compile(r"\\[()\[\]]|\\\*?\.(?=[\w.])")
+_DELIMITER = re.compile(r"\\[()\[\]]")
 _CLOSERS = {"\\[": "\\]", "$$": "$$"}
-_WORD = r"\w\u00aa-\u0dff\u1e00-\u1fff"  # of scripts with spaces: in others, emphasis cuts words
-_OPERATOR = re.compile(  # as in server/web/markdown.js
-    "|".join(
-        (
-            "_+",
-            rf"(?<=[{_WORD})}}\]])(?:\*+(?=[{_WORD}([{{])|\*(?=[-+]\d))",  # 10**6, f(x)*(a + 1)
-            rf"(?:(?<=[\d_)}}\]])|(?<![{_WORD}][{_WORD}])(?<=[{_WORD}]))\*+(?=[-+]\d)",  # 10**-6
-            rf"\*(?=[./][{_WORD}])|(?<![{_WORD}])\*(?=/)",  # *.py, lib*/src
-            rf"(?<=/)\*(?:(?!\*)|\*(?![{_WORD}*]))|(?<=[-_])\*(?=[\s,;:)]|$)",  # src/**, test_*
-            r"(?<=[/.$^=<>|&\\])\*+(?=[/.$^=<>|&\\])",  # ^.*$
-        )
-    ),
-    re.ASCII,
-)
 
 
 def parse(text: str) -> SyntaxTreeNode:
@@ -347,20 +334,6 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _operator(state: StateInline, silent: bool) -> bool:
-    """Parse `*` in arithmetic, paths and globs, and each `_`, as text.
-
-    CommonMark would read `10**6 and 10**9` and `__init__` as emphasis, and drop the signs.
-    """
-    found = _OPERATOR.match(state.src, state.pos)
-    if found is None:
-        return False
-    if not silent:
-        state.pending += found[0]
-    state.pos = found.end()
-    return True
-
-
 def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     r"""Parse lines from one that begins with `\[` or `$$` to one that ends with its partner."""
     if state.is_code_block(start_line):
@@ -385,11 +358,17 @@ def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool)
     return False
 
 
+class _Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # else `calls[0](x)` loses its brackets
+        return is_openable(url) or url.startswith("mailto:")
+
+
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING})
+    parser = _Parser("commonmark", {"maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable("reference")
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
-    parser.inline.ruler.before("emphasis", "operator", _operator)
+    parser.inline.ruler.before("escape", "backslash", backslash)
+    parser.inline.ruler.before("emphasis", "stars", stars)
     parser.block.ruler.before(
         "fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]}
     )

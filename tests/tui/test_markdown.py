@@ -1,6 +1,7 @@
 """Markdown of a growing text: nothing is lost, and it is drawn as the whole text would be."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -249,3 +250,14 @@ def test_formulas_that_stay_as_they_were_typed(tex: str) -> None:
 )  # fmt: skip
 def test_formulas_in_rows(tex: str, rows: list[str] | None) -> None:
     assert formula_rows(tex, 70) == rows
+
+
+LINES = (Path(__file__).parents[1] / "written.txt").read_text(encoding="utf-8").splitlines()
+"""Lines as models write them, behind a tab their text on the screen if it differs."""
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_signs_stay_as_they_were_written(line: str) -> None:
+    markdown, _, shown = line.partition("\t")
+    rows = markdown_rows(markdown, 200, DARK)
+    assert " ".join(row.content.plain for row in rows) == (shown or markdown)
