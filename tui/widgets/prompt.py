@@ -272,6 +272,15 @@ class Prompt(TextArea):
     def action_newline(self) -> None:
         self.insert("\n")
 
+    def action_delete_word_left(self) -> None:
+        """Delete back to white space, as readline does."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        if before and not self.selected_text:
+            self.delete((row, len(re.sub(r"\S*\s*$", "", before))), (row, column))
+        else:
+            super().action_delete_word_left()
+
     def action_complete(self) -> None:
         self._fill_menu()
         self.menu.take()
