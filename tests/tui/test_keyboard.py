@@ -226,3 +226,22 @@ async def test_stop_and_send_takes_the_letters_before_it(history_path: Path) -> 
         await burst(chat, [*"secoml", "left", "backspace", "n", "end", "backspace", "d", "ctrl+s"])
         await chat.until(lambda: [t.content for t in chat.turns() if t.role == "user"][1:] != [])
         assert [t.content for t in chat.turns() if t.role == "user"] == ["first", "second"]
+
+
+async def test_ctrl_c_copies_once_and_alt_types_no_letter(history_path: Path) -> None:
+    async with run_chat(ScriptedServer("Well, ", ["well."], 30), history_path) as chat:
+        screen = chat.app.chat
+        await chat.ask("go")
+        await chat.press("alt+r")
+        await chat.shows("‹ 2/2 ›")
+        await chat.answered()
+        await chat.press(*"ab", "alt+d", "alt+x", "alt+full_stop", "shift+left", "ctrl+c")
+        assert (screen.prompt.text, chat.app.clipboard) == ("ab", "b")
+        assert chat.told[-1] == "Copied 1 character."
+        await chat.press("ctrl+c")
+        assert screen.prompt.text == ""
+        await chat.enter("/temporary")
+        await chat.press("ctrl+n")
+        assert screen.conversation.is_temporary
+        await chat.enter("/temporary")
+        assert not screen.conversation.is_temporary

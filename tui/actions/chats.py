@@ -48,12 +48,18 @@ async def open_chat(
 
 
 async def new(chat: ChatParts, _argument: str) -> None:
-    await open_chat(chat, None)
+    is_temporary = chat.conversation.is_temporary
+    await open_chat(chat, None, is_temporary=is_temporary)
+    if is_temporary:
+        chat.app.notify("This one is temporary, too; /temporary begins one that is kept.")
 
 
 async def temporary(chat: ChatParts, _argument: str) -> None:
-    await open_chat(chat, None, is_temporary=True)
-    chat.app.notify("Nothing of this chat is kept: it ends when you leave it.")
+    """Begin a chat that is not kept; from such a chat, one that is."""
+    is_temporary = not chat.conversation.is_temporary
+    await open_chat(chat, None, is_temporary=is_temporary)
+    kept = "Nothing of this chat is kept: it ends when you leave it."
+    chat.app.notify(kept if is_temporary else "This chat is kept.")
 
 
 async def system(chat: ChatParts, argument: str) -> None:

@@ -197,6 +197,8 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.action_newline()
+        elif event.key.startswith("alt+"):  # the text area would take its letter
+            event.prevent_default()
         else:
             await super()._on_key(event)
 
