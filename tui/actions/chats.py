@@ -44,7 +44,15 @@ async def open_chat(
     await chat.open_tools()
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
     await chat.view.show_branch(found[0] if found else None)
+    if found and place is not None and (words := _found_in(found[0].content, place.words)):
+        await chat.view.transcript.show(found[0], words)
     chat.view.model_changed()
+
+
+def _found_in(text: str, words: str) -> str:
+    """Return the words as searched for, or the first of them that the text has."""
+    tried = [words, *words.split()]
+    return next((each for each in tried if each.casefold() in text.casefold()), "")
 
 
 async def new(chat: ChatParts, _argument: str) -> None:

@@ -450,6 +450,7 @@ class ChatScreen(Screen[None]):
 
     def action_escape(self) -> None:
         """Take back the last waiting message; else stop the answer; else leave the edit."""
+        self.transcript.drop_marks()
         if not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
