@@ -305,11 +305,10 @@ def readable(variables: dict[str, str]) -> dict[str, str]:
     """
     background = Color.parse(variables["background"])
     if background.ansi is not None:
-        return variables
-    changed = {f"text-{name}": variables[f"text-{name}"] for name in _NAMES}
-    return variables | {
-        name: _against(Color.parse(value), background).hex for name, value in changed.items()
-    }
+        return variables | {"text-comment": variables["text-muted"]}
+    changed = {f"text-{name}": Color.parse(variables[f"text-{name}"]) for name in _NAMES}
+    changed["text-comment"] = Color.parse(variables["foreground"]).blend(background, 0.4)
+    return variables | {name: _against(color, background).hex for name, color in changed.items()}
 
 
 def _against(color: Color, background: Color) -> Color:
