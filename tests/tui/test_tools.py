@@ -191,7 +191,9 @@ async def test_arguments_show_what_cannot_be_seen_and_a_no_has_a_reason(tmp_path
         await chat.shows(r"sh -c $'rm \u200breport\u202etxt.exe'")
         await chat.shows(r'"cmd": "rm \u200breport\u202etxt.exe"')
         await chat.answer("No, because")
-        await chat.press(*"it lies", "enter")
+        await chat.press(*"it lies")
+        await chat.shows("it lies")
+        await chat.press("enter")
         await chat.shows(f"sh -c '{kept}'", f'"cmd": "{kept}"')
         assert server.asked[-1] == "The user denied this call. it lies"
         await chat.answer("No")

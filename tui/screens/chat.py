@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
 from gptoss_local.base.errors import GptOssError, HistoryError
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import ChatSummary, History, Turn, Watch
@@ -61,7 +62,7 @@ class ChatScreen(Screen[None]):
         Binding("f4,ctrl+t", "command('effort next')", "Effort", id="chat.effort"),
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
-        Binding("alt+r", "command('retry')", "Answer again", id="chat.retry"),
+        Binding("alt+r", "command('retry')", "Answer again", id="chat.retry", priority=True),
         Binding("ctrl+r", "command('recall')", "Search your messages", id="chat.recall"),
         Binding("ctrl+f", "command('find')", "Find in this chat", id="chat.find", priority=True),
         Binding("ctrl+z", "app.suspend_process", "Suspend", id="chat.suspend", priority=True),
@@ -451,6 +452,7 @@ class ChatScreen(Screen[None]):
 
     def action_escape(self) -> None:
         """Take back the last waiting message; else stop the answer; else leave the edit."""
+        self.transcript.drop_marks()
         if not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
@@ -471,6 +473,9 @@ class ChatScreen(Screen[None]):
         """Copy the selection; else put the draft aside; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
+            self.notify(f"Copied {counted(len(selected), 'character')}.")
+            self.clear_selection()
+            self.prompt.move_cursor(self.prompt.cursor_location)
         elif self.dialogue.editing is not None:
             self.prompt.take()
             self.dialogue.leave_edit()

@@ -33,7 +33,7 @@ class Question(Vertical):
         OptionList, OptionList:focus {
             height: auto; border: none; background: transparent; padding: 0;
         }
-        Input { border: none; background: $boost; height: 1; padding: 0 1; }
+        Input, Input:focus { border: none; background: $boost; height: 1; padding: 0 1; }
     }
     """
 
