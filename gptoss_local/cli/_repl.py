@@ -130,7 +130,7 @@ def _show(session: Session, what: str) -> None:
 
 
 def _say_parameters(title: str, parameters: dict[str, Any]) -> None:
-    from gptoss_local.models.store.modelfile import parameter_lines
+    from gptoss_local.models.store.models import parameter_lines
 
     lines = [f"  {name:<31}{value}" for name, value in parameter_lines(parameters)]
     say("\n".join([title, *(lines or ["  none"])]))
