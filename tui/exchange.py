@@ -18,7 +18,6 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import Decision, what_runs
 from gptoss_local.talk.conversation.calls import denied
 from gptoss_local.talk.conversation.what_runs import answers_to, asked_text, doubt
-from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import (
     STOPPED,
@@ -212,17 +211,16 @@ class LiveExchange:
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
         answer = self.answer
         try:
-            frames_of = self._server.stream_chat(self._body(), self._note_id)
-            async with aclosing(frames_of) as frames:
-                async for frame in frames:
-                    for event in events_of(frame):
-                        if isinstance(event, Growing) and answer.growth is None:
-                            said = growth_text(event)
-                            self._view.app.notify(said, timeout=READ_S, markup=False)
-                        is_first = answer.phase == "waiting"
-                        yield event
-                        if is_first and answer.phase != "waiting":
-                            self._view.app.call_later(self._paint)  # without waiting for the timer
+            events_of = self._server.stream_chat(self._body(), self._note_id)
+            async with aclosing(events_of) as events:
+                async for event in events:
+                    if isinstance(event, Growing) and answer.growth is None:
+                        said = growth_text(event)
+                        self._view.app.notify(said, timeout=READ_S, markup=False)
+                    is_first = answer.phase == "waiting"
+                    yield event
+                    if is_first and answer.phase != "waiting":
+                        self._view.app.call_later(self._paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
         except GptOssError as error:
             if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
@@ -285,10 +283,9 @@ class LiveExchange:
         async def receive() -> str:
             answer = Answer()
             body = self._conversation.summary_request()
-            async with aclosing(self._server.stream_chat(body)) as frames:
-                async for frame in frames:
-                    for event in events_of(frame):
-                        answer.add(event)
+            async with aclosing(self._server.stream_chat(body)) as events:
+                async for event in events:
+                    answer.add(event)
                     self.note = f"summarising: {answer.n_frames} tokens"
             return answer.content
 

@@ -9,7 +9,6 @@ from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.cli._printer import Printer
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.frames import events_of
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -76,15 +75,14 @@ class Chat:
     def _events(self, tools: list[dict[str, Any]]) -> Generator[ChatEvent, None, None]:
         """Yield the events of an answer, which becomes a message as far as it came."""
         answer = self.answer = Answer()
-        frames = self.client.stream_chat(self._request(tools))
+        events = self.client.stream_chat(self._request(tools))
         try:
-            for frame in frames:
-                for event in events_of(frame):
-                    if isinstance(event, Growing):
-                        self.printer.grow(self.client, self.model, event)
-                    yield event
+            for event in events:
+                if isinstance(event, Growing):
+                    self.printer.grow(self.client, self.model, event)
+                yield event
         finally:
-            frames.close()
+            events.close()
             self.printer.end()
             said: dict[str, Any] = {"role": "assistant", "content": answer.content}
             if self.tools is not None and answer.calls and answer.phase == "done":

@@ -139,7 +139,7 @@ def _checked(word: str, words: tuple[str, ...]) -> str:
 
 
 def _set_parameter(session: Session, argument: str) -> None:
-    from gptoss_local.server.dialects.ollama.options import Options
+    from gptoss_local.server.dialects.options import Options
 
     name, _, text = argument.partition(" ")
     if name in ("", "?"):

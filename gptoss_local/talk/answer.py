@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
+from gptoss_local.api.answers import call_of, metrics_of
 from gptoss_local.base.events import (
     ChatEvent,
     ContentDelta,
@@ -177,26 +180,15 @@ class Answer(WholeAnswer):
 
 
 def figures_of(done: Done) -> dict[str, Any]:
-    """Return an answer's figures by Ollama's names, durations in ns; zeros are left out."""
-    figures = {
-        "done_reason": done.end,
-        "total_duration": done.total_ns,
-        "load_duration": done.load_ns,
-        "prompt_eval_count": done.usage.n_prompt,
-        "prompt_cached_count": done.usage.n_cached,
-        "prompt_eval_duration": done.usage.prefill_ns,
-        "eval_count": done.usage.n_generated,
-        "eval_duration": done.usage.decode_ns,
-        "tokens": done.tokens,
-        "joules": done.joules,
-    }
-    return {name: value for name, value in figures.items() if value}
+    """Return an answer's figures as on the wire, durations in ns; zeros are left out."""
+    figures: dict[str, Any] = msgspec.to_builtins(metrics_of(done))
+    return figures | ({"tokens": done.tokens} if done.tokens else {})
 
 
 def wire_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as an entry of `message.tool_calls` of Ollama's API."""
-    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "function": function}
+    """Return a call as it is stored, and as `message.tool_calls` has it."""
+    wire: dict[str, Any] = msgspec.to_builtins(call_of(call))
+    return wire
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """A branch of a saved chat as a request of the model."""
 
 from collections.abc import Sequence
+from typing import Any, get_args
 
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.models.store import ModelDefaults
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.history import read_arguments
 from gptoss_local.server.dialects.named_model import begin, fill_in
-from gptoss_local.server.dialects.ollama.options import Options, parse_think
-from gptoss_local.server.dialects.ollama.request import OllamaToolCall
-from gptoss_local.server.dialects.tool_choice import offered
+from gptoss_local.server.dialects.options import Options
+from gptoss_local.server.dialects.sent_tools import offered
 from gptoss_local.talk.conversation.request import to_send
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import ChatSummary, Turn, is_temporary
@@ -22,12 +23,10 @@ def asked_of(
     """Return the request for a branch's last turn, and the context asked for."""
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
-    effort, reasoning = parse_think(chat.effort or "medium")
     request = ChatRequest(
         messages=tuple(map(_message, to_send(branch, branch[-1]))),
         tools=tuple(map(offered, toolbox.offered())),
-        effort=effort,
-        reasoning=reasoning,
+        effort=next((effort for effort in get_args(Effort) if effort == chat.effort), "medium"),
         truncates=bool(given.get("truncate")),
         may_grow=not given.get("truncate"),
         reports_prefill=True,
@@ -38,13 +37,16 @@ def asked_of(
 
 
 def _message(turn: Turn) -> Message:
-    calls = convert(list(turn.tool_calls), list[OllamaToolCall])
     return Message(
         role=turn.role,
         content=turn.content,
         reasoning=turn.reasoning,
-        tool_calls=tuple(
-            ToolRequest(c.function.name, read_arguments(c.function.arguments), c.id) for c in calls
-        ),
+        tool_calls=tuple(map(_tool_request, turn.tool_calls)),
         tool_name=turn.tool_name,
     )
+
+
+def _tool_request(call: dict[str, Any]) -> ToolRequest:
+    function = call["function"]
+    arguments = read_arguments(function.get("arguments"))
+    return ToolRequest(function["name"], arguments, str(call.get("id", "")))
