@@ -45,13 +45,7 @@ _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx2.Client(
-            base_url=settings.url,
-            auth=_OwnerAuth(settings),
-            timeout=_TIMEOUT,
-            trust_env=False,  # a proxy set for the internet must not get requests for this machine
-            verify=False,  # there is no TLS, and reading the certificates takes 50 ms
-        )
+        self._http = httpx2.Client(**_options(settings))
 
     def is_running(self) -> bool:
         """Return whether our server answers; ServerUnavailableError: another program does."""
@@ -171,13 +165,7 @@ class Client:
 class AsyncClient:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx2.AsyncClient(
-            base_url=settings.url,
-            auth=_OwnerAuth(settings),
-            timeout=_TIMEOUT,
-            trust_env=False,  # as in Client
-            verify=False,
-        )
+        self._http = httpx2.AsyncClient(**_options(settings))
 
     async def get(self, path: str, answer_type: type[T]) -> T:
         with _translated(self._settings):
@@ -241,6 +229,16 @@ class _OwnerAuth(httpx2.Auth):
         if key := owner_key(self._settings):
             request.headers["Authorization"] = f"Bearer {key}"
         yield request
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    return {
+        "base_url": settings.url,
+        "auth": _OwnerAuth(settings),
+        "timeout": _TIMEOUT,
+        "trust_env": False,  # a proxy for the internet must not get requests for this machine
+        "verify": False,  # there is no TLS, and reading the certificates takes 50 ms
+    }
 
 
 def _frame(line: str, line_type: type[T]) -> T:

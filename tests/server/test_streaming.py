@@ -11,7 +11,7 @@ import pytest
 
 from gptoss_local.base.errors import EngineError
 from gptoss_local.base.types import Usage
-from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started, ToolCall
+from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started, TokenLogprob, ToolCall
 from gptoss_local.server import streaming
 from gptoss_local.server.dialects.anthropic.routes import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
@@ -162,6 +162,14 @@ def test_calls_of_ollama_are_numbered_and_none_is_lost() -> None:
     function = {"index": 1, "name": "f", "arguments": {"a": 1}}
     (frame,) = ChatWriter("nano").feed(CALL)
     assert msgspec.to_builtins(frame.message.tool_calls) == [{"id": "call_x", "function": function}]
+
+
+def test_a_part_begins_empty() -> None:
+    """Though its first token is known by then."""
+    writer = ResponsesWriter(ResponsesBody(model="nano"), ClientTools(), lambda _: None)
+    frames = list(writer.feed(ContentDelta("x", (TokenLogprob(b"x", -0.5, (), 0),))))
+    (part,) = (f.data["part"] for f in frames if f.name == "response.content_part.added")
+    assert (part["text"], part["logprobs"]) == ("", [])
 
 
 @pytest.mark.parametrize("is_cut_in_text", [False, True])

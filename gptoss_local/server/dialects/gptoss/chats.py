@@ -218,45 +218,43 @@ async def ask(request: Request) -> Response:
         raise UsageError("the question is empty")
     stats = {"folds": body.folds} if body.folds else {}
 
-    def add(history: History) -> tuple[Turn, list[Turn]]:
+    def add(history: History) -> list[Turn]:
         if body.parent_id is not None:
             _settled(_turn_of(history, chat_id, body.parent_id))
         question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
-        return question, begin_answer(history, question, is_shown=True)
+        return begin_answer(history, question, is_shown=True)
 
-    question, branch = await _start(request, add)
-    return json_response(Begun(branch[-1], question))
+    *_, question, begun = await _start(request, add)
+    return json_response(Begun(begun, question))
 
 
 @endpoints.for_chat("POST", f"{_CHAT}/answer", "Begin another answer", Begun, AnswerBody)
 async def answer(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, AnswerBody)
 
-    def add(history: History) -> tuple[None, list[Turn]]:
+    def add(history: History) -> list[Turn]:
         asked = _settled(_turn_of(history, chat_id, body.parent_id))
         if asked.role not in ("user", "tool"):
             raise UsageError("only a question or the result of a tool is answered")
-        return None, begin_answer(history, asked, is_shown=True)
+        return begin_answer(history, asked, is_shown=True)
 
-    _, branch = await _start(request, add)
-    return json_response(Begun(branch[-1]))
+    return json_response(Begun((await _start(request, add))[-1]))
 
 
 @endpoints.for_chat("POST", f"{_CHAT}/continue", "Continue an answer that was cut", Begun, TurnBody)
 async def continue_answer(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
 
-    def resume(history: History) -> tuple[None, list[Turn]]:
+    def resume(history: History) -> list[Turn]:
         turn = _settled(_turn_of(history, chat_id, body.turn_id))
         if not was_cut(turn):
             raise UsageError("this answer was not cut", hint="Ask for another one.")
         if history.select(turn.id)[-1].id != turn.id:
             raise UsageError("only the last answer of a branch can be continued")
         history.update(turn.id, state="streaming")
-        return None, history.branch(turn.id)
+        return history.branch(turn.id)
 
-    _, branch = await _start(request, resume)
-    return json_response(Begun(outward(branch[-1])))
+    return json_response(Begun(outward((await _start(request, resume))[-1])))
 
 
 @endpoints.for_chat("POST", f"{_CHAT}/stop", "Stop an answer", JobStatus, TurnBody)
@@ -414,18 +412,17 @@ def _settled(turn: Turn) -> Turn:
     return turn
 
 
-async def _start(
-    request: Request, add: Callable[[History], tuple[T, list[Turn]]]
-) -> tuple[T, list[Turn]]:
+async def _start(request: Request, add: Callable[[History], list[Turn]]) -> list[Turn]:
+    """Add turns, run the answer that ends their branch, and return the branch."""
     answers = _answers(request)
 
-    def add_all(history: History) -> tuple[T, list[Turn], ChatSummary]:
-        added, branch = add(history)
-        return added, branch, history.chat(branch[-1].chat_id)
+    def begin(history: History) -> tuple[list[Turn], ChatSummary]:
+        branch = add(history)
+        return branch, history.chat(branch[-1].chat_id)
 
-    added, branch, chat = await answers.store.call(add_all, request.path_params["chat_id"])
+    branch, chat = await answers.store.call(begin, request.path_params["chat_id"])
     answers.start(chat, branch, "owner")  # as the chat is the owner's, also on a phone
-    return added, branch
+    return branch
 
 
 async def _changed(request: Request, work: Callable[[History], T]) -> T:

@@ -84,7 +84,10 @@ class ChatWriter(_Writer):
             case Growing():
                 growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
                 return [chat_frame(self._model, context_growth=growth)]
-        return [self._frame(event)]
+        frame = self._frame(event)
+        if isinstance(event, Done) and self._with_tokens:
+            frame.tokens = event.tokens[self._started.n_prompt :]
+        return [frame]
 
     def keepalive(self) -> Iterable[ChatFrame]:
         return [chat_frame(self._model)]
@@ -107,8 +110,6 @@ class ChatWriter(_Writer):
                 message.tool_calls = [call_of(event)]
             case Done():
                 fields = {"done": True} | asdict(metrics_of(event))
-                if self._with_tokens:
-                    fields["tokens"] = event.tokens[self._started.n_prompt :]
         return chat_frame(self._model, message, **fields)
 
     def _progress(self, event: Prefilling) -> list[ChatFrame]:

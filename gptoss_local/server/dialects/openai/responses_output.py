@@ -55,9 +55,8 @@ class TextItem:
         else:
             self.part_event, self.text_event = "content_part", "output_text"
             part_index = "content_index"
-            phase = "commentary" if first.is_preamble else "final_answer"
-            self._head = {"id": new_id("msg_"), "type": "message", "role": "assistant"}
-            self._head["phase"] = phase
+            self._phase = "commentary" if first.is_preamble else "final_answer"
+            self._head = {"id": new_id("msg_"), "type": "message"}
         item_id = self._head["id"]
         self.place = {"item_id": item_id, "output_index": output_index, part_index: 0}
         self._texts: list[str] = []
@@ -91,13 +90,14 @@ class TextItem:
         text = "".join(self._texts)
         if self.is_reasoning:
             return {"type": "summary_text", "text": text}
-        extra = {"annotations": self._annotations, "logprobs": self._logprobs}
+        extra = {"annotations": [*self._annotations], "logprobs": [*self._logprobs]}
         return {"type": "output_text", "text": text} | extra
 
     def item(self, status: str) -> Fields:
         parts = [self.part()] if self._texts else []
         if not self.is_reasoning:
-            return self._head | {"status": status, "content": parts}
+            said = {"role": "assistant", "phase": self._phase, "content": parts}
+            return self._head | {"status": status} | said
         text = "".join(self._texts)
         content = [{"type": "reasoning_text", "text": text}] if text else []
         sealed = SEAL + text if text else None
@@ -108,14 +108,15 @@ def own_item(kind: str, call: ToolCall) -> Fields:
     given = call.arguments
     match kind:
         case "tool_search":
-            given = {"execution": "client", "arguments": given}
+            given = {"arguments": given}
         case "local_shell":
             given = {"action": {"type": "exec", "env": {}} | given}
         case "shell":
             given = {"action": {"timeout_ms": None, "max_output_length": None} | given}
     item_id = new_id("tsc_" if kind == SEARCH else "item_")
-    head = {"id": item_id, "type": f"{kind}_call", "status": "completed", "call_id": call.id}
-    return head | given
+    head = {"id": item_id, "type": f"{kind}_call", "status": "completed"}
+    where = {"execution": "client"} if kind == SEARCH else {}
+    return head | where | {"call_id": call.id} | given
 
 
 _TYPES = {
