@@ -104,7 +104,7 @@ def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
             continue
         for block in group:
             match kind:
-                case "thinking" if thought := _thought(block):
+                case "thinking" if thought := block.thinking or unseal(block.signature):
                     yield Message(role="assistant", reasoning=thought)
                 case "call":
                     call = ToolRequest(block.name, read_arguments(block.input), block.id)
@@ -119,10 +119,6 @@ def _kind(block: ContentBlock) -> str:
     if block.type.endswith("tool_result"):
         return "result"
     return "thinking" if block.type in ("thinking", "redacted_thinking") else "said"
-
-
-def _thought(block: ContentBlock) -> str:
-    return block.thinking or unseal(block.signature)
 
 
 def _result(block: ContentBlock) -> Message:
@@ -215,20 +211,13 @@ def offered_tools(
 
 
 def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:
-    for message in messages:
-        if not isinstance(message.content, str):
-            for block in message.content:
-                yield block
-                yield from _inner(block)
-
-
-def _inner(block: ContentBlock) -> Iterator[ContentBlock]:
-    if not block.type.endswith("tool_result"):
-        return
-    content = block.content
-    if isinstance(content, dict):  # of Anthropic's own search
-        content = content.get("tool_references")
-    yield from _to_blocks(content) or ()
+    for block in (block for message in messages for block in message.blocks):
+        yield block
+        if block.type.endswith("tool_result"):
+            content = block.content
+            if isinstance(content, dict):  # of Anthropic's own search
+                content = content.get("tool_references")
+            yield from _to_blocks(content) or ()
 
 
 class ThinkingConfig(msgspec.Struct):
