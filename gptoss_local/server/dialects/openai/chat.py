@@ -150,6 +150,11 @@ class _Writer:
         """Return the reason that OpenAI has no word for, as OpenRouter names it."""
         return "repetition" if self._answer.done.end == "repetition" else UNSET
 
+    def _finish_reason(self) -> str:
+        if self._answer.done.end != "stop":
+            return "length"
+        return "tool_calls" if self._answer.calls else "stop"
+
     def _last(self, done: Done) -> list[SseEvent]:
         if not self._include_usage:
             return [_END]
@@ -216,11 +221,6 @@ class ChatCompletionWriter(_Writer):
         choice = ChatChoice(message, logprobs, reason, native_finish_reason=self._native)
         return ChatCompletion(**self._fields, choices=[choice])
 
-    def _finish_reason(self) -> str:
-        if self._answer.done.end != "stop":
-            return "length"
-        return "tool_calls" if self._answer.calls else "stop"
-
     def _tool_call(self, call: ToolCall) -> dict[str, Any]:
         head = {"id": call.id, "index": call.index}
         if call.name in self._custom_names:
@@ -278,9 +278,6 @@ class CompletionWriter(_Writer):
 
     def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
         return completion_logprobs(tokens) if tokens else None
-
-    def _finish_reason(self) -> str:
-        return "stop" if self._answer.done.end == "stop" else "length"
 
 
 _NAMES = {"num_predict": "max_tokens"}
