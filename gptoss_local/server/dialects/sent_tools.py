@@ -51,7 +51,7 @@ def select_tools(
                     f"tool_choice names the tool '{name_in(choice)}', which is not in tools"
                 )
             return fields | {"must_call": tuple(names)}
-        case {"type": str(kind)}:
+        case dict() if isinstance(kind := choice.get("type"), str):
             if hosted_kind(kind) and (names := resolve(choice)):
                 return fields | {"must_call": tuple(names)}
             raise UsageError(
