@@ -14,7 +14,7 @@ from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.base.errors import ContextOverflowError, GptOssError, HistoryError
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.base.quantities import counted
-from gptoss_local.talk.answer import Answer, events_of
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import STOPPED, Exchange
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
@@ -207,7 +207,8 @@ class LiveExchange(Exchange):
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
         answer = self.answer
         try:
-            async with aclosing(self._events_of(self._body())) as events:
+            streamed = self._server.stream_chat(self._body(), self._note_id)
+            async with aclosing(streamed) as events:
                 async for event in events:
                     if isinstance(event, Growing) and answer.growth is None:
                         self.tell(
@@ -229,12 +230,6 @@ class LiveExchange(Exchange):
             raise
         self._save()
         await self._paint()
-
-    async def _events_of(self, body: dict[str, Any]) -> AsyncGenerator[ChatEvent, None]:
-        async with aclosing(self._server.stream_chat(body, self._note_id)) as frames:
-            async for frame in frames:
-                for event in events_of(frame):
-                    yield event
 
     async def _paint(self) -> None:
         async with self._painting:  # the timer has its own task alongside the screen's
@@ -286,7 +281,8 @@ class LiveExchange(Exchange):
     async def _summarise(self) -> str | None:
         async def receive() -> str:
             answer = Answer()
-            async with aclosing(self._events_of(self._conversation.summary_request())) as events:
+            body = self._conversation.summary_request()
+            async with aclosing(self._server.stream_chat(body)) as events:
                 async for event in events:
                     answer.add(event)
                     self.note = f"summarising: {answer.n_frames} tokens"

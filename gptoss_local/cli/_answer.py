@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.cli._printer import Printer
-from gptoss_local.talk.answer import Answer, events_of
+from gptoss_local.talk.answer import Answer
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -79,15 +79,14 @@ class Chat:
     def events(self, tools: list[dict[str, Any]]) -> Generator[ChatEvent, None, None]:
         """Yield the events of `answer`, which becomes a message as far as it came."""
         answer = self.answer
-        frames = self.client.stream_chat(self._request(tools))
+        events = self.client.stream_chat(self._request(tools))
         try:
-            for frame in frames:
-                for event in events_of(frame):
-                    if isinstance(event, Growing):
-                        self.printer.grow(self.client, self.model, event)
-                    yield event
+            for event in events:
+                if isinstance(event, Growing):
+                    self.printer.grow(self.client, self.model, event)
+                yield event
         finally:
-            frames.close()
+            events.close()
             self.printer.end()
             said: dict[str, Any] = {"role": "assistant", "content": answer.content}
             if self.tools is not None and answer.calls and answer.phase == "done":

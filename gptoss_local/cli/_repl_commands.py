@@ -23,7 +23,7 @@ from gptoss_local.cli.show import facts_of
 from gptoss_local.models.catalog import canonical_name
 from gptoss_local.models.store import ModelEntry, find_model, render_modelfile
 from gptoss_local.models.store.models import parameter_lines
-from gptoss_local.server.dialects.ollama.options import Options
+from gptoss_local.server.dialects.options import Options
 from tui.commands import Registry
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from gptoss_local.server.connections import (
     quieten_logs,
     return_memory,
 )
-from gptoss_local.server.dialects.openai.response_store import ResponseStore
-from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
+from gptoss_local.server.dialects.openai.responses_memory import ResponseStore, ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.lan import LanDoor

@@ -1,10 +1,13 @@
 """One answer as it comes, also from `/api/chat`: its texts, its phase, its figures."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
+from gptoss_local.api.answers import call_of, metrics_of
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import (
     ChatEvent,
@@ -17,14 +20,12 @@ from gptoss_local.base.events import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.base.types import FinishReason, Usage
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import Turn, TurnState
 
 Phase = Literal["waiting", "reasoning", "answering", "done", "stopped", "failed"]
 
-_ENDS: dict[str | None, FinishReason] = {"length": "length", "repetition": "repetition"}
 _SUMS = ("eval_count", "eval_duration", "total_duration", "load_duration")
 _BEFORE = ("prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "ttft_s")
 _MAX_LATENCIES = 240  # that are stored; longer answers are thinned out
@@ -183,60 +184,15 @@ class Answer(WholeAnswer):
 
 
 def figures_of(done: Done) -> dict[str, Any]:
-    """Return an answer's figures by Ollama's names, durations in ns; zeros are left out."""
-    figures = {
-        "done_reason": done.end,
-        "total_duration": done.total_ns,
-        "load_duration": done.load_ns,
-        "prompt_eval_count": done.usage.n_prompt,
-        "prompt_cached_count": done.usage.n_cached,
-        "prompt_eval_duration": done.usage.prefill_ns,
-        "eval_count": done.usage.n_generated,
-        "eval_duration": done.usage.decode_ns,
-        "tokens": done.tokens,
-        "joules": done.joules,
-    }
-    return {name: value for name, value in figures.items() if value}
+    """Return an answer's figures as on the wire, durations in ns; zeros are left out."""
+    figures: dict[str, Any] = msgspec.to_builtins(metrics_of(done))
+    return figures | ({"tokens": done.tokens} if done.tokens else {})
 
 
 def wire_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as an entry of `message.tool_calls` of Ollama's API."""
-    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "function": function}
-
-
-def events_of(frame: dict[str, Any]) -> Iterator[ChatEvent]:
-    """Yield the events of a frame of `/api/chat`; each with progress begins with Started."""
-    if growth := frame.get("context_growth"):
-        yield Growing(growth["prompt"], growth["to"], growth["from"])
-    if progress := frame.get("prompt_progress"):
-        yield Started(progress["total"], progress.get("left_out", 0))
-        yield Prefilling(progress["processed"], progress["cache"])
-    message = frame["message"]
-    if thinking := message.get("thinking"):
-        yield ReasoningDelta(thinking)
-    if content := message.get("content"):
-        yield ContentDelta(content)
-    for n, call in enumerate(message.get("tool_calls", ())):
-        function = call["function"]
-        index, name, arguments = function.get("index", n), function["name"], function["arguments"]
-        yield ToolCall(index, call.get("id", ""), name, arguments)
-    if frame["done"]:
-        usage = Usage(
-            n_prompt=frame.get("prompt_eval_count", 0),
-            n_cached=frame.get("prompt_cached_count", 0),
-            prefill_ns=frame.get("prompt_eval_duration", 0),
-            n_generated=frame.get("eval_count", 0),
-            decode_ns=frame.get("eval_duration", 0),
-        )
-        yield Done(
-            _ENDS.get(frame.get("done_reason"), "stop"),
-            usage,
-            frame.get("tokens", []),
-            joules=frame.get("joules", {}),
-            load_ns=frame.get("load_duration", 0),
-            total_ns=frame.get("total_duration", 0),
-        )
+    """Return a call as it is stored, and as `message.tool_calls` has it."""
+    wire: dict[str, Any] = msgspec.to_builtins(call_of(call))
+    return wire
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:

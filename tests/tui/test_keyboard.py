@@ -17,6 +17,7 @@ from prompt_toolkit.output import DummyOutput
 from textual.events import Key, Paste
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import ChatEvent
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, call
 from tests.tui.test_tools import SHELL
@@ -37,12 +38,11 @@ class Talker(ScriptedServer):
 
     async def stream_chat(
         self, body: dict[str, Any], *arguments: object
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[ChatEvent, None]:
         if body["messages"][-1]["role"] == "user":
-            calls = [call("sh", cmd="touch RAN")]
-            yield {"message": {"content": "", "tool_calls": calls}, "done": False}
-        async for frame in super().stream_chat(body, *arguments):
-            yield frame
+            yield call("sh", cmd="touch RAN")
+        async for event in super().stream_chat(body, *arguments):
+            yield event
 
 
 def characters(text: str) -> Counter[str]:

@@ -9,12 +9,13 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.base.events import ChatEvent, Done, ToolCall
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, ToolRequest
 from gptoss_local.models.store import ModelDefaults, find_model
 from gptoss_local.runner.manager import ModelManager
@@ -24,9 +25,8 @@ from gptoss_local.server.chats.changes import Changes, Live
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.dialects.history import read_arguments
 from gptoss_local.server.dialects.named_model import begin, fill_in
-from gptoss_local.server.dialects.ollama.options import Options, parse_think
-from gptoss_local.server.dialects.ollama.request import OllamaToolCall
-from gptoss_local.server.dialects.tool_choice import offered
+from gptoss_local.server.dialects.options import Options
+from gptoss_local.server.dialects.sent_tools import offered
 from gptoss_local.server.streaming import log_error
 from gptoss_local.talk import loop
 from gptoss_local.talk.answer import Answer
@@ -345,12 +345,10 @@ def asked_of(
     """Return the request for a branch's last turn, and the context asked for."""
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
-    effort, reasoning = parse_think(chat.effort or "medium")
     request = ChatRequest(
         messages=tuple(map(_message, to_send(branch, branch[-1]))),
         tools=tuple(map(offered, toolbox.offered())),
-        effort=effort,
-        reasoning=reasoning,
+        effort=next((effort for effort in get_args(Effort) if effort == chat.effort), "medium"),
         truncates=bool(given.get("truncate")),
         may_grow=not given.get("truncate"),
         reports_prefill=True,
@@ -361,13 +359,16 @@ def asked_of(
 
 
 def _message(turn: Turn) -> Message:
-    calls = convert(list(turn.tool_calls), list[OllamaToolCall])
     return Message(
         role=turn.role,
         content=turn.content,
         reasoning=turn.reasoning,
-        tool_calls=tuple(
-            ToolRequest(c.function.name, read_arguments(c.function.arguments), c.id) for c in calls
-        ),
+        tool_calls=tuple(map(_tool_request, turn.tool_calls)),
         tool_name=turn.tool_name,
     )
+
+
+def _tool_request(call: dict[str, Any]) -> ToolRequest:
+    function = call["function"]
+    arguments = read_arguments(function.get("arguments"))
+    return ToolRequest(function["name"], arguments, str(call.get("id", "")))

@@ -1,21 +1,48 @@
-"""`options` and `think` of Ollama's requests. Source: its api/types.go (Options, ThinkValue)."""
+"""Settings of a chat, a model or a request, by their names in Ollama's api/types.go (Options)."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.base.types import Effort, Penalties, SamplingParams
-from gptoss_local.server.dialects.bounds import (
-    MAX_INT,
-    Penalty,
-    Temperature,
-    ThinkBudget,
-    limit_tokens,
-    think_budget,
-)
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.types import Penalties, SamplingParams
 
-_EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
+MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
+
+NUMBER: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
+"""The JSON schema of what `number_in` reads."""
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
+
+Temperature = Annotated[float, msgspec.Meta(le=100)]
+"""Excludes infinity, and the "nan" that a text would become."""
+
+ThinkBudget = Annotated[int, msgspec.Meta(ge=-1)]
+"""Tokens of reasoning, after which the model answers; -1: any number."""
+
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+"""Source: OpenAI's API reference."""
+
+MAX_TOP_LOGPROBS = 20
+TopCount = Annotated[
+    int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_TOP_LOGPROBS})
+]
+"""The number of alternatives to a token; each dialect refuses others in its own words."""
+
+
+def first_limit(*limits: int | None) -> int | None:
+    """Return the first limit of tokens that is set, as the engine has it; negative means none."""
+    n_tokens = next((each for each in limits if each is not None), None)
+    return None if n_tokens is None or n_tokens < 0 else min(n_tokens, MAX_INT)
+
+
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if text and not (text.isdecimal() and 0 < int(text) <= MAX_INT):
+        raise UsageError(f"{name} must be a positive number")
+    return int(text) if text else None
 
 
 class Options(msgspec.Struct):
@@ -62,26 +89,8 @@ class Options(msgspec.Struct):
         )
         return {
             "sampling": sampling,
-            "max_tokens": limit_tokens(self.num_predict),
+            "max_tokens": first_limit(self.num_predict),
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
-            "think_budget": think_budget(self.think_budget),
+            "think_budget": first_limit(self.think_budget),
             "ends_repetition": self.repeat_guard,
         }
-
-
-def parse_think(think: object) -> tuple[Effort, bool]:
-    """Return effort, and whether to reason. Absent and true mean medium; false means no."""
-    match think:
-        case None | True:
-            return "medium", True
-        case False:
-            return "low", False
-        case str() if think in _EFFORTS:
-            return _EFFORTS[think], True
-        case str():
-            allowed = '"high", "medium", "low", "max", true, or false'
-            raise UsageError(f'invalid think value: "{think}" (must be {allowed})')
-        case _:
-            raise UsageError(
-                'think must be a boolean or string ("high", "medium", "low", "max", true, or false)'
-            )
