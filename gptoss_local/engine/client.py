@@ -15,7 +15,6 @@ import msgspec
 
 from gptoss_local.base.errors import EngineCrashedError, GptOssError, error_by_name
 from gptoss_local.base.settings import environment_without_secrets
-from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine import protocol
 from gptoss_local.engine.interface import cache_salt, caller
 from gptoss_local.engine.protocol import (
@@ -209,17 +208,7 @@ class EngineClient:
         return len(self._sequences)
 
     async def generate(
-        self,
-        prompt: list[int],
-        sampling: SamplingParams,
-        *,
-        stop_tokens: list[int],
-        max_tokens: int | None = None,
-        grammar: str | None = None,
-        n_logprobs: int | None = None,
-        reports_prefill: bool = False,
-        priority: int = 0,
-        in_memory: bool = False,
+        self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Queue a sequence and yield its events, Finished last; closing the iterator cancels it."""
         if self._crash is not None:
@@ -227,17 +216,14 @@ class EngineClient:
         seq_id = next(self._seq_ids)
         queue: asyncio.Queue[Event | GptOssError] = asyncio.Queue()
         self._sequences[seq_id] = queue
-        request = Generate(
-            seq_id=seq_id, prompt=prompt, sampling=sampling, stop_tokens=stop_tokens,
-            max_tokens=max_tokens, grammar=grammar,
-            # Wide steps round differently from narrow ones, and a seed promises the same answer.
-            drafts=sampling.seed is None,
-            n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
-            caller=caller.get(), in_memory=in_memory, salt=cache_salt.get(),
-        )  # fmt: skip
+        # Wide steps round differently from narrow ones, and a seed promises the same answer.
+        drafts = request.sampling.seed is None
+        command = msgspec.structs.replace(
+            request, seq_id=seq_id, drafts=drafts, caller=caller.get(), salt=cache_salt.get()
+        )
         is_over = False
         try:
-            self._send(request)
+            self._send(command)
             while not is_over:
                 event = await queue.get()
                 is_over = not isinstance(event, Prefilled | Tokens)

@@ -81,6 +81,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.
 
+    `seq_id`, `drafts`, `caller` and `salt` are the client's to set.
+
     Attributes:
         max_tokens: None: until a stop token, which is reported, or a full context.
         grammar: For llguidance (Lark, or its JSON); the answer ends where it must.
@@ -93,10 +95,10 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
         salt: Of up to 16 bytes; only sequences with the same salt share prefixes.
     """
 
-    seq_id: int
+    seq_id: int = 0
     prompt: list[int]
     sampling: SamplingParams
-    stop_tokens: list[int]
+    stop_tokens: list[int] = []
     max_tokens: int | None = None
     grammar: str | None = None
     drafts: bool = True

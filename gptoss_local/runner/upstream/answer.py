@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from gptoss_local.base.types import FinishReason, Usage
-from gptoss_local.engine.protocol import Logprob
-from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest
+from gptoss_local.engine.protocol import Generate, Logprob
+from gptoss_local.runner.upstream.wire import AnswerChunk
 
 Closer = Callable[[list[int]], int]
 """Returns the stop token that ends a sequence of tokens, for upstreams that do not say it."""
@@ -14,7 +14,7 @@ Closer = Callable[[list[int]], int]
 class UpstreamAnswer:
     """An answer on its way; `runs_on`: the upstream wrote more after a stop token."""
 
-    def __init__(self, asked: UpstreamRequest, closer: Closer) -> None:
+    def __init__(self, asked: Generate, closer: Closer) -> None:
         self.end: FinishReason | None = None
         self.runs_on = False
         self._asked = asked

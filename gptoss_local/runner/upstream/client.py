@@ -17,7 +17,7 @@ from gptoss_local.base.errors import ContextOverflowError, UpstreamError, UsageE
 from gptoss_local.base.formats.o200k import VOCAB_SIZE
 from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.interface import cache_salt
-from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.runner.upstream.answer import UpstreamAnswer
@@ -26,7 +26,7 @@ from gptoss_local.runner.upstream.connection import UpstreamConnection
 from gptoss_local.runner.upstream.harmony import closer
 from gptoss_local.runner.upstream.kinds import KINDS, N_CTX
 from gptoss_local.runner.upstream.replicas import Replicas
-from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest, request_body
+from gptoss_local.runner.upstream.wire import AnswerChunk, request_body
 
 
 class Gaps:
@@ -122,9 +122,7 @@ class Upstream:
 
         Every gpt-oss continues `probe` with an expected token. May raise ServerBusyError.
         """
-        asked = UpstreamRequest(
-            prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1
-        )
+        asked = Generate(prompt=probe, sampling=SamplingParams(temperature=0), max_tokens=1)
         tokens: list[int] = []
         async for chunk in self._chunks(asked):
             tokens += chunk.tokens
@@ -153,17 +151,7 @@ class Upstream:
         return self._replicas.n_outstanding
 
     async def generate(
-        self,
-        prompt: list[int],
-        sampling: SamplingParams,
-        *,
-        stop_tokens: list[int],
-        max_tokens: int | None = None,
-        grammar: str | None = None,
-        n_logprobs: int | None = None,
-        reports_prefill: bool = False,
-        priority: int = 0,
-        in_memory: bool = False,
+        self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
 
@@ -173,26 +161,22 @@ class Upstream:
             ServerBusyError: all addresses are busy, also after some tries.
             UpstreamError: none answers, or one broke off or sent nonsense.
         """
-        self._check(n_logprobs)
-        n_free = self._loaded.n_ctx - len(prompt)
-        if n_free <= 0:
-            raise ContextOverflowError(
-                f"the prompt has {len(prompt)} tokens, and the context {self._loaded.n_ctx}"
-            )
+        self._check(request.n_logprobs)
+        n_prompt, n_ctx = len(request.prompt), self._loaded.n_ctx
+        if n_prompt >= n_ctx:
+            raise ContextOverflowError(f"the prompt has {n_prompt} tokens, and the context {n_ctx}")
         seq_id = next(self._seq_ids)
-        asked = UpstreamRequest(
-            prompt=prompt,
-            sampling=sampling,
-            stop_tokens=stop_tokens,
-            max_tokens=n_free if max_tokens is None else min(max_tokens, n_free),
-            n_logprobs=n_logprobs,
-            priority=priority if self.address.has_priority else 0,
+        most = n_ctx - n_prompt
+        asked = msgspec.structs.replace(
+            request,
+            max_tokens=most if request.max_tokens is None else min(request.max_tokens, most),
+            priority=request.priority if self.address.has_priority else 0,
             salt=cache_salt.get(),
         )
         answer = UpstreamAnswer(asked, self._closer)
         self._running.add(seq_id)
         try:
-            async with aclosing(await self._answer(asked, grammar)) as chunks:
+            async with aclosing(await self._answer(asked)) as chunks:
                 async for chunk in chunks:
                     tokens, logprobs = answer.add(chunk)
                     if tokens and seq_id not in self._cancelled:
@@ -201,7 +185,7 @@ class Upstream:
                         answer.end = "cancelled"
                     if answer.end == "cancelled" or answer.runs_on:
                         break
-            if grammar is None and (missing := answer.missing_stop()):
+            if asked.grammar is None and (missing := answer.missing_stop()):
                 yield Tokens(seq_id, missing)
             assert answer.end is not None  # or the stream would have raised
             yield Finished(seq_id, answer.end, answer.usage())
@@ -232,17 +216,15 @@ class Upstream:
         self._replicas.stop()
         await self._connection.close()
 
-    async def _answer(
-        self, asked: UpstreamRequest, grammar: str | None
-    ) -> AsyncGenerator[AnswerChunk, None]:
-        if grammar is None:
+    async def _answer(self, asked: Generate) -> AsyncGenerator[AnswerChunk, None]:
+        if asked.grammar is None:
             return self._chunks(asked)
         from gptoss_local.runner.upstream.held import compile_mask, held_chunks  # PERF: llguidance
 
-        mask = await compile_mask(grammar, self._vocabulary_file)
+        mask = await compile_mask(asked.grammar, self._vocabulary_file)
         return held_chunks(self._chunks, asked, mask, self._closer)
 
-    async def _chunks(self, asked: UpstreamRequest) -> AsyncGenerator[AnswerChunk, None]:
+    async def _chunks(self, asked: Generate) -> AsyncGenerator[AnswerChunk, None]:
         """Yield chunks; until the first token other addresses are tried, or the same again."""
         body = request_body(self.address.kind, self.address.model, asked)
         n_tries = max(_N_TRIES, len(self._replicas.all))

@@ -6,26 +6,14 @@ import msgspec
 
 from gptoss_local.base.errors import UpstreamError
 from gptoss_local.base.formats.o200k import VOCAB_SIZE
-from gptoss_local.base.types import FinishReason, SamplingParams
-from gptoss_local.engine.protocol import Logprob
+from gptoss_local.base.types import FinishReason
+from gptoss_local.engine.protocol import Generate, Logprob
 from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.runner.upstream.kinds import KINDS, N_CTX, Place
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}
 _N_SEEDS = 2**31  # all kinds take these
-
-
-class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for one answer; as for `Engine.generate`."""
-
-    prompt: list[int]
-    sampling: SamplingParams
-    stop_tokens: list[int]
-    max_tokens: int
-    n_logprobs: int | None = None
-    priority: int = 0
-    salt: bytes = b""
 
 
 class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +36,7 @@ class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict[str, Any]:
+def request_body(kind: UpstreamKind, model: str, asked: Generate) -> dict[str, Any]:
     """Return the body of a request; fields at their default are not sent."""
     sampling, penalties = asked.sampling, asked.sampling.penalties
     is_llama = kind == "llama-server"
@@ -56,7 +44,7 @@ def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict
     body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
     if is_llama:  # its own defaults are others
         body |= {"n_predict": asked.max_tokens, "top_k": sampling.top_k, "min_p": sampling.min_p}
-        body["stream"] = asked.max_tokens > 1  # a part of a character is in no stream
+        body["stream"] = asked.max_tokens not in (0, 1)  # a part of a character is in no stream
     else:
         body |= {"model": model, "max_tokens": asked.max_tokens}
         body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}
