@@ -129,28 +129,22 @@ class EngineClient:
         self._last_words = LastWords(process.stderr)
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
-        self.unread: set[int] = set()
-        """Complete sequences with unread events."""
+        self.unread: set[int] = set()  # complete sequences with unread events
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
-        self.is_closed = False
-        """`close` ended the process while it was alive."""
+        self.is_closed = False  # `close` ended the process while it was alive
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked, though not by SIGTERM."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._loaded: Loaded | None = None
+        self.loaded: Loaded
 
     @classmethod
     async def start(
         cls, load: Load, *, on_progress: Callable[[float], None] | None = None
     ) -> "EngineClient":
-        """Start a process and load a model. `on_progress` gets 0.0 .. 1.0.
-
-        Raises ModelLoadError if llama.cpp refused it, EngineCrashedError if the process died.
-        """
-        client, loaded = await cls._spawn(load, Loaded, on_progress)
-        client._loaded = loaded
+        """Start a process and load a model. `on_progress` gets 0.0 .. 1.0."""
+        client, client.loaded = await cls._spawn(load, Loaded, on_progress)
         client._reader = asyncio.create_task(client._read_events())
         return client
 
@@ -182,18 +176,15 @@ class EngineClient:
         client = cls(process)
         try:
             client._send(load)
-            return client, await client._wait_for(wanted, on_progress)
+            while not isinstance(event := await client._read_event(), wanted):
+                if isinstance(event, Loading) and on_progress is not None:
+                    on_progress(event.fraction)
+            return client, event
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()  # it has nothing to save, and may be in a long read
             await client.close()
             raise
-
-    @property
-    def loaded(self) -> Loaded:
-        if self._loaded is None:
-            raise RuntimeError("the engine has not been started with start()")
-        return self._loaded
 
     @property
     def is_alive(self) -> bool:
@@ -308,35 +299,10 @@ class EngineClient:
             was_killed=was_killed,
         )
 
-    async def _wait_for(
-        self, wanted: type[EventT], on_progress: Callable[[float], None] | None
-    ) -> EventT:
-        while True:
-            event = await self._read_event()
-            if isinstance(event, wanted):
-                return event
-            if isinstance(event, Loading) and on_progress is not None:
-                on_progress(event.fraction)
-
     async def _read_events(self) -> None:
         try:
             while True:
-                event = await self._read_event()
-                if isinstance(event, Stats):
-                    answer = self._stats.popleft()
-                    if not answer.done():  # its caller is gone
-                        answer.set_result(event)
-                    continue
-                if isinstance(event, BlocksChanged):
-                    if self._on_blocks is not None:
-                        self._on_blocks(event)
-                    continue
-                if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
-                    continue
-                if queue := self._sequences.get(event.seq_id):
-                    if isinstance(event, Finished | Failed):
-                        self.unread.add(event.seq_id)
-                    queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
+                self._take(await self._read_event())
         except GptOssError as crash:
             was_told = self._process.returncode == -signal.SIGTERM  # as by an installer
             if self._crash is None and self.on_crash is not None and not was_told:
@@ -347,6 +313,22 @@ class EngineClient:
             for answer in self._stats:
                 if not answer.done():
                     answer.set_exception(self._crash)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Stats):
+            answer = self._stats.popleft()
+            if not answer.done():  # its caller is gone
+                answer.set_result(event)
+        elif isinstance(event, BlocksChanged):
+            if self._on_blocks is not None:
+                self._on_blocks(event)
+        elif isinstance(event, Prefilled | Tokens | Finished | Failed):
+            queue = self._sequences.get(event.seq_id or 0)
+            if queue is None:
+                return
+            if isinstance(event, Finished | Failed):
+                self.unread.add(event.seq_id or 0)
+            queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
 
 
 def _error(failed: Failed) -> GptOssError:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from gptoss_local.base.formats.byte_level import CHAR_OF_BYTE
-from gptoss_local.base.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, derive_merges
+from gptoss_local.base.formats.o200k import CHAR_OF_BYTE, SPECIAL_TOKENS, SPLIT_REGEX, derive_merges
 
 SPECIAL_TOKENS_MAP = {
     "bos_token": "<|startoftext|>",
