@@ -132,7 +132,7 @@ def test_nothing_works_after_close(nano_gguf: Path) -> None:
         lambda: context.positions(0),
         lambda: context.save(0),
         lambda: context.handle,
-        lambda: model.n_vocab,
+        lambda: model.handle,
         lambda: sampler.sample(context),
         lambda: sampler.unbind(),
     )
