@@ -144,7 +144,8 @@ class EngineClient:
         cls, load: Load, *, on_progress: Callable[[float], None] | None = None
     ) -> "EngineClient":
         """Start a process and load a model. `on_progress` gets 0.0 .. 1.0."""
-        client, client.loaded = await cls._spawn(load, Loaded, on_progress)
+        client, loaded = await cls._spawn(load, Loaded, on_progress)
+        client.loaded = loaded
         client._reader = asyncio.create_task(client._read_events())
         return client
 
