@@ -14,7 +14,7 @@ from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import JsonFormat
 from gptoss_local.models.catalog import UpstreamKind
-from gptoss_local.runner.upstream.harmony import probe
+from gptoss_local.runner.upstream.answer import probe
 from tests.engine.run import GREEDY, asked
 from tests.nano.golden import CONVERSATIONS as GOLDEN
 from tests.upstream.conftest import Connect

@@ -161,7 +161,7 @@ async def test_an_address_comes_back_once_it_says_that_it_is_well(
     upstream_to: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gptoss_local.runner.upstream.replicas._REST_S", 0.0)
+    monkeypatch.setattr("gptoss_local.runner.upstream.connection._REST_S", 0.0)
     other = StandIn("vllm", engine, vocabulary, is_ill=True, faults=[status(500)])
     async with serving(other), upstream_to(other, stand_in) as upstream:
         for _ in range(3):

@@ -16,8 +16,8 @@ from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
+from gptoss_local.runner.upstream.answer import probe
 from gptoss_local.runner.upstream.client import Upstream
-from gptoss_local.runner.upstream.harmony import probe
 from tests.conftest import free_port, wait_until
 from tests.engine.run import asked
 from tests.upstream.conftest import Connect

@@ -10,7 +10,7 @@ from gptoss_local.base.errors import UnauthorizedError, UsageError
 from gptoss_local.harmony import ChatEvent
 from gptoss_local.models.store import find_model, list_models, read_info
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.runner.upstream.kinds import N_CTX as UPSTREAM_N_CTX
+from gptoss_local.runner.upstream.wire import N_CTX as UPSTREAM_N_CTX
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialects.named_model import NamedModel
