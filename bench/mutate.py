@@ -64,7 +64,7 @@ AREAS = {
     ),
     "canary": Area(("engine/llama/canary.py",), ("engine/test_canary.py",)),
     "prefixes": Area(
-        ("engine/worker/cache/prefix_cache.py", "engine/worker/cache/checkpoints.py"),
+        ("engine/worker/cache/prefix_cache.py",),
         ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_interleavings.py"),
     ),
     "page": Area(

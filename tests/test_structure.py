@@ -1,13 +1,10 @@
 """The shape of the code beyond the rules of ruff and import-linter in pyproject.toml."""
 
-import inspect
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
 import pytest
-
-from gptoss_local.base import errors
 
 pytestmark = pytest.mark.quick
 
@@ -44,9 +41,3 @@ def test_the_map_names_every_package() -> None:
     page = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
     packages = {path.parent.relative_to(ROOT) for path in SOURCES if path.name == "__init__.py"}
     assert not {str(p) for p in packages if f"`{p}/`" not in page} - {"gptoss_local", "tui"}
-
-
-def test_error_tree_is_drawn_whole() -> None:
-    for name, value in vars(errors).items():
-        if inspect.isclass(value) and issubclass(value, errors.GptOssError):
-            assert name in (errors.__doc__ or "")

@@ -24,7 +24,7 @@ from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Load, Tokens, Tuned
+from gptoss_local.engine.protocol import Finished, Generate, Load, Tokens, Tuned
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import (
     Measured,
@@ -205,8 +205,8 @@ class _Prober:
     ) -> tuple[Finished, list[float], list[int]]:
         times: list[float] = []
         answer: list[int] = []
-        events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=n_answer)
-        async for event in events:
+        asked = Generate(prompt=prompt, sampling=_SAMPLING, max_tokens=n_answer)
+        async for event in self._engine.generate(asked):
             if isinstance(event, Finished):
                 return event, times, answer
             if isinstance(event, Tokens):

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.base.formats.byte_level import CHAR_OF_BYTE
-from gptoss_local.base.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, derive_merges
+from gptoss_local.base.formats.o200k import CHAR_OF_BYTE, SPECIAL_TOKENS, SPLIT_REGEX, derive_merges
 from gptoss_local.base.types import Progress
 from gptoss_local.models.nano.compact import CompactModel, load_compact
 from gptoss_local.models.nano.ranks import load_ranks

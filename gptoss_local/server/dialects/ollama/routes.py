@@ -33,7 +33,7 @@ from gptoss_local.models.store import (
 )
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
-from gptoss_local.runner.upstream.kinds import N_CTX as UPSTREAM_N_CTX
+from gptoss_local.runner.upstream.wire import N_CTX as UPSTREAM_N_CTX
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialect import Endpoints
