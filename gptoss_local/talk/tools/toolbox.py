@@ -14,7 +14,7 @@ import msgspec
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
+from gptoss_local.talk.tools.tool import Page, ToolResult, cut_middle
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 FIND_TOOLS = "find_tools"

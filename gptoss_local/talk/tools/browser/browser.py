@@ -15,7 +15,7 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.base.validation import in_words
 from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
 from gptoss_local.talk.tools.browser.view import show
-from gptoss_local.talk.tools.results import Page, ToolResult
+from gptoss_local.talk.tools.tool import Page, ToolResult
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page

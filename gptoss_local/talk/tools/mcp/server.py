@@ -11,7 +11,7 @@ from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.consent import digest, program_digest
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.messages import NOT_MCP, NOT_RUN, REFUSED
-from gptoss_local.talk.tools.results import ToolResult
+from gptoss_local.talk.tools.tool import ToolResult
 from gptoss_local.talk.tools.tool import Arguments
 
 if TYPE_CHECKING:

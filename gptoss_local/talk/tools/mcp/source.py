@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.mcp.config import Entry, read_entries
 from gptoss_local.talk.tools.mcp.server import Server
-from gptoss_local.talk.tools.results import ToolResult
+from gptoss_local.talk.tools.tool import ToolResult
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output, Result
-from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
+from gptoss_local.talk.tools.tool import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
 _INTERRUPT_S = 5.0
