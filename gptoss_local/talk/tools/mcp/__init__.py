@@ -10,8 +10,7 @@ from gptoss_local.talk.tools.mcp.config import (
     remove_server,
     without_entry,
 )
-from gptoss_local.talk.tools.mcp.server import Server
-from gptoss_local.talk.tools.mcp.source import McpServers, McpSource
+from gptoss_local.talk.tools.mcp.server import McpServers, McpSource, Server
 
 __all__ = [
     "Entry",
