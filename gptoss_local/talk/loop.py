@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
@@ -16,6 +17,11 @@ T = TypeVar("T")
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+_N_EQUAL_RUN, _N_EQUAL_MAX = 2, 5
+REPEATED = ToolResult(
+    "Not run: you have this result already, from an equal call. Use it, or do something else.",
+    is_error=True,
+)
 TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
 
 
@@ -31,14 +37,14 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class CallRefused(msgspec.Struct, frozen=True):
-    """A call is not run, as there were too many before it, or the exchange was stopped."""
+    """A call is not run: too many or equal ones were before it, or the exchange was stopped."""
 
     call: ToolCall
     result: ToolResult
 
 
 class LimitReached(msgspec.Struct, frozen=True):
-    """The model called again when it was told to answer without; the exchange ends."""
+    """The model called when it was told not to, or the same once more; the exchange ends."""
 
     limit: str
 
@@ -87,7 +93,8 @@ class Loop:
         self._must_ask = must_ask or toolbox.needs_consent
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
-        self._limit = toolbox.loop_limit()
+        self._n_rounds, self._end_s = 0, time.monotonic() + toolbox.loop_s
+        self._n_equal: Counter[bytes] = Counter()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
@@ -102,7 +109,10 @@ class Loop:
             self._waiting.cancel()
 
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
-        """Yield the events; at a limit the model is told once to answer without calls."""
+        """Yield the events; at a limit the model is told once to answer without calls.
+
+        A call that was made twice before is not run, and the fifth equal one is the last.
+        """
         was_refused = False
         while True:
             async with aclosing(self._source.events()) as events:
@@ -115,13 +125,17 @@ class Loop:
             ours = [call for call in answer.calls if self._is_ours(call.name)]
             if answer.phase != "done" or answer.done.reason != "stop" or not ours:
                 return
-            is_over, limit = len(ours) < len(answer.calls), self._limit.reached()
+            is_over, limit = len(ours) < len(answer.calls), self._limit()
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
+                if (n_equal := self._count(call)) == _N_EQUAL_MAX:
+                    limit, was_refused = limit or f"{n_equal} equal calls of {call.name}", True
                 made = self._toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
+                elif n_equal > _N_EQUAL_RUN:
+                    yield CallRefused(call, REPEATED)
                 else:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)
@@ -133,6 +147,20 @@ class Loop:
                 return
             was_refused = bool(limit)
             yield Continued()
+
+    def _limit(self) -> str:
+        """Count the next round of calls; return which limit forbids it, or nothing."""
+        self._n_rounds += 1
+        if self._n_rounds > self._toolbox.n_rounds:
+            return f"{self._toolbox.n_rounds} rounds of tools"
+        is_over = time.monotonic() > self._end_s
+        return f"{self._toolbox.loop_s:g} s of tools" if is_over else ""
+
+    def _count(self, call: ToolCall) -> int:
+        """Return how many calls of the exchange were equal to this one, itself included."""
+        key = msgspec.json.encode((call.name, call.arguments), order="deterministic")
+        self._n_equal[key] += 1
+        return self._n_equal[key]
 
     async def until_stopped(self, work: Awaitable[T]) -> T | None:
         """Do a part of the exchange that `stop` ends; None if it did."""
@@ -155,7 +183,7 @@ class Loop:
         if self._ask is not None and made.tool is not None and self._must_ask(made.tool):
             asked_s = time.monotonic()
             refusal = await self._ask(made.tool, made.arguments)
-            self._limit.pause(time.monotonic() - asked_s)
+            self._end_s += time.monotonic() - asked_s
             if refusal is not None:
                 return refusal
         return await self._run_call(call, made)

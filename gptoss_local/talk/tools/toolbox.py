@@ -5,17 +5,22 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.tool import Page, ToolResult, cut_middle
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
+from gptoss_local.talk.tools.tool import (
+    Arguments,
+    Page,
+    RunnableTool,
+    ToolResult,
+    ToolSource,
+    cut_middle,
+)
 
 FIND_TOOLS = "find_tools"
 _N_FOUND = 5
@@ -102,29 +107,11 @@ class Call(NamedTuple):
     error: Exception | None = None
 
 
-class LoopLimit:
-    """Ends a loop of answers and calls after `n_rounds` answers with calls, or a time."""
-
-    def __init__(
-        self, n_rounds: int, seconds: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._n_rounds, self._seconds, self._clock = n_rounds, seconds, clock
-        self._n, self._end_s = 0, clock() + seconds
-
-    def pause(self, seconds: float) -> None:
-        """Exclude a time in which the user was asked."""
-        self._end_s += seconds
-
-    def reached(self) -> str:
-        """Count the next round of calls; return which limit forbids it, or nothing."""
-        self._n += 1
-        if self._n > self._n_rounds:
-            return f"{self._n_rounds} rounds of tools"
-        return f"{self._seconds:g} s of tools" if self._clock() > self._end_s else ""
-
-
 class Toolbox:
-    """The tools of a chat: which are on and trusted. The first source of a name keeps it."""
+    """The tools of a chat: which are on and trusted. The first source of a name keeps it.
+
+    `n_rounds` and `loop_s` limit the calls of one exchange, and the time that they take.
+    """
 
     def __init__(
         self,
@@ -135,7 +122,7 @@ class Toolbox:
         loop_s: float = 900.0,
     ) -> None:
         self._sources = list(sources)
-        self.loop_limit = partial(LoopLimit, n_rounds, loop_s)
+        self.n_rounds, self.loop_s = n_rounds, loop_s
         self._consents = consents
         self._found: set[str] = set()  # by search, so declared from then on
         self._problems: dict[str, str] = {}
