@@ -144,7 +144,8 @@ def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
         _put(data, wanted)
     found = re.search(r"\n([ \t]+)\"", text)
     model.value = _Nodes(found[1] if found else "  ").changed(model.value, data, 0)
-    return dumps(model, dumper=ModelDumper())
+    dumper: Any = ModelDumper()  # no BaseDumper for the checker
+    return dumps(model, dumper=dumper)
 
 
 class _Nodes:

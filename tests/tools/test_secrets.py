@@ -52,7 +52,7 @@ async def mcp_server(folder: Path, _nano_home: Path) -> str:
     try:
         return (await server.call("environment", {})).text
     finally:
-        await server.close()
+        await server.end()
 
 
 async def sandbox(folder: Path, _nano_home: Path) -> str:
@@ -112,6 +112,6 @@ async def test_none_is_filled_in(tmp_path: Path, name: str) -> None:
     entry = entry_of("good", GOOD | {"env": {"KEY": f"${{{name}}}"}}, tmp_path)
     server = Server(entry, tmp_path, tmp_path / "log")
     with pytest.raises(ToolError, match=f"{name}, which is for gptoss alone") as refused:
-        await server.listed()
+        await server.tools()
     assert refused.value.hint == "If the server may have it, write its value there."
     assert "value-of" not in refused.value.message

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.request import getproxies, proxy_bypass
 
@@ -41,7 +41,7 @@ _READABLE = (
     *("application/javascript", "application/x-javascript", "application/yaml"),
     *("application/toml", "application/octet-stream"),
 )
-_HEADERS = {
+_HEADERS: Mapping[bytes | str, bytes | str] = {
     "User-Agent": f"Mozilla/5.0 (compatible; gptoss/{__version__})",  # many sites refuse others
     "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
     "Accept-Language": "en,*;q=0.5",

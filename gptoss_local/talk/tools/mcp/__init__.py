@@ -10,12 +10,11 @@ from gptoss_local.talk.tools.mcp.config import (
     remove_server,
     without_entry,
 )
-from gptoss_local.talk.tools.mcp.server import McpServers, McpSource, Server
+from gptoss_local.talk.tools.mcp.server import McpServers, Server
 
 __all__ = [
     "Entry",
     "McpServers",
-    "McpSource",
     "Server",
     "add_server",
     "entry_of",

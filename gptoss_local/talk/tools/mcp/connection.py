@@ -47,12 +47,12 @@ _LISTEN_AGAIN_S = 30.0
 class Connection:
     """A running server, in a running event loop; `ready` waits until it answers.
 
-    `about` is its own name and version; `is_stale`: its tools must be listed (again).
+    `version` has its own name, too; `is_stale`: its tools must be listed (again).
     """
 
     def __init__(self, entry: Entry, launch: Launch, folder: Path, log_dir: Path) -> None:
         self._log = ServerLog(log_dir, entry.name, launch.secrets)
-        self.about, self.is_stale = "", True
+        self.version, self.is_stale = "", True
         self._name, self._problem = entry.name, ""
         self._ready_client: Client | None = None
         self._scope: anyio.CancelScope | None = None
@@ -148,7 +148,7 @@ class Connection:
             async with client:
                 self._ready_client, scope.deadline, late = client, math.inf, ""
                 if info := client.server_info:
-                    self.about = f"{info.name} {info.version}".strip()
+                    self.version = f"{info.name} {info.version}".strip()
                 self._is_ready.set()
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._listen, client)

@@ -26,24 +26,30 @@ _CONNECTION = "gptoss_local.talk.tools.mcp.connection"
 _REST = 10  # a failed attempt is not repeated for this many times as long as it took
 
 
-class Server:
-    """One server of the configuration; a program runs in `folder`, or the entry's from there.
+class Server(ToolSource):
+    """A server of the configuration; its program runs in `folder`, or the entry's from there.
 
-    `identity` stands for the program or address, with the values that were filled in.
+    `version` has its own name, too.
     """
 
+    description = ""
+    is_mcp = True
+
     def __init__(self, entry: Entry, folder: Path, log_dir: Path) -> None:
-        self.entry = entry
-        self.about = self.identity = ""
+        self.name, self.is_on = entry.name, entry.is_on
+        self.about = f"is an MCP server ({entry.reached})"
+        self.entry, self.version = entry, ""
         self._folder, self._log_dir = folder / entry.folder, log_dir
+        self._identity = ""
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
         self._listed: Sequence[mcp_types.Tool] = ()
+        self._tools: Sequence[RunnableTool] = ()
         self._problem = ""
         self._retry_at_s = 0.0
-        self._is_closed = False
+        self._is_ended = False
 
-    async def listed(self) -> "Sequence[mcp_types.Tool]":
+    async def tools(self) -> Sequence[RunnableTool]:
         """Return its tools; cheap unless it must be started, or has said that they changed.
 
         After a failure it rests for ten times as long as the attempt took: a hanging server must
@@ -57,11 +63,33 @@ class Server:
                 connection = await self._connected()
                 if connection.is_stale:
                     self._listed = await connection.list_tools()
+                    # It cannot tell tools of the same name apart: the first stands for all.
+                    by_name = {tool.name: tool for tool in reversed(self._listed)}
+                    self._tools = [self._tool(tool) for tool in reversed(by_name.values())]
             except ToolError as error:
                 now_s = time.monotonic()
                 self._problem, self._retry_at_s = error.message, now_s + _REST * (now_s - start_s)
                 raise
-            return self._listed
+            return self._tools
+
+    def _tool(self, listed: "mcp_types.Tool") -> RunnableTool:
+        async def run(arguments: Arguments) -> ToolResult:
+            await self.tools()
+            if listed not in self._listed:  # the user was shown another
+                raise UsageError(f"{listed.name} has changed meanwhile. Call it again.")
+            return await self.call(listed.name, arguments)
+
+        return RunnableTool(
+            _NO_NAME.sub("_", listed.name)[:64] or "tool",
+            _cut(listed.description or listed.title or ""),
+            {"properties": {}, **listed.input_schema},
+            run,
+            f"is a tool of the MCP server {self.name} ({self.entry.reached})",
+            self.name,
+            timeout_s=CALL_TIMEOUT_S,
+            identity=self._identity,
+            own_name=listed.name,
+        )
 
     async def call(self, name: str, arguments: Arguments) -> ToolResult:
         """Call a tool. If the caller is cancelled, the server is told to stop.
@@ -77,8 +105,8 @@ class Server:
                 return result
         raise AssertionError
 
-    async def close(self) -> None:
-        self._is_closed = True
+    async def end(self) -> None:
+        self._is_ended = True
         if self._connection is not None:
             await self._connection.close()
 
@@ -92,60 +120,17 @@ class Server:
             await asyncio.to_thread(importlib.import_module, _CONNECTION)
             from gptoss_local.talk.tools.mcp.connection import Connection
 
-            if self._is_closed:
-                raise ToolError(f"the MCP server '{self.entry.name}' was ended")
+            if self._is_ended:
+                raise ToolError(f"the MCP server '{self.name}' was ended")
             if launch.url:
                 facts = digest(launch.url, launch.headers)
             else:
                 facts = program_digest(launch.command, self._folder, launch.env)
-            self.identity = f"{facts} {self.entry.written}"
+            self._identity = f"{facts} {self.entry.written}"
             self._connection = Connection(self.entry, launch, self._folder, self._log_dir)
         await self._connection.ready()
-        self.about = self._connection.about
+        self.version = self._connection.version
         return self._connection
-
-
-class McpSource(ToolSource):
-    """The tools of one server, in one chat; the server is shared, and outlives it."""
-
-    description = ""
-    is_mcp = True
-
-    def __init__(self, server: Server) -> None:
-        entry = server.entry
-        self.name, self.is_on = entry.name, entry.is_on
-        self.about = f"is an MCP server ({entry.reached})"
-        self.server = server
-        self._listed: Sequence[mcp_types.Tool] | None = None
-        self._tools: list[RunnableTool] = []
-
-    async def tools(self) -> Sequence[RunnableTool]:
-        listed = await self.server.listed()
-        if listed is not self._listed:
-            # The server cannot tell two tools of the same name apart, so the first stands for both.
-            by_name = {tool.name: tool for tool in reversed(listed)}
-            self._tools = [self._tool(tool) for tool in reversed(by_name.values())]
-            self._listed = listed
-        return self._tools
-
-    def _tool(self, listed: "mcp_types.Tool") -> RunnableTool:
-        async def run(arguments: Arguments) -> ToolResult:
-            if listed not in await self.server.listed():  # others were shown to the user
-                raise UsageError(f"{listed.name} has changed meanwhile. Call it again.")
-            return await self.server.call(listed.name, arguments)
-
-        entry = self.server.entry
-        return RunnableTool(
-            _NO_NAME.sub("_", listed.name)[:64] or "tool",
-            _cut(listed.description or listed.title or ""),
-            {"properties": {}, **listed.input_schema},
-            run,
-            f"is a tool of the MCP server {entry.name} ({entry.reached})",
-            self.name,
-            timeout_s=CALL_TIMEOUT_S,
-            identity=self.server.identity,
-            own_name=listed.name,
-        )
 
 
 def _cut(text: str) -> str:
@@ -161,16 +146,15 @@ class McpServers:
         self._settings, self._folder = settings, folder
         self._servers: list[Server] = []
 
-    def sources(self, taken: Collection[str] = ()) -> Sequence[McpSource]:
-        """Return a source per server of the configuration as it is now, for one chat."""
-        entries = read_entries(self._settings, taken)
-        return [McpSource(self._server(entry)) for entry in entries.values()]
+    def sources(self, taken: Collection[str] = ()) -> Sequence[Server]:
+        """Return the servers of the configuration as it is now."""
+        return [self._server(entry) for entry in read_entries(self._settings, taken).values()]
 
     async def end_removed(self) -> None:
         entries = list(read_entries(self._settings).values())
         removed = [server for server in self._servers if server.entry not in entries]
         self._servers = [server for server in self._servers if server not in removed]
-        await asyncio.gather(*(server.close() for server in removed))
+        await asyncio.gather(*(server.end() for server in removed))
 
     def _server(self, entry: Entry) -> Server:
         for server in self._servers:
@@ -181,4 +165,4 @@ class McpServers:
         return server
 
     async def close(self) -> None:
-        await asyncio.gather(*(server.close() for server in self._servers))
+        await asyncio.gather(*(server.end() for server in self._servers))
