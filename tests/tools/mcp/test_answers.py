@@ -20,6 +20,7 @@ from tests.tools.test_loop import Scripted, said, told
 USED = {
     "lone half": "cut \ufffd",
     "no jsonrpc": "rolled 4",
+    "float id": "rolled 4",
     "many lines": "rolled 4",
     "indented": "rolled 4",
     "odd fields": "rolled 4",
@@ -27,6 +28,7 @@ USED = {
     **{words: f"Error: {words}" for words in WORDS},
 }
 QUOTED = {
+    "only an id": '{"id":',
     "null result": '"result":null',
     "no message": '"message":null',
     "no JSON": "rolled 4",
@@ -100,6 +102,13 @@ async def test_each_call_runs_once_and_ends_at_once(
                 assert "the MCP server 'faulty' answered something that is not MCP" in result.text
                 assert QUOTED[fault] in result.text
                 assert "pydantic" not in result.text
+
+
+async def test_an_error_without_an_id_ends_the_only_call(prepared: Prepare, tmp_path: Path) -> None:
+    args = [str(HERE / "faulty_answers.py"), "no id", str(tmp_path / "calls")]
+    toolbox, _ = await prepared(faulty={"command": sys.executable, "args": args})
+    async with asyncio.timeout(10):
+        assert (await toolbox.run("roll", {})).text == "Error: out of dice"
 
 
 async def test_an_equal_call_runs_twice_and_the_fifth_ends_the_exchange(

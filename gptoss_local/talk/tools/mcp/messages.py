@@ -89,6 +89,8 @@ class Inbox:
     def __init__(self, log: ServerLog, on_fault: Callable[[str], None]) -> None:
         self._log, self._on_fault = log, on_fault
         self.is_over = False
+        self.asked: set[object] = set()
+        """Ids without an answer, of a transport that does not tell whose an answer is."""
         self._n = self._n_bytes = 0
         self._since_s = time.monotonic()
 
@@ -121,14 +123,24 @@ class Inbox:
             self._on_fault(why)
 
     def _message(self, value: Any, data: bytes) -> JSONRPCMessage | None:
-        if isinstance(value, dict) and "method" not in value and value.keys() & _OF_ANSWERS:
-            value = {"id": value.get("id")} | self._answer(value, data)
+        is_answer = isinstance(value, dict) and "method" not in value
+        if is_answer and (value.keys() & _OF_ANSWERS or value.keys() == {"id"}):
+            value = {"id": self._id(value.get("id"))} | self._answer(value, data)
         try:
             message = {**value, "jsonrpc": "2.0"} if isinstance(value, dict) else value
             return jsonrpc_message_adapter.validate_python(message)
         except ValidationError:
             self._log.write(f"(not a message of MCP) {str(value)[:_MAX_QUOTED]!r}")
             return None
+
+    def _id(self, given: Any) -> Any:
+        """Return the id of an answer; one without is of the only request, if there is one."""
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        if given is None and len(self.asked) == 1:
+            (given,) = self.asked
+        self.asked.discard(given)
+        return given
 
     def _answer(self, value: dict[str, Any], data: bytes) -> dict[str, Any]:
         result, error = value.get("result"), value.get("error")

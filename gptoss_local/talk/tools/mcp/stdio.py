@@ -12,6 +12,7 @@ import anyio
 import psutil
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
 
 from gptoss_local.talk.tools.mcp import messages
 from gptoss_local.talk.tools.mcp.config import Launch
@@ -56,6 +57,8 @@ async def run(
     async def write() -> None:
         try:
             async for item in take:
+                if isinstance(item.message, JSONRPCRequest):
+                    inbox.asked.add(item.message.id)
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode() + b"\n")
                 await process.stdin.drain()
