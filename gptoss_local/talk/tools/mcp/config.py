@@ -72,10 +72,6 @@ class Entry:
         return "sse" in (self.fields.type.lower(), self.fields.transport.lower())
 
     @property
-    def folder(self) -> str:
-        return os.path.expanduser(self.fields.cwd)
-
-    @property
     def written(self) -> str:
         """Return the command line or address, without the values of variables."""
         return self.fields.url or shlex.join(self._command)

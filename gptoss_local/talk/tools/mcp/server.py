@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import os
 import re
 import time
 from collections.abc import Collection, Sequence
@@ -39,7 +40,7 @@ class Server(ToolSource):
         self.name, self.is_on = entry.name, entry.is_on
         self.about = f"is an MCP server ({entry.reached})"
         self.entry, self.version = entry, ""
-        self._folder, self._log_dir = folder / entry.folder, log_dir
+        self._folder, self._log_dir = folder / os.path.expanduser(entry.fields.cwd), log_dir
         self._identity = ""
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None

@@ -108,20 +108,17 @@ class Sandbox:
         except OSError as error:
             raise UsageError(f"{sys.executable} does not start: {error}") from error
 
-    def kill(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                kill_tree(self._process)
-
     async def close(self) -> str:
         """End the process and its sandbox; return its last words."""
-        self.kill()
         process, self._process = self._process, None
+        if process is None:
+            return ""
         words = b""
-        if process is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):  # both have the pipes, so both are gone then
-                    _, words = await process.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):  # both have the pipes, so both are gone then
+                _, words = await process.communicate()
         return words.decode("utf-8", "replace").strip()[-2_000:]
 
 
@@ -234,7 +231,6 @@ class Python(ToolSource):
         self._loss = loss
         if self._engine is not None:
             engine, self._engine = self._engine, None
-            engine.kill()
             task = asyncio.ensure_future(engine.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
