@@ -92,7 +92,8 @@ class Sandbox:
             line = b""
         if line.endswith(b"\n"):
             return Result(*json.loads(line))
-        process, words = self._process, await self.close()
+        process = self._process
+        words = await self.close()
         if is_new and words:
             raise UsageError(f"Python does not start (exit code {process.returncode}): {words}")
         return Result("", is_error=True, stopped="The process that runs Python died.")
