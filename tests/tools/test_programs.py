@@ -13,7 +13,7 @@ import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings, ToolCommand
-from gptoss_local.talk.tools import Toolbox, ToolSources, programs
+from gptoss_local.talk.tools import Toolbox, ToolSources, sources
 from gptoss_local.talk.tools.sources import Program, filled_in
 from tests.conftest import wait_until
 
