@@ -157,7 +157,7 @@ async def _tested(
         toolbox = Toolbox([source], Consents(None))
         toolbox.on = {name}
         await toolbox.prepare()
-        about = source.server.about
+        about = source.version
         if tool is None:
             _print_server(toolbox, about, seconds, json=json)
         else:

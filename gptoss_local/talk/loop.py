@@ -1,8 +1,10 @@
 """One exchange: answers of the model, and the calls of tools between them."""
 
 import asyncio
+import math
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -22,6 +24,11 @@ T = TypeVar("T")
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
+_N_EQUAL_RUN, _N_EQUAL_MAX = 2, 5
+REPEATED = ToolResult(
+    "Not run: you have this result already, from an equal call. Use it, or do something else.",
+    is_error=True,
+)
 TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
 
 
@@ -37,14 +44,14 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class CallRefused(msgspec.Struct, frozen=True):
-    """A call is not run, as there were too many before it, or the exchange was stopped."""
+    """A call is not run: too many or equal ones were before it, or the exchange was stopped."""
 
     call: ToolCall
     result: ToolResult
 
 
 class LimitReached(msgspec.Struct, frozen=True):
-    """The model called again when it was told to answer without; the exchange ends."""
+    """The model called when it was told not to, or the same once more; the exchange ends."""
 
     limit: str
 
@@ -93,6 +100,8 @@ class Loop:
         self._ask = ask
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
+        self._n_rounds, self._end_s = 0, math.inf
+        self._n_equal: Counter[bytes] = Counter()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
@@ -110,9 +119,12 @@ class Loop:
             self._waiting.cancel()
 
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
-        """Yield the events; at a limit the model is told once to answer without calls."""
+        """Yield the events; at a limit the model is told once to answer without calls.
+
+        A call that was made twice before is not run, and the fifth equal one is the last.
+        """
         was_refused = False
-        self._limit = self.toolbox.loop_limit()
+        self._end_s = time.monotonic() + self.toolbox.loop_s
         while True:
             async with aclosing(self._source.events()) as events:
                 while event := await self.until_stopped(anext(events, None)):
@@ -124,13 +136,17 @@ class Loop:
             ours = [call for call in answer.calls if self._is_ours(call.name)]
             if answer.phase != "done" or answer.done.reason != "stop" or not ours:
                 return
-            is_over, limit = len(ours) < len(answer.calls), self._limit.reached()
+            is_over, limit = len(ours) < len(answer.calls), self._limit()
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
+                if (n_equal := self._count(call)) == _N_EQUAL_MAX:
+                    limit, was_refused = limit or f"{n_equal} equal calls of {call.name}", True
                 made = self.toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
+                elif n_equal > _N_EQUAL_RUN:
+                    yield CallRefused(call, REPEATED)
                 else:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)
@@ -142,6 +158,20 @@ class Loop:
                 return
             was_refused = bool(limit)
             yield Continued()
+
+    def _limit(self) -> str:
+        """Count the next round of calls; return which limit forbids it, or nothing."""
+        self._n_rounds += 1
+        if self._n_rounds > self.toolbox.n_rounds:
+            return f"{self.toolbox.n_rounds} rounds of tools"
+        is_over = time.monotonic() > self._end_s
+        return f"{self.toolbox.loop_s:g} s of tools" if is_over else ""
+
+    def _count(self, call: ToolCall) -> int:
+        """Return how many calls of the exchange were equal to this one, itself included."""
+        key = msgspec.json.encode((call.name, call.arguments), order="deterministic")
+        self._n_equal[key] += 1
+        return self._n_equal[key]
 
     async def until_stopped(self, work: Awaitable[T]) -> T | None:
         """Do a part of the exchange that `stop` ends; None if it did."""
@@ -164,7 +194,7 @@ class Loop:
         if self._ask is not None and made.tool is not None and self.must_ask(made.tool):
             asked_s = time.monotonic()
             refusal = await self._ask(made.tool, made.arguments)
-            self._limit.pause(time.monotonic() - asked_s)
+            self._end_s += time.monotonic() - asked_s
             if refusal is not None:
                 return refusal
         running, follow = self.toolbox.run_call(made), following_calls.get()

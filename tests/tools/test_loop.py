@@ -21,7 +21,7 @@ from gptoss_local.talk.loop import (
     LimitReached,
     Loop,
 )
-from gptoss_local.talk.tools import Arguments, LoopLimit, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 from tests.tools.own_source import OwnSource
 
@@ -103,6 +103,7 @@ async def deny(_tool: RunnableTool, _arguments: Arguments) -> ToolResult:
 
 RAN = ["done", "begin f", "end f: ran 0", "again"]
 REFUSED = ["done", f"refuse f: {TOO_MANY}"]
+REPEATED = ["done", f"refuse f: {loop.REPEATED.text}"]
 ONLY_F: dict[str, Any] = {"is_ours": lambda name: name == "f"}
 
 
@@ -148,6 +149,13 @@ ALL: dict[str, Any] = {"kind": AskingAlways}
                                                "limit 1 rounds of tools"]),
         ([said("f", "f"), said()], allow, {"n_rounds": 0},
          [*REFUSED, f"refuse f: {TOO_MANY}", "again", "done"]),
+        ([said("f"), said("f"), said("f"), said()], allow, {},
+         [*RAN * 2, *REPEATED, "again", "done"]),
+        ([said("f")], allow, {}, [*RAN * 2, *(*REPEATED, "again") * 2, *REFUSED,
+                                  "limit 5 equal calls of f"]),
+        ([said(*"ffff"), said()], allow, {},
+         ["done", *(line for n in range(4) for line in ("begin f", f"end f: ran {n}")),
+          "again", "done"]),
         ([said("f")], allow, {"loop_s": -1.0}, [*REFUSED, "again", *REFUSED,
                                                 "limit -1 s of tools"]),
     ],
@@ -175,9 +183,7 @@ async def test_what_the_user_allowed_is_not_asked_about_again() -> None:
 
 
 async def test_the_time_of_asking_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, tools = [0.0], await toolbox()
-    limit = LoopLimit(9, 10, lambda: now[0])
-    monkeypatch.setattr(tools, "loop_limit", lambda: limit)
+    now, tools = [0.0], await toolbox(loop_s=10.0)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def ask(_tool: RunnableTool, _arguments: Arguments) -> None:

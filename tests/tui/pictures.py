@@ -23,7 +23,7 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult, ToolSources
-from gptoss_local.talk.tools.programs import Program
+from gptoss_local.talk.tools.sources import Program
 from gptoss_local.talk.what_runs import answers_to, asked_text, what_runs
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat

@@ -26,7 +26,6 @@ from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 from gptoss_local.talk.tools.mcp import (
-    McpSource,
     Server,
     add_server,
     entry_of,
@@ -98,14 +97,14 @@ async def test_server(request: Request) -> Response:
     async def test() -> TestedServer:
         server, start_s = Server(entry, Path.home(), settings.log_dir), time.monotonic()
         try:
-            tools = await McpSource(server).tools()
+            tools = await server.tools()
             seconds = round(time.monotonic() - start_s, 3)
-            return TestedServer(server.about, seconds, [tool.name for tool in tools])
+            return TestedServer(server.version, seconds, [tool.name for tool in tools])
         except ToolError as error:
             hint = _TRY_ADDRESS if entry.url else _TRY_COMMAND
             raise ToolError(error.message, hint=f"{hint} {error.hint}".rstrip()) from error
         finally:
-            await server.close()
+            await server.end()
 
     return json_response(await while_connected(request, test()))
 
