@@ -176,6 +176,7 @@ class Printable(LineFilter):
         ]  # PERF: nearly every piece is clean, and needs no new one
 
 
+_NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
 _OPENING_S = 2.0  # keys wait so long for a dialog that opens
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
@@ -192,6 +193,7 @@ class ChatApp(App[None], inherit_bindings=False):
     CSS_PATH = Path("chat.tcss")
     COMMANDS: ClassVar = {RegistryProvider}
     BINDINGS: ClassVar = []
+    alerts = "all"  # or "bell", "off"
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
     def get_driver_class(self) -> type[Driver]:
@@ -264,6 +266,14 @@ class ChatApp(App[None], inherit_bindings=False):
             if event._stop_propagation:
                 return
             event._no_default_action = False  # as where it is handed on
+
+    def bell(self) -> None:
+        """Call the user, unless the window has the focus: by sound, and a notice (OSC 9, 777)."""
+        if self.app_focus or self.alerts == "off" or self._driver is None:
+            return
+        super().bell()
+        if self.alerts == "all" and not self.is_headless:
+            self._driver.write("".join(_NOTICES))
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, CommandPalette):

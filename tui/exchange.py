@@ -292,6 +292,7 @@ class LiveExchange(Exchange):
 
     async def _asked(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
         """Return the answer to a question, which is asked again when the user comes back."""
+        self._view.app.bell()
 
         async def answer() -> _T:
             is_told = False

@@ -132,6 +132,7 @@ def _show(settings: Settings, history: "History", conversation: "Conversation") 
     sources = ToolSources(settings, Path.cwd())
     make, theme, keys = sources.toolbox, settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
+    app.alerts = settings.alerts
 
     async def run() -> None:
         try:

@@ -84,6 +84,10 @@ class Tmux:
         """Whether the program asked for the mouse."""
         return self._tmux("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
 
+    @property
+    def has_rung(self) -> bool:
+        return self._tmux("display-message", "-p", "#{window_bell_flag}").strip() == "1"
+
     def close(self) -> None:
         """End the server, and wait for that: a new one would find the old one's socket."""
         server = self._run("display-message", "-p", "#{pid}").stdout.strip()
@@ -158,6 +162,12 @@ def test_a_chat_in_a_terminal(terminal: Tmux, start_chat: Callable[..., None]) -
     terminal.wait_for(f"❯ {re.escape(FRANCE)}")
     terminal.wait_for(re.escape(PARIS))
     terminal.wait_for(r"tok/s .*│ ctx \d+/32")
+    assert not terminal.has_rung
+
+    terminal.press("-H", *f"{FRANCE}\r\x1b[O".encode().hex(" ").split())  # and the window is left
+    wait_until(lambda: terminal.has_rung)
+    terminal.press("-H", "1b", "5b", "49")
+    wait_until(lambda: terminal.screen().count(PARIS) == 2)
 
     terminal.paste("\x1b]0;\x07\rone\ntwo\n")  # waits to be sent, and none of it is a key
     terminal.wait_for(r"│ one *│\n.*│ two")

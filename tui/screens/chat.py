@@ -263,6 +263,7 @@ class ChatScreen(Screen[None]):
         self._speed.show(turn.stats if turn is not None else {})
 
     def answer_ended(self) -> None:
+        self.app.bell()
         self._show_speed()
         self.model_changed()
 
