@@ -96,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Literal["text", "json"] = "text"
     """`text` goes to stderr, `json` to stdout, an object a line."""
     theme: str = "textual-dark"
+    run_saves: bool = False
     alerts: Literal["all", "bell", "off"] = "all"
     chat_titles: bool = True
     keys: dict[str, str] = {}

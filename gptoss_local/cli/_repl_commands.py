@@ -55,7 +55,7 @@ _SET = (
     ("noformat", "answer in text"),
     ("verbose, quiet", "say how fast answers were, or do not"),
     ("history, nohistory", "remember what you type for the Up key, or do not"),
-    ("wordwrap, nowordwrap", "break lines between words, or do not"),
+    ("wordwrap, nowordwrap", "draw Markdown, or print it as it is written"),
 )
 _SHORTCUTS = (
     ("Ctrl-A, Home", "to the beginning of the line"),
@@ -240,8 +240,8 @@ _SETTERS: dict[str, Callable[[Session, str], None]] = {
     "quiet": _set("quiet", "stats", is_on=False),
     "history": _history(is_kept=True),
     "nohistory": _history(is_kept=False),
-    "wordwrap": _set("wordwrap", "wraps", is_on=True),
-    "nowordwrap": _set("nowordwrap", "wraps", is_on=False),
+    "wordwrap": _set("wordwrap", "draws", is_on=True),
+    "nowordwrap": _set("nowordwrap", "draws", is_on=False),
 }
 
 

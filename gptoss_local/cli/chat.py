@@ -4,7 +4,7 @@ import gc
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -101,21 +101,18 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
     from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
-    from gptoss_local.cli._saved_chat import SavedChat
+    from gptoss_local.cli._saved_chat import saved_chat
 
     say("This terminal cannot be drawn on: chatting line by line.")
     is_temporary = conversation.is_temporary
-    make = Chat if is_temporary else partial(SavedChat, history=history, saved=conversation)
-    chat = make(
-        running_server(settings),
-        conversation.model,
-        Printer(hide_reasoning=False, stats=False, wraps=True),
-        think=conversation.effort,
-        system=conversation.instructions,
-        options=conversation.request()["options"],
-        messages=[m for m in conversation.request()["messages"] if m["role"] != "system"],
-        is_temporary=is_temporary,
-    )
+    client, model = running_server(settings), conversation.model
+    printer = Printer(hide_reasoning=False, stats=False, draws=True)
+    wishes: dict[str, Any] = {"think": conversation.effort, "system": conversation.instructions}
+    wishes["options"] = conversation.request()["options"]
+    if is_temporary:
+        chat = Chat(client, model, printer, is_temporary=True, **wishes)
+    else:
+        chat = saved_chat(conversation, client, printer, model=model, **wishes)
     Repl(chat, settings, is_temporary=is_temporary).talk()
     return conversation
 

@@ -3,8 +3,10 @@
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import typer
@@ -70,8 +72,8 @@ _Format = Annotated[
 _HideReasoning = Annotated[
     bool, typer.Option("--hide-reasoning", "--hidethinking", help="Do not print the reasoning.")
 ]
-_NoWordWrap = Annotated[
-    bool, typer.Option("--nowordwrap", help="Do not break lines between words.")
+_Plain = Annotated[
+    bool, typer.Option("--plain", "--nowordwrap", help="Print Markdown as it is written.")
 ]
 _Stats = Annotated[bool, typer.Option("--stats", "--verbose", help="Say how fast the answer was.")]
 _Tools = Annotated[
@@ -85,6 +87,14 @@ _Tools = Annotated[
 _Allow = Annotated[
     str, typer.Option("--allow", metavar="NAME,...", help="Tools that run without a question.")
 ]
+_Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Put a file, a folder or *.py before it."),
+]
+_Continue = Annotated[
+    bool, typer.Option("--continue", "-c", help="Go on with the last saved conversation.")
+]
+_Save = Annotated[bool, typer.Option("--save", help="Save the conversation, as `chat` does.")]
 _Temporary = Annotated[bool, typer.Option("--temporary", help="Keep nothing on disk.")]
 _Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Chat line by line, also in a pipe.")
@@ -105,11 +115,14 @@ def run(
     format: _Format = "",
     keep_alive: KeepAlive = "",
     hide_reasoning: _HideReasoning = False,
-    no_word_wrap: _NoWordWrap = False,
+    plain: _Plain = False,
     stats: _Stats = False,
     tools: _Tools = None,
     allow: _Allow = "",
     interactive: _Interactive = False,
+    files: _Files = None,
+    is_continued: _Continue = False,
+    saves: _Save = False,
     temporary: _Temporary = False,
     json: Json = False,
 ) -> None:
@@ -118,7 +131,9 @@ def run(
     with "event": "done".
     """
     model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
-    text = _prompt(words, model, interactive=interactive)
+    attached = [_attached(file) for file in files or ()]
+    text = _prompt(words, model, interactive=interactive or bool(files))
+    text = "\n\n".join(filter(None, (*attached, text)))
     begun = find_preset(preset)[1] if preset else Preset()
     if "truncate" in begun.options:
         raise UsageError(f"the preset {preset} sets truncate, which only `gptoss chat` has")
@@ -132,17 +147,22 @@ def run(
         "is_temporary": temporary,
     }
     settings = load_settings()
-    if model:
-        model = named(model, settings)
-    else:
-        model = chosen_model(settings)
-        if words:  # perhaps meant to name one
-            say(f"No model is named: asking {model}.")
+    saves = _saves(settings, saves or is_continued, temporary=temporary, tools=tools is not None)
     printer = (JsonPrinter if json else Printer)(
-        hide_reasoning=hide_reasoning, stats=stats, wraps=not no_word_wrap
+        hide_reasoning=hide_reasoning, stats=stats, draws=not plain
     )
-    chat = Chat(server_for(model, settings), model, printer, **wishes)
-    with _tools_of(chat, settings, tools, allow):
+    with ExitStack() as stack:
+        saved = None
+        if saves:
+            from gptoss_local.cli._saved_chat import saved_chat, saved_conversation
+
+            opened = saved_conversation(settings, is_continued=is_continued)
+            saved = stack.enter_context(opened)
+        model = _model_of(model or (saved.model if saved else None), settings, is_asked=bool(words))
+        client = server_for(model, settings)
+        make = partial(saved_chat, saved) if saved else Chat
+        chat = make(client, printer=printer, model=model, **wishes)
+        stack.enter_context(_tools_of(chat, settings, tools, allow))
         show_load(chat.client, chat.load_request(), if_interrupted=continues(model))
         is_whole = not text or chat.ask(text)
         if ctx is not None:
@@ -153,6 +173,32 @@ def run(
             from gptoss_local.cli._repl import Repl
 
             Repl(chat, settings, is_temporary=temporary).talk()
+
+
+def _saves(settings: Settings, is_wanted: bool, *, temporary: bool, tools: bool) -> bool:
+    if is_wanted and (temporary or tools):
+        other = "--temporary" if temporary else "--tools"
+        raise UsageError(f"{other} cannot be saved", hint="`gptoss chat` saves calls of tools.")
+    return is_wanted or (settings.run_saves and not temporary and not tools)
+
+
+def _model_of(model: str | None, settings: Settings, *, is_asked: bool) -> str:
+    if model:
+        return named(model, settings)
+    chosen = chosen_model(settings)
+    if is_asked:  # perhaps meant to name one
+        say(f"No model is named: asking {chosen}.")
+    return chosen
+
+
+def _attached(typed: str) -> str:
+    from tui.attachments import attach
+    from tui.paste import expanded
+
+    found = attach(str(expanded(typed)), Path.cwd(), Event())
+    if found.note:
+        say(f"{found.what}, {found.length}{found.note}")
+    return found.text
 
 
 def _prompt(words: list[str], model: str | None, *, interactive: bool) -> str:

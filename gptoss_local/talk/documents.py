@@ -81,7 +81,7 @@ def read_text(data: bytes) -> Document:
     if "\0" in text:
         raise UnreadableFile("is not a text file", _NO_IMAGES, "not text")
     text = text.replace("\r\n", "\n")
-    return Document("file", text, counted(text.count("\n") + 1, "line"))
+    return Document("file", text, counted(len(text.splitlines()), "line"))
 
 
 async def read_document(name: str, data: bytes) -> Document:
