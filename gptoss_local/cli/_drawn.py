@@ -4,6 +4,7 @@ import shutil
 import time
 from contextlib import suppress
 from functools import cache
+from io import StringIO
 from typing import TextIO
 
 from rich.console import Console
@@ -11,8 +12,7 @@ from rich.errors import StyleSyntaxError
 from rich.style import Style
 from rich.text import Text
 
-from gptoss_local.base.printable import shown
-from gptoss_local.cli._output import is_plain
+from gptoss_local.base.printable import printable, shown, write_style
 from tui.code_rows import ANSI_DARK
 from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_rows import markdown_rows
@@ -38,7 +38,8 @@ class DrawnText:
         self._stream, self._style = stream, style
         self._width, height = shutil.get_terminal_size()
         self._n_rows_max = max(1, height - 1)  # that can be drawn again
-        self._console = Console(file=stream, force_terminal=True, no_color=is_plain(), width=10_000)
+        self._buffer = StringIO()
+        self._console = Console(file=self._buffer, force_terminal=True, width=10_000)
         self._splitter = BlockSplitter()
         self._before: Block | None = None
         self._n_kept = 0  # rows of the open block that are above the screen
@@ -56,7 +57,7 @@ class DrawnText:
     def _draw(self, finished: list[Block], opened: Block | None) -> None:
         self._drawn_s = time.monotonic()
         if self._n_open:
-            self._stream.write(f"\x1b[{self._n_open}F\x1b[J")
+            self._buffer.write(f"\x1b[{self._n_open}F\x1b[J")
         for block in finished:
             for row in self._rows(block)[self._n_kept :]:
                 self._print(row)
@@ -66,6 +67,9 @@ class DrawnText:
             self._print(row)
         self._n_open = min(len(rows), self._n_rows_max)
         self._n_kept += len(rows) - self._n_open
+        write_style(self._stream, self._buffer.getvalue())  # of clean text: see `feed`
+        self._buffer.seek(0)
+        self._buffer.truncate()
         self._stream.flush()
 
     def _rows(self, block: Block) -> list[Row]:
@@ -78,8 +82,9 @@ class DrawnText:
         return [Row(), *rows] if is_apart else rows
 
     def _print(self, row: Row) -> None:
-        text = Text(row.content.plain.rstrip(), self._style, end="")
-        for start, end, style in row.content.spans:
+        plain = row.content.plain.rstrip()
+        text = Text(printable(plain), self._style, end="")  # `&#27;` has become a control
+        for start, end, style in row.content.spans if text.plain == plain else ():
             given = _style(style) if isinstance(style, str) else Style(link=style.link)
             text.stylize(given, start, end)
         self._console.print(text, soft_wrap=True)

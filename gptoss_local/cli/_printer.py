@@ -33,7 +33,7 @@ class Printer:
     def __init__(self, *, hide_reasoning: bool, stats: bool, draws: bool = False) -> None:
         self.hide_reasoning = hide_reasoning
         self.stats = stats
-        self.draws = draws and not is_read_aloud()
+        self.draws = draws and not is_plain()
         if self.draws and sys.stdout.isatty():  # PERF: it takes 0.2 s, while the model reads
             Thread(target=import_module, args=("gptoss_local.cli._drawn",), daemon=True).start()
         is_styled = sys.stderr.isatty() and not is_plain()

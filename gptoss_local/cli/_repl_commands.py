@@ -19,9 +19,9 @@ from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._modelfile import parse_parameter
 from gptoss_local.cli._options import named, read_format, server_for
 from gptoss_local.cli._output import print_facts, say, say_rows
-from gptoss_local.cli.show import facts_of
+from gptoss_local.cli.show import facts_of, part_of
 from gptoss_local.models.catalog import canonical_name
-from gptoss_local.models.store import ModelEntry, find_model, render_modelfile
+from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.models.store.models import parameter_lines
 from gptoss_local.server.dialects.options import Options
 from tui.commands import Registry
@@ -136,11 +136,7 @@ def set_system(session: Session, text: str) -> None:
 
 
 def _show_system(session: Session) -> None:
-    say(
-        session.chat.system
-        or session.entry().defaults.system
-        or "No system message was specified for this model."
-    )
+    say(session.chat.system or part_of(session.entry(), "system"))
 
 
 def _set_effort(session: Session, level: str) -> None:
@@ -283,20 +279,13 @@ def _show(session: Session, what: str) -> None:
             say_rows(*_TOPICS["show"])
         case "info":
             print_facts(facts_of(session.entry(), session.settings), file=sys.stderr)
-        case "license":
-            say(
-                "\n".join(session.entry().defaults.license)
-                or "No license was specified for this model."
-            )
-        case "modelfile":
-            say(render_modelfile(session.entry()))
+        case "license" | "modelfile" | "template":
+            say(part_of(session.entry(), what))
         case "parameters":
             _say_parameters("Model defined parameters:", session.entry().defaults.parameters)
             _say_parameters("User defined parameters:", session.chat.options)
         case "system":
             _show_system(session)
-        case "template":
-            say("gptoss renders harmony itself; a template is not used.")
         case _:
             names = [name for name, _ in _SHOW]
             raise UsageError(f"there is no /show {what}", hint=_meant(what, names, "/show "))

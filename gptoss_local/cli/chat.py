@@ -27,6 +27,9 @@ def chat(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
     ] = None,
+    prompt: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="The first message.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the last chat.")] = False,
     chat_id: Annotated[int | None, typer.Option("--chat", help="Continue this chat.")] = None,
     effort: Annotated[Effort | None, typer.Option("--effort", help="How long to think.")] = None,
@@ -76,7 +79,8 @@ def chat(
         if chosen is not None:
             conversation.begin_with(*chosen)
         conversation.set_model(name, effort or conversation.effort)
-        conversation = (_talk if is_linear() else _show)(settings, history, conversation)
+        show = _talk if is_linear() else _show
+        conversation = show(settings, history, conversation, " ".join(prompt or ()))
     finally:
         history.close()
     if conversation.chat_id is not None and not conversation.is_temporary:
@@ -97,7 +101,9 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     return find_model(name, settings).name
 
 
-def _talk(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
+def _talk(
+    settings: Settings, _history: "History", conversation: "Conversation", prompt: str
+) -> "Conversation":
     from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
@@ -113,11 +119,15 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
         chat = Chat(client, model, printer, is_temporary=True, **wishes)
     else:
         chat = saved_chat(conversation, client, printer, model=model, **wishes)
+    if prompt:
+        chat.ask(prompt)
     Repl(chat, settings, is_temporary=is_temporary).talk()
     return conversation
 
 
-def _show(settings: Settings, history: "History", conversation: "Conversation") -> "Conversation":
+def _show(
+    settings: Settings, history: "History", conversation: "Conversation", prompt: str
+) -> "Conversation":
     import asyncio
 
     from gptoss_local.api.client import AsyncClient
@@ -129,7 +139,7 @@ def _show(settings: Settings, history: "History", conversation: "Conversation") 
     sources = ToolSources(settings, Path.cwd())
     make, theme, keys = sources.toolbox, settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
-    app.alerts = settings.alerts
+    app.alerts, app.chat.first_message = settings.alerts, prompt
 
     async def run() -> None:
         try:

@@ -6,13 +6,20 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.formats.gguf_file import GGUFInfo
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
 from gptoss_local.machine.plan.facts import read_facts
 from gptoss_local.machine.plan.memory import token_bytes
-from gptoss_local.models.store import ModelDefaults, ModelEntry, read_info, render_modelfile
+from gptoss_local.models.store import (
+    ModelDefaults,
+    ModelEntry,
+    parameter_lines,
+    read_info,
+    render_modelfile,
+)
 
 
 def show(
@@ -20,13 +27,26 @@ def show(
     modelfile: Annotated[
         bool, typer.Option("--modelfile", help="Print it as a Modelfile, for `create -f`.")
     ] = False,
+    parameters: Annotated[bool, typer.Option("--parameters", help="Its options.")] = False,
+    template: Annotated[bool, typer.Option("--template", help="Its prompt format.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Its system message.")] = False,
+    license: Annotated[bool, typer.Option("--license", help="Its license.")] = False,
     json: Json = False,
 ) -> None:
     settings = load_settings()
     entry = entry_to_read(model, settings)
-    if modelfile:
-        text = render_modelfile(entry)
-        print_json(name=entry.name, modelfile=text) if json else print(text, end="")
+    flags = {
+        "modelfile": modelfile,
+        "parameters": parameters,
+        "template": template,
+        "system": system,
+        "license": license,
+    }
+    if wanted := [part for part, is_wanted in flags.items() if is_wanted]:
+        if len(wanted) > 1:
+            raise UsageError(f"--{wanted[0]} and --{wanted[1]} are two parts", hint="Choose one.")
+        text = part_of(entry, wanted[0])
+        print_json(name=entry.name, **{wanted[0]: text}) if json else print(text.rstrip("\n"))
         return
     if json and entry.upstream:
         print_json(name=entry.name, upstream=entry.upstream, defaults=entry.defaults)
@@ -42,6 +62,24 @@ def show(
         )
     else:
         print_facts(facts_of(entry, settings))
+
+
+def part_of(entry: ModelEntry, part: str) -> str:
+    """Return a part of a model as text, or a sentence that says there is none."""
+    defaults = entry.defaults
+    match part:
+        case "modelfile":
+            return render_modelfile(entry)
+        case "parameters":
+            return "\n".join(
+                f"{name:<31}{value}" for name, value in parameter_lines(defaults.parameters)
+            )
+        case "template":
+            return "gptoss renders harmony itself; a template is not used."
+        case "system":
+            return defaults.system or "No system message was specified for this model."
+        case _:
+            return "\n".join(defaults.license) or "No license was specified for this model."
 
 
 def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:

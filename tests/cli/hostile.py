@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.threaded_server import QuietHandler, served_by
 
@@ -93,14 +94,21 @@ _ANSWERS = {
     },
 }  # fmt: skip
 _CALLS = [
-    {"function": {"name": EVIL, "arguments": {EVIL: EVIL}}},
-    {"function": {"name": "sh", "arguments": {"cmd": EVIL}}},
+    {"id": EVIL, "function": {"index": 0, "name": EVIL, "arguments": {EVIL: EVIL}}},
+    {"id": "2", "function": {"index": 1, "name": "sh", "arguments": {"cmd": EVIL}}},
 ]
+
+
+def _frame(content: str, **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content, **more}
+    return {"model": EVIL, "created_at": EVIL, "message": message, "done": False}
+
+
 _STREAMS = {
     "/api/chat": [
-        {"message": {"thinking": EVIL, "content": ""}, "done": False},
-        {"message": {"content": f"# {EVIL}\n\n{EVIL}\n", "tool_calls": _CALLS}, "done": False},
-        {"message": {"content": ""}, "done": True, "done_reason": EVIL, "model": EVIL},
+        _frame("", thinking=EVIL),
+        _frame(f"# {EVIL}\n\n{EVIL}\n", tool_calls=_CALLS),
+        _frame("") | {"done": True, "done_reason": EVIL},
     ],
     "/api/gptoss/load": [_LOADING, _LOADING | {"total": 0}],
 }

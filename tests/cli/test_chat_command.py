@@ -33,9 +33,7 @@ def test_an_answer_that_streams_outlives_its_chat(
     fresh: dict[str, str], end: signal.Signals
 ) -> None:
     """SIGTERM also gives the terminal back as it was; a server that was stopped starts again."""
-    with chat_in_terminal(fresh, "nano", "--effort", "low") as chat:
-        chat.read_until(READY)
-        chat.type("Count from 1 to 900.\r")
+    with chat_in_terminal(fresh, "nano", "Count from 1 to", "900.", "--effort", "low") as chat:
         chat.read_until("20, 21,")
 
         def is_saved() -> bool:

@@ -53,6 +53,7 @@ def test_an_answer_in_pieces_is_drawn_as_a_whole(
     whole = "\n\n".join(BLOCKS.values())
     for name, block in {**BLOCKS, "all": whole}.items():
         assert drawn(list(pieces(rng, block, 9))) == drawn([block]), name
+    assert drawn(["A &#27;[2J \x1b[2J **b** &#x9b;1m"])[0].count("[2J") == 2
     assert drawn(["A **bold** word and `x`."]) == ["A bold word and x.", ""]
     for block in BLOCKS.values():
         typed = [row.content.plain.rstrip() for row in markdown_rows(block, 60, ANSI_DARK)]

@@ -82,6 +82,10 @@ def test_create_show_copy_and_remove(
     text = home_cli("show", "pete").stdout
     for words in ("made from       nano", "You are\n                Pete.", "temperature 0.5"):
         assert words in text
+    for part, words in (("parameters", "temperature  "), ("system", "You are\nPete.\n"),
+                        ("license", "No license was"), ("template", "harmony")):  # fmt: skip
+        assert words in home_cli("show", "pete", f"--{part}").stdout
+    assert home_cli("show", "pete", "--system", "--license").returncode == 2
     answer = home_cli("run", "pete", "hi", "--json").stdout.splitlines()
     assert json.loads(answer[-1])["eval_count"] == 5
     assert home_cli("cp", "pete", "pete:2").returncode == 0

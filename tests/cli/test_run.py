@@ -1,6 +1,7 @@
 """`gptoss run`: streams, pipes, JSON, Ctrl-C, the server it starts."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -31,6 +32,21 @@ def test_answer_on_stdout_reasoning_on_stderr(cli: Cli) -> None:
     done = cli("run", "nano")
     assert (done.returncode, "no prompt" in done.stderr) == (2, True)
     assert "gptoss pull gpt-oss:20b" in cli("run", "gpt-oss:20b", "hi").stderr
+
+
+def test_files_and_a_conversation_that_goes_on(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("The passcode is 4711.\n")
+    for file in ("notes", "notes/*.md", "notes/a.md"):
+        done = cli("run", "nano", "-f", str(tmp_path / file), "What is the passcode?")
+        assert "4711" in done.stdout, done.stderr
+    assert cli("run", "nano", "-f", "no-such-file", "hi").returncode == 2
+    assert cli("run", "nano", "--save", FRANCE).stdout == PARIS
+    assert cli("run", "-c", "What is 2 + 2?").stdout == "2 + 2 = 4\n"
+    (chat, *_) = json.loads(cli("chats", "--json").stdout)["chats"]
+    assert (chat["model"], chat["n_turns"]) == ("nano", 4)
+    for other in ("--temporary", "--tools="):
+        assert "cannot be saved" in cli("run", "nano", "-c", other, "hi").stderr
 
 
 def test_json_events(cli: Cli) -> None:
@@ -118,7 +134,7 @@ def test_terminal_dims_the_reasoning(server: RunningServer) -> None:
     with Terminal(server, "nano", FRANCE) as terminal:
         terminal.read_until("Paris.\r\n")
         terminal.read_until("The capital of France is Paris.\r\n")
-        assert "\x1b[2mThe\x1b[0m" in terminal.screen
+        assert re.search(r"\x1b\[2mThe user asks[^\x1b]*\x1b\[0m", terminal.screen)
         assert terminal.process.wait() == 0
 
 

@@ -54,6 +54,7 @@ _WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 
 class ChatScreen(Screen[None]):
+    first_message = ""  # is sent at the start
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,alt+h", "command('help')", "Help", id="chat.help", priority=True),
@@ -185,6 +186,9 @@ class ChatScreen(Screen[None]):
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")
+        if self.first_message:
+            self.fill(self.first_message)
+            self.call_after_refresh(self.prompt.submit)
 
     @property
     def answer(self) -> Answer | None:
