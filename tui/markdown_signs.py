@@ -1,4 +1,4 @@
-r"""Which stars, underscores and backslashes of a text are markup; all others are shown as written.
+r"""Tell stars, underscores and backslashes that are markup from those to show as written.
 
 The page has the same rules in server/web/signs.js. Models write `SUM(*)`, `10**6`, `a_b` and `\d`
 in prose, where CommonMark would drop the signs.

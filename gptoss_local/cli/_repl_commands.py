@@ -85,7 +85,7 @@ _TOPICS: dict[str, tuple[str, Sequence[tuple[str, str]], str]] = {
     "shortcuts": ("Keys, where the terminal allows editing:", _SHORTCUTS, ""),
     "parameter": ("Available parameters:", _PARAMETERS, "/set parameter "),
 }
-"""What `/?` explains besides the commands."""
+"""The topics of `/?` besides the commands."""
 
 
 @dataclass

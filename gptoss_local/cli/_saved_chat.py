@@ -36,7 +36,7 @@ def saved_conversation(settings: Settings, *, is_continued: bool) -> Iterator[Co
 def saved_chat(
     saved: Conversation, client: "Client", printer: Printer, **wishes: Any
 ) -> "SavedChat":
-    """Return a chat that goes on with a conversation; `wishes` come before its own settings."""
+    """Return a chat that continues a conversation; `wishes` come before its own settings."""
     if wishes["system"] and not saved.turns:
         saved.new(wishes["system"])
     body = saved.request()

@@ -92,7 +92,7 @@ _Files = Annotated[
     typer.Option("--file", "-f", metavar="FILE", help="Put a file, a folder or *.py before it."),
 ]
 _Continue = Annotated[
-    bool, typer.Option("--continue", "-c", help="Go on with the last saved conversation.")
+    bool, typer.Option("--continue", "-c", help="Continue the last saved conversation.")
 ]
 _Save = Annotated[bool, typer.Option("--save", help="Save the conversation, as `chat` does.")]
 _Temporary = Annotated[bool, typer.Option("--temporary", help="Keep nothing on disk.")]

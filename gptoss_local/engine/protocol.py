@@ -29,7 +29,7 @@ of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too.
 
 
 class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where conversations' prefixes are kept: in the cache, in host memory and on disk."""
+    """Limits of kept prefixes: in the cache, in host memory and on disk."""
 
     checkpoint_bytes: int = 0  # host memory for returning to earlier points of a conversation
     boundary_tokens: tuple[int, ...] = ()  # ids that end a message, the points to return to
@@ -53,8 +53,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     offload_min_batch: int = 32  # tokens from which a GPU computes with weights of the host
     step_costs: StepTimes | None = None  # of an earlier process; None: measure them
     budget_bytes: dict[str, int] = {}
-    """By place, for the graph's buffer: a load that needs more is refused before anything is read.
-    """
+    """Room for the graph's buffer, by place: a load that needs more is refused at once."""
     tunes: Literal["nothing", "all", "offload"] = "nothing"
     """Measure the model, or only `offload_min_batch`. Answered by Loading* and Tuned; then the
     process ends."""

@@ -156,7 +156,7 @@ async def _plain_pieces(request: Request) -> AsyncIterator[bytes]:
         raise UsageError(f"{broken}: {error}") from error
     if not frame.eof or frame.unused_data:
         raise UsageError(
-            f"{broken}: it {'goes on after its end' if frame.eof else 'ends too early'}"
+            f"{broken}: it {'has bytes after its end' if frame.eof else 'ends too early'}"
         )
 
 

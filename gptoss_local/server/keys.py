@@ -140,7 +140,7 @@ class KeyUse:
         self.buckets: dict[str, Bucket] = {}
 
     def follow(self, key: ApiKey) -> None:
-        """Take over a key's limits; a changed one begins anew."""
+        """Take over a key's limits; a changed one starts full."""
         limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
         for what, per_minute in limits.items():
             known = self.buckets.pop(what, None)

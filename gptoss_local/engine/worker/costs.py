@@ -29,7 +29,7 @@ TARGET_S = 0.075  # while other sequences wait for their next token
 _MIN_TOKENS = 32
 
 Rows = tuple[tuple[int, int], ...]
-"""Of a step: the index of each sequence's slot, and how many rows it has."""
+"""The sequences of a step: the index of each one's slot, and its number of rows."""
 
 
 class Table:

@@ -1,4 +1,4 @@
-"""Streams of changes: for each client one, which goes on as fast as that client reads."""
+"""Streams of changes, one a client, each as fast as its client reads."""
 
 import asyncio
 import time

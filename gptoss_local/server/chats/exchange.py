@@ -1,4 +1,4 @@
-"""An exchange of a saved chat, which goes on without a tab.
+"""An exchange of a saved chat, which needs no open tab.
 
 A call's turn streams until the result; its question is there, too, so every tab shows it.
 """

@@ -8,7 +8,7 @@ from gptoss_local.talk.history.rows import ChatSummary, Turn
 
 
 class News(NamedTuple):
-    """What is new since the last look.
+    """News since the last look.
 
     Attributes:
         chats: The list, pinned chats first.
