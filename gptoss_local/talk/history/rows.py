@@ -151,7 +151,8 @@ def insert_turn(
     turn_id = _insert(database, "turn", values)
     database.execute(
         "UPDATE chat SET n_turns = n_turns + 1, updated_s = ?, "
-        "leaf_id = CASE WHEN ? OR leaf_id IS NULL OR leaf_id = ? THEN ? ELSE leaf_id END WHERE id = ?",
+        "leaf_id = CASE WHEN ? OR leaf_id IS NULL OR leaf_id = ? THEN ? ELSE leaf_id END "
+        "WHERE id = ?",
         (turn.created_s, moves_leaf, turn.parent_id, turn_id, turn.chat_id),
     )
     if turn.role == "user":
