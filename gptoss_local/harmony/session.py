@@ -4,12 +4,9 @@ import asyncio
 import datetime
 import functools
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +14,7 @@ import msgspec
 from gptoss_local.base.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.base.events import (
     ChatEvent,
+    ContentDelta,
     Delta,
     Done,
     Prefilling,
@@ -34,56 +32,24 @@ from gptoss_local.harmony.budget import (
     least_tokens,
     text_size,
 )
+from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
-from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.message import ChatRequest, RawRequest
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.reader import Reader
+from gptoss_local.harmony.reader import ContentLogprobs, Reader
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
+    begun_answer,
     correction,
     end_of_analysis,
+    ended,
     opens_analysis,
     opens_final,
     render_chat,
     render_history,
 )
 from gptoss_local.harmony.thinking import Thinking
-from gptoss_local.harmony.truncation import shorten
 from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
-
-_N_CONVERSATIONS = 1000
-
-
-def lineage(request: ChatRequest) -> str:
-    """Name a conversation by its owner, its messages up to the user's first one, and its tools."""
-    n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-    beginning = (request.owner, request.messages[: n + 1], request.tools)
-    return sha256(msgspec.json.encode(beginning)).hexdigest()
-
-
-class StartDates:
-    """Remembers dates for system messages: a prefix must not change at midnight.
-
-    Conversations of an owner that begin in the same words are one, and the later start counts.
-    """
-
-    def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
-        self._today = today
-        self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
-        self._lock = threading.Lock()
-
-    def date_of(self, request: ChatRequest) -> datetime.date:
-        name = lineage(request)
-        is_later_turn = any(message.role == "assistant" for message in request.messages)
-        with self._lock:
-            known = self._dates.pop(name, None)
-            date = known if known is not None and is_later_turn else self._today()
-            self._dates[name] = date
-            if len(self._dates) > _N_CONVERSATIONS:
-                self._dates.popitem(last=False)
-        return date
-
 
 _N_CORRECTIONS = 3  # of bad calls in one answer
 
@@ -178,18 +144,15 @@ def _start(
     check: Check,
 ) -> _Start:
     """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
-    budget = TokenBudget(n_ctx_train, check)
     if isinstance(request, RawRequest):
+        budget = TokenBudget(n_ctx_train, check)
         prompt = vocabulary.encode_tagged(request.prompt, budget)
         return _Start(request, prompt, RawParser(vocabulary))
-    request, n_left_out = _recall.fill_in(request, vocabulary), 0
-    if request.truncates:
-        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
-    date = _start_dates.date_of(request)
+    request, date, n_left_out = _prepared(request, vocabulary, n_ctx, check)
     is_final = opens_final(request)
     return _Start(
         request,
-        render_chat(request, vocabulary, date, budget),
+        render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check)),
         HarmonyParser(
             vocabulary,
             request.tools,
@@ -202,6 +165,16 @@ def _start(
         date,
         n_left_out,
     )
+
+
+def _prepared(
+    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int | None, check: Check
+) -> tuple[ChatRequest, datetime.date, int]:
+    """Return a request as it is rendered, its date, and how many messages are left out."""
+    request, n_left_out = _recall.fill_in(request, vocabulary), 0
+    if request.truncates and n_ctx is not None:
+        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
+    return request, _start_dates.date_of(request), n_left_out
 
 
 def _remember(start: _Start, whole: WholeAnswer) -> None:
@@ -261,10 +234,7 @@ def prompt_tokens(
     `n_ctx` tokens are loaded (None: nothing is), `n_ctx_train` could be. `check` raises when the
     prompt is no longer wanted. Raises ContextOverflowError as `answer`.
     """
-    request = _recall.fill_in(request, vocabulary)
-    if request.truncates and n_ctx is not None:
-        request, _ = shorten(request, vocabulary, n_ctx, check)
-    date = _start_dates.date_of(request)
+    request, date, _ = _prepared(request, vocabulary, n_ctx, check)
     try:
         return render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check))
     except PromptTooLongError as error:
@@ -313,7 +283,8 @@ class _Reading:
             self._thinking = Thinking(
                 request.think_budget, request.ends_repetition, request.answer_now
             )
-        self.must_answer = False
+        self.must_answer = self._was_asked_to_answer = False
+        self._is_short = False  # of room, so that the model cannot go on
         self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
         one_call = isinstance(request, ChatRequest) and request.one_call
@@ -338,7 +309,22 @@ class _Reading:
         if self._n_corrections and self._correct(finished, n_ctx):
             self._n_corrections -= 1
             return True
-        return self._close_analysis(finished, n_ctx)
+        return self._close_analysis(finished, n_ctx) or self._open_final(finished, n_ctx)
+
+    def _open_final(self, finished: Finished, n_ctx: int) -> bool:
+        """Let the model answer, once, if it has ended without an answer and without a call."""
+        request = self._start.request
+        if isinstance(request, RawRequest) or request.must_call or self._was_asked_to_answer:
+            return False
+        is_begun = self._start.opens_final and begun_answer(request) is not None
+        is_empty = finished.reason == "stop" and not self._start.parser.has_answer
+        if is_begun or not is_empty or self.is_over:
+            return False
+        self._was_asked_to_answer = self.must_answer = True
+        opening = end_of_analysis(self._vocabulary, opens_final=True)
+        for token in opening:
+            self._pending += self._reader.feed(token)
+        return self._continue([*ended(self._tokens), *opening[1:]], finished, n_ctx)
 
     def _close_analysis(self, finished: Finished, n_ctx: int) -> bool:
         """Close long reasoning, and let the model continue: with a call, or else the answer."""
@@ -365,10 +351,11 @@ class _Reading:
         return self._continue(prompt, finished, n_ctx)
 
     def _continue(self, prompt: list[int], finished: Finished, n_ctx: int) -> bool:
-        if self.max_tokens is not None:
-            self.max_tokens -= finished.usage.n_generated
-        if len(prompt) >= n_ctx or (self.max_tokens is not None and self.max_tokens <= 0):
+        left = None if self.max_tokens is None else self.max_tokens - finished.usage.n_generated
+        self._is_short = len(prompt) >= n_ctx or (left is not None and left <= 0)
+        if self._is_short:
             return False
+        self.max_tokens = left
         self._earlier.append(finished.usage)
         self._tokens, self.next_prompt = prompt, prompt
         return True
@@ -394,10 +381,11 @@ class _Reading:
             reason = "stop" if reader.is_over else frame.reason
             if self._thinking.is_circling:
                 reason = "repetition"
-            elif reason == "cancelled" and self._thinking.n_closed:  # without room to continue
+            elif self._is_short:
                 reason = "length"
-            if reason not in ("length", "repetition"):
-                _check_calls(parser)
+            is_empty = reason == "stop" and self._was_asked_to_answer and not parser.has_answer
+            if is_empty and parser.last_thought:  # rather than nothing
+                yield ContentDelta(parser.last_thought)
             self.next_prompt = None
             usage = _sum([*self._earlier, frame.usage])
             yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)

@@ -85,6 +85,9 @@ class MessagesWriter:
             case ToolCall():
                 return [*self._begin(), *self._call(event)]
             case Done():
+                if self._open_call:  # which the limit cut
+                    begun = CallDelta(0, "", "", "".join(self._texts))
+                    self._blocks[-1]["input"] = begun.arguments
                 return [*self._begin(), *self._close(), *self._finish(event)]
 
     def keepalive(self) -> Iterable[SseEvent]:
