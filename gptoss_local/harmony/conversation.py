@@ -2,13 +2,12 @@
 
 import bisect
 import datetime
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
 
+from gptoss_local.base.fair_store import FairStore
 from gptoss_local.base.off_loop import Check
 from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget
 from gptoss_local.harmony.message import ChatRequest
@@ -33,18 +32,14 @@ class StartDates:
 
     def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
         self._today = today
-        self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
-        self._lock = threading.Lock()
+        self._dates = FairStore[datetime.date](_N_CONVERSATIONS, lambda _: 1)
 
     def date_of(self, request: ChatRequest) -> datetime.date:
         name = lineage(request)
         is_later_turn = any(message.role == "assistant" for message in request.messages)
-        with self._lock:
-            known = self._dates.pop(name, None)
-            date = known if known is not None and is_later_turn else self._today()
-            self._dates[name] = date
-            if len(self._dates) > _N_CONVERSATIONS:
-                self._dates.popitem(last=False)
+        known = self._dates.get("", name) if is_later_turn else None
+        date = known or self._today()
+        self._dates.put("", name, date)
         return date
 
 
