@@ -86,9 +86,7 @@ def find_calls(
         return [] if given is None else [(tool.name, {"input": given})]
     if other := _of_another(text, tool, tools):
         return other
-    found = _in_a_row(text, tool, is_cut=is_cut)
-    if found is None:
-        found = _arguments(text, tool, is_cut, objects_only, is_json)
+    found = _arguments(text, tool, is_cut, objects_only, is_json)
     return [(tool.name, arguments) for arguments in found]
 
 
@@ -107,7 +105,8 @@ def first_keys(tools: Sequence[Tool]) -> set[str]:
     """Return the keys that the JSON of a call of these functions may begin with."""
     functions = [tool for tool in tools if not tool.is_built_in]
     keys = {key for tool in functions for key in _properties(tool)[0]}
-    return {*keys, *_ENVELOPES, *_NAMES, *_BATCHES} if functions else set()
+    names = {tool.name for tool in functions}
+    return {*names, *keys, *_ENVELOPES, *_NAMES, *_BATCHES} if functions else set()
 
 
 def text_argument(tool: Tool) -> str:
@@ -149,13 +148,15 @@ def _readings(value: Any, tools: Sequence[Tool]) -> list[Call]:
 
 
 def _named(value: dict[str, Any], tools: Sequence[Tool]) -> list[Call]:
-    """Return the call of an object such as `{"name": …, "arguments": {…}}`."""
+    """Return the call of `{"name": …, "arguments": {…}}`, in any spelling, or `{NAME: {…}}`."""
     inner = value.get("function", value.get("function_call"))
     value = inner if isinstance(inner, dict) else value
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
-    tool = called(name, tools) if name else None
     given = (value[key] for key in _ENVELOPES if key in value and value[key] != name)
     arguments = next(given, None)
+    if not name and len(value) == 1:
+        ((name, arguments),) = value.items()
+    tool = called(name, tools) if name else None
     if isinstance(arguments, str):
         arguments = _parse(arguments)
     if tool is None or not isinstance(arguments, dict):
@@ -210,7 +211,8 @@ def _arguments(
         return [{}]  # required properties are left to the client
     if _EMPTY.fullmatch(text) and not _properties(tool)[1]:
         return [{}]
-    value = _load(text)
+    in_a_row = _objects(text) if text.lstrip(_BETWEEN).startswith("{") else []
+    value = in_a_row if len(in_a_row) > 1 else _load(text)
     if isinstance(value, list) and len(value) > 1:
         each = [_fitting(item, tool) for item in value]
         return [a for a in each if a is not None] if None not in each else []
@@ -229,16 +231,6 @@ def _key(name: str) -> str:
 def _parse(text: str) -> dict[str, Any] | None:
     value = _decoded(text.strip() or "{}")
     return value if isinstance(value, dict) else None
-
-
-def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | None:
-    """Return arguments of calls with only a comma between them; None unless all fit."""
-    values = _objects(text) if text.lstrip(_BETWEEN).startswith("{") else []
-    if len(values) < 2:
-        return None
-    found = [_fitting(value, tool) for value in values]
-    fitting = [arguments for arguments in found if arguments is not None]
-    return fitting if len(fitting) == len(found) and not is_cut else []
 
 
 def _fitting(value: Any, tool: Tool) -> dict[str, Any] | None:

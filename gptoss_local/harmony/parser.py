@@ -26,7 +26,7 @@ from gptoss_local.harmony.vocabulary import (
 )
 
 _BORDERS = frozenset((START, END, *STOP_TOKENS))
-_JSON_IN_PROSE = re.compile(r"\{|```")
+_JSON_IN_PROSE = re.compile(r"\{|```|\[\s*(?:\{|$)")
 _FIRST_KEY = re.compile(r'[\s{\[]*(?:"([^"]*)("?))?')
 
 

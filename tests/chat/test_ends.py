@@ -160,6 +160,7 @@ OSLO: Calls = [("get_weather", {"city": "Oslo"})]
 ROWS = "0, " * 4000
 TO = "⟨C⟩commentary to=functions.get_weather ⟨K⟩json⟨M⟩"
 FILE = "⟨C⟩commentary to=functions.write_file ⟨K⟩json⟨M⟩"
+NO_TEXT: Calls = [("write_file", {})]
 BOTH = [*OSLO, ("bash", {"command": "ls"})]
 USES = (
     '{"tool_uses":[{"recipient_name":"functions.get_weather","parameters":{"city":"Oslo"}},'
@@ -171,7 +172,7 @@ CASES: list[tuple[str, str, Calls, str]] = [
      [("write_file", {"path": "a.py", "content": "import os\nimport"})], "cut"),
     (f'{FILE}{{"path":"a.py","content":"{"import os; " * 30}', "",
      [("write_file", {"path": "a.py", "content": "import os; " * 30})], "cut"),
-    *((f"{FILE}{body}", "", [("write_file", {})], "cut") for body in
+    *((f"{FILE}{body}", "", NO_TEXT, "cut") for body in
       ("", "{", '{"pa', '{"path":', '{"path": 5')),
     ('⟨C⟩commentary to=functions.bash{"command":"l', "", [("bash", {"command": "l"})], "cut"),
     (f"{TO}{JSON}", "", OSLO, "limit"),
@@ -200,6 +201,8 @@ CASES: list[tuple[str, str, Calls, str]] = [
        f"{A}⟨C⟩commentary⟨M⟩```json\n{JSON}\n```",
        f'{A}⟨C⟩commentary⟨M⟩[{{"name":"get_weather","arguments":{JSON}}}]',
        f'{A}⟨C⟩commentary to=functions⟨M⟩{{"name":"get_weather","arguments":{JSON}}}',
+       f'{A}⟨C⟩commentary⟨M⟩{{"get_weather":{JSON}}}',
+       f'{A}⟨C⟩commentary to=functions⟨M⟩{{"function":{{"name":"get_weather","args":{JSON}}}}}',
        f'⟨C⟩commentary to=bash⟨M⟩{{"name":"get_weather","arguments":{JSON}}}',
        *(f"{header} to=functions.get_weather ⟨K⟩json⟨M⟩{JSON}" for header in
          (f"{A}⟨C⟩commentarycommentary", "⟨E⟩⟨S⟩assistantcommentary", f"{A}⟨C⟩commentary_")),
@@ -209,6 +212,7 @@ CASES: list[tuple[str, str, Calls, str]] = [
      [*OSLO, ("get_weather", {"city": "Rome"})], "call"),
     (f"{A}⟨C⟩commentary to=multi_tool_use.parallel ⟨K⟩json⟨M⟩{USES}⟨L⟩", "", BOTH, "call"),
     (f"{A}⟨C⟩commentary⟨M⟩Calling it: {JSON}⟨L⟩", "Calling it: ", OSLO, "call"),
+    (f"{A}⟨C⟩commentary⟨M⟩Calling it: [{JSON}]⟨L⟩", "Calling it: ", OSLO, "call"),
     # no single reading: the model is told
     (f"{A}⟨C⟩commentary⟨M⟩I will look.⟨L⟩", "I will look.So.", [], "answer"),
     (f'{A}⟨C⟩commentary⟨M⟩{{"city":"Oslo",}}⟨L⟩', "So.", [], "answer"),
