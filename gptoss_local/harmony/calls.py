@@ -118,9 +118,10 @@ def text_argument(tool: Tool) -> str:
 
 def fits_so_far(arguments: Any, tool: Tool) -> bool:
     """Return whether these are arguments of the tool, maybe incomplete, and not an envelope."""
-    if not isinstance(arguments, dict) or tool.free_text is not None:
+    if not isinstance(arguments, dict):
         return False
-    properties, _ = _properties(tool)
+    name = text_argument(tool)
+    properties = {name: {"type": "string"}} if name else _properties(tool)[0]
     return arguments.keys() <= properties.keys() and all(
         _has_type(value, properties[name]) for name, value in arguments.items()
     )

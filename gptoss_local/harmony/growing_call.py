@@ -34,6 +34,7 @@ class GrowingCall:
         self.id = new_call_id()
         self._index = index
         self._tool = tool
+        self._text_name = text_argument(tool)
         self._text = ""
         self._open: list[str] = []  # the ends of open objects and lists
         self._in_string = self._is_escaped = False
@@ -50,12 +51,13 @@ class GrowingCall:
             self._scan(character)
         step = max(_MIN_STEP, self._n_read // _STEP_SHARE)
         is_due = len(self._text) >= max(_N_SHORT, self._n_read + step)
-        return self._pieces(self._read()) if is_due else []
+        return self._pieces(self._read()) if is_due and not self._text_name else []
 
     def cut(self, *, is_known: bool) -> list[CallDelta]:
         """Return all that is certain of a call that the limit cut, or the rest if `is_known`."""
-        name = text_argument(self._tool)
-        text = msgspec.json.encode({name: self._text}).decode()[:-2] if name else self._read()
+        text = self._read()
+        if self._text_name and not text:
+            text = msgspec.json.encode({self._text_name: self._text}).decode().removesuffix('"}')
         n_known = len(self.certain) if is_known else 0
         self._pieces(text)
         rest = self.certain[n_known:]
@@ -63,7 +65,7 @@ class GrowingCall:
 
     def _read(self) -> str:
         """Return the arguments up to here, if that is inside a string."""
-        if text_argument(self._tool) or not self._in_string or self._is_escaped or not self._open:
+        if not self._in_string or self._is_escaped or not self._open:
             return ""
         self._n_read = len(self._text)
         closing = '"' + "".join(reversed(self._open))

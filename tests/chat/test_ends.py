@@ -11,7 +11,7 @@ import pytest
 
 from gptoss_local.base.errors import BrokenCallError
 from gptoss_local.base.events import CallDelta, ChatEvent, Done
-from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
+from gptoss_local.harmony import ChatRequest, FreeText, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
@@ -234,6 +234,32 @@ async def test_an_end_is_the_same_in_every_dialect(
 ) -> None:
     events = {on: await events_of(vocabulary, text, streams_calls=on) for on in (False, True)}
     check(events, content, calls, end)
+
+
+async def test_cut_input_of_a_custom_tool_is_text(vocabulary: Vocabulary) -> None:
+    patch = Tool("apply_patch", free_text=FreeText())
+    text = '⟨C⟩commentary to=functions.apply_patch⟨M⟩*** Begin "Patch"\n*** Add'
+    given = '*** Begin "Patch"\n*** Add'
+    body = msgspec.convert(
+        {"model": "m", "tools": [{"type": "custom", "name": "apply_patch"}]}, ResponsesBody
+    )
+    for on in (False, True):
+        events = await events_of(vocabulary, text, (patch,), streams_calls=on)
+        chat = ChatCompletionWriter(
+            "m", include_usage=False, custom_names=frozenset({"apply_patch"})
+        )
+        frames = [frame.data for event in events for frame in chat.feed(event)]
+        (call,) = msgspec.to_builtins(chat.whole())["choices"][0]["message"]["tool_calls"]
+        assert call["custom"] == {"name": "apply_patch", "input": given}
+        deltas = [frame["choices"][0]["delta"] for frame in frames if isinstance(frame, dict)]
+        assert [call] in [delta.get("tool_calls") for delta in deltas]
+        responses = ResponsesWriter(body, ClientTools(body.tools), lambda _: None)
+        for event in events:
+            list(responses.feed(event))
+        (item,) = responses.whole()["output"]
+        assert (item["type"], item["input"], item["status"]) == (
+            "custom_tool_call", given, "incomplete",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
