@@ -2,6 +2,7 @@
 
 import secrets
 import string
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from gptoss_local.harmony.message import Tool
 _N_SHORT = 64  # characters up to which a call is not worth it
 _MIN_STEP = 16  # characters between two readings of the text
 _STEP_SHARE = 256  # and this part of it, so that a long text is not read too often
+_N_ESCAPE = 12  # characters of the longest one, a pair of surrogates
 _CLOSERS = {"{": "}", "[": "]"}
 
 
@@ -38,7 +40,8 @@ class GrowingCall:
         self._text = ""
         self._open: list[str] = []  # the ends of open objects and lists
         self._in_string = self._is_escaped = False
-        self._n_read = 0
+        self._strings = deque[tuple[int, str]](maxlen=2)  # where the last ones end, and how
+        self._n_scanned = self._n_read = 0
         self.certain = ""
 
     def is_beginning_of(self, arguments: dict[str, Any]) -> bool:
@@ -46,16 +49,22 @@ class GrowingCall:
 
     def feed(self, text: str) -> list[CallDelta]:
         """Take a piece of the body and return the arguments' text that it made certain."""
-        self._text += text
         for character in text:
             self._scan(character)
+            self._n_scanned += 1
+        self._text += text
         step = max(_MIN_STEP, self._n_read // _STEP_SHARE)
         is_due = len(self._text) >= max(_N_SHORT, self._n_read + step)
-        return self._pieces(self._read()) if is_due and not self._text_name else []
+        if not is_due or not self._in_string or self._text_name:
+            return []
+        self._n_read = len(self._text)
+        return self._pieces(self._until(self._n_read, self._closing))
 
     def cut(self, *, is_known: bool) -> list[CallDelta]:
         """Return all that is certain of a call that the limit cut, or the rest if `is_known`."""
-        text = self._read()
+        places = [(self._n_scanned - n, self._closing) for n in range(_N_ESCAPE * self._in_string)]
+        places += reversed(self._strings)
+        text = next((found for place in places if (found := self._until(*place))), "")
         if self._text_name and not text:
             text = msgspec.json.encode({self._text_name: self._text}).decode().removesuffix('"}')
         n_known = len(self.certain) if is_known else 0
@@ -63,14 +72,14 @@ class GrowingCall:
         rest = self.certain[n_known:]
         return [self._delta(rest)] if rest or not n_known else []
 
-    def _read(self) -> str:
-        """Return the arguments up to here, if that is inside a string."""
-        if not self._in_string or self._is_escaped or not self._open:
-            return ""
-        self._n_read = len(self._text)
-        closing = '"' + "".join(reversed(self._open))
-        try:  # half an escape, or a key, is not valid JSON yet
-            arguments = msgspec.json.decode(self._text + closing)
+    @property
+    def _closing(self) -> str:
+        return '"' + "".join(reversed(self._open))
+
+    def _until(self, end: int, closing: str) -> str:
+        """Return the arguments up to a place inside a string; empty if that is a key."""
+        try:  # half an escape is not valid JSON, either
+            arguments = msgspec.json.decode(self._text[:end] + closing)
         except (msgspec.DecodeError, RecursionError):
             return ""
         if not fits_so_far(arguments, self._tool):
@@ -93,6 +102,8 @@ class GrowingCall:
         elif self._in_string:
             self._is_escaped = character == "\\"
             self._in_string = character != '"'
+            if not self._in_string:
+                self._strings.append((self._n_scanned, self._closing))
         elif character == '"':
             self._in_string = True
         elif character in _CLOSERS:

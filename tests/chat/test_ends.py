@@ -172,6 +172,10 @@ CASES: list[tuple[str, str, Calls, str]] = [
      [("write_file", {"path": "a.py", "content": "import os\nimport"})], "cut"),
     (f'{FILE}{{"path":"a.py","content":"{"import os; " * 30}', "",
      [("write_file", {"path": "a.py", "content": "import os; " * 30})], "cut"),
+    *((f'{FILE}{{"path": "a.py"{rest}', "", [("write_file", {"path": "a.py"})], "cut") for rest in
+      ("", ",", ', "con', ', "content"', ', "content": ')),
+    *((f'{FILE}{{"path": "a\\n{rest}', "", [("write_file", {"path": "a\n"})], "cut") for rest in
+      ("", "\\", "\\u26", "\\ud83d", "\\ud83d\\u")),
     *((f"{FILE}{body}", "", NO_TEXT, "cut") for body in
       ("", "{", '{"pa', '{"path":', '{"path": 5')),
     ('⟨C⟩commentary to=functions.bash{"command":"l', "", [("bash", {"command": "l"})], "cut"),
