@@ -209,9 +209,8 @@ class HarmonyParser:
 
     def _called_by(self, header: Header) -> str:
         """Return the recipient of a call; the final channel's text may go to anybody."""
-        if header.channel == "final" and called(header.recipient, self._tools) is None:
-            return ""
-        return header.recipient if _is_call(header) else ""
+        is_text = header.channel == "final" and called(header.recipient, self._tools) is None
+        return "" if is_text or header.recipient in ("assistant", "user") else header.recipient
 
     def _close(self, end: int | None) -> list[Delta]:
         """End a message by a tag, or where the tokens end (None), and decide what it was.
@@ -370,10 +369,6 @@ class HarmonyParser:
         self._has_content = True
         self._has_text = self._has_text or bool(text.strip())
         return [ContentDelta(text, is_next=is_next, is_preamble=self._is_preamble)]
-
-
-def _is_call(header: Header) -> bool:
-    return header.recipient not in ("", "assistant", "user")
 
 
 def _is_reasoning(header: Header) -> bool:

@@ -74,11 +74,8 @@ def _in_order(steps: Sequence[Message], *, goes_on: bool) -> list[Message]:
         while before and before[-1].tool_calls:
             calls.insert(0, before.pop())
         before, after = [*before, *after, *calls], []
-    return [_as_preamble(step) if step.content else step for step in before] + after
-
-
-def _as_preamble(step: Message) -> Message:
-    return msgspec.structs.replace(step, is_preamble=True)
+    said = [msgspec.structs.replace(s, is_preamble=True) if s.content else s for s in before]
+    return said + after
 
 
 IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."

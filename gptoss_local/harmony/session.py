@@ -396,7 +396,12 @@ class _Reading:
                     break
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
-                _check_calls(parser)
+                if parser.broken_call:
+                    call = f"the model's call of '{parser.broken_call}'"
+                    raise BrokenCallError(
+                        f"{call} broke off after a part of it was sent",
+                        hint="Send the request again.",
+                    )
                 self._thinking.feed(token, parser)
                 if parser.is_over:  # the next turn must not repeat the other's header
                     while self._tokens.pop() != START:
@@ -411,11 +416,3 @@ def _sum(usages: Sequence[Usage]) -> Usage:
     names = ("n_generated", "prefill_ns", "decode_ns", "queue_ns", "n_drafted", "n_accepted")
     sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
     return msgspec.structs.replace(first, **sums)
-
-
-def _check_calls(parser: HarmonyParser | RawParser) -> None:
-    if parser.broken_call:
-        raise BrokenCallError(
-            f"the model's call of '{parser.broken_call}' broke off after a part of it was sent",
-            hint="Send the request again.",
-        )

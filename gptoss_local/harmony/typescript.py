@@ -90,7 +90,8 @@ class _Reader:
         notes = {k: v for k, v in flat.items() if k in (*_ANNOTATIONS, "nullable")}
         shape = {k: v for k, v in flat.items() if k not in notes}
         nodes = [self._read_flat(_merge(option, shape), around) for option, around in flattened]
-        others = [node for node in nodes if not _is_null(node)]
+        nulls = [n for n in nodes if n.get("type") == "null" or n.get("enum") == [None]]
+        others = [node for node in nodes if node not in nulls]
         if len(others) < len(nodes):
             notes["nullable"] = True
         if not others:
@@ -154,10 +155,6 @@ def _of_type(flat: Schema, name: Any) -> Schema:
         name if isinstance(name, str) else "", ()
     )
     return {key: flat[key] for key in keys if key in flat}
-
-
-def _is_null(node: Schema) -> bool:
-    return node.get("type") == "null" or node.get("enum") == [None]
 
 
 def _is_plain(node: Schema) -> bool:
