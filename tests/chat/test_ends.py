@@ -240,10 +240,39 @@ async def test_an_end_is_the_same_in_every_dialect(
     check(events, content, calls, end)
 
 
-async def test_cut_input_of_a_custom_tool_is_text(vocabulary: Vocabulary) -> None:
+ORDINARY = [
+    f"{A}⟨C⟩final⟨M⟩It is 4.⟨R⟩",
+    f"{A}⟨C⟩commentary⟨M⟩I look.⟨E⟩⟨S⟩assistant{TO}{JSON}⟨L⟩",
+    f"{A} to=functions.get_weather⟨C⟩commentary ⟨K⟩json⟨M⟩{JSON}⟨L⟩",
+    f" to=functions.get_weather⟨C⟩commentary json⟨M⟩{JSON}⟨L⟩",
+    f"{A}⟨C⟩analysis to=python code⟨M⟩print(1)⟨L⟩",
+    f'{A}⟨C⟩commentary to=functions.get_weather{{"city": "Oslo"}}⟨L⟩',
+    f"{A}⟨C⟩commentary to=functions.multi_tool_use.parallel ⟨K⟩json⟨M⟩{USES}⟨L⟩",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+async def test_an_answer_may_be_cut_anywhere(vocabulary: Vocabulary, text: str) -> None:
+    tokens = vocabulary.encode_tagged(tagged(text))
+    contents = []
+    for n in range(len(tokens)):
+        said = of_chat(await events_of(vocabulary, tokens[:n]), stream=False)
+        streamed = await events_of(vocabulary, tokens[:n], streams_calls=True)
+        assert said == of_chat(streamed, stream=True)
+        assert said.end == "length"
+        assert {name for name, _ in said.calls} <= {"get_weather", "bash"}
+        contents.append(said.content)
+    whole = "It is 4." if "final" in text else "I look." if "I look" in text else ""
+    assert all(whole.startswith(content) for content in contents), contents
+    assert contents[-1] == whole
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+async def test_cut_input_of_a_custom_tool_is_text(vocabulary: Vocabulary, is_wrapped: bool) -> None:
     patch = Tool("apply_patch", free_text=FreeText())
-    text = '⟨C⟩commentary to=functions.apply_patch⟨M⟩*** Begin "Patch"\n*** Add'
     given = '*** Begin "Patch"\n*** Add'
+    written = json.dumps({"input": given}).removesuffix('"}') if is_wrapped else given
+    text = f"⟨C⟩commentary to=functions.apply_patch⟨M⟩{written}"
     body = msgspec.convert(
         {"model": "m", "tools": [{"type": "custom", "name": "apply_patch"}]}, ResponsesBody
     )
