@@ -17,7 +17,7 @@ from pathlib import Path
 from gptoss_local.base.settings import load_settings
 from gptoss_local.base.types import ContextParams, SamplingParams
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate, Load, PrefixOptions
 from gptoss_local.models.nano import ensure_gguf
 
 N_NEXT = 48  # tokens of the prompt that comes after a cancel
@@ -29,15 +29,14 @@ class Bench:
         self._n_prompt = n_prompt
         self._random = random.Random(1)
 
-    def _tokens(self, n: int) -> list[int]:
-        return [self._random.randrange(1000, 190_000) for _ in range(n)]
+    def _asked(self, n_prompt: int, n_answer: int | None = None) -> Generate:
+        prompt = [self._random.randrange(1000, 190_000) for _ in range(n_prompt)]
+        return Generate(prompt=prompt, sampling=SamplingParams(), max_tokens=n_answer)
 
     async def first_token_s(self) -> float:
         """Return seconds until the first token of a short request for one token."""
         start_s = time.monotonic()
-        answer = self._client.generate(
-            self._tokens(N_NEXT), SamplingParams(), stop_tokens=[], max_tokens=1
-        )
+        answer = self._client.generate(self._asked(N_NEXT, 1))
         await anext(answer)
         first_s = time.monotonic() - start_s
         async for _ in answer:
@@ -46,10 +45,7 @@ class Bench:
 
     async def prefill_s(self) -> float:
         start_s = time.monotonic()
-        answer = self._client.generate(
-            self._tokens(self._n_prompt), SamplingParams(), stop_tokens=[], max_tokens=1
-        )
-        async for _ in answer:
+        async for _ in self._client.generate(self._asked(self._n_prompt, 1)):
             pass
         return time.monotonic() - start_s
 
@@ -69,8 +65,7 @@ class Bench:
         return idle_s, idle_s + await self.first_token_s()
 
     async def _run(self, n_prompt: int) -> None:
-        prompt = self._tokens(n_prompt)
-        async for _ in self._client.generate(prompt, SamplingParams(), stop_tokens=[]):
+        async for _ in self._client.generate(self._asked(n_prompt)):
             pass
 
 

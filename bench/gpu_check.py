@@ -53,7 +53,8 @@ from synth_gguf import random_model
 
 from gptoss_local.base.settings import load_settings
 from gptoss_local.base.types import ContextParams, ModelParams
-from gptoss_local.engine.llama import Batch, Context, Model, list_devices
+from gptoss_local.engine.llama import Batch, Context, Model, has_gpu
+from gptoss_local.machine.hardware import read_machine
 from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.models.store import read_info
 
@@ -90,10 +91,10 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts of it")
     parser.add_argument("--rounds", type=int, default=2, help="of speeds, after one to warm up")
     arguments = parser.parse_args()
-    gpus = [device for device in list_devices() if device.kind == "gpu"]
-    if not gpus:
+    gpus = read_machine(arguments.work).usable_gpus
+    if not gpus or not has_gpu():
         raise SystemExit("llama.cpp finds no GPU here")
-    print(f"{', '.join(gpu.description for gpu in gpus)}; {arguments.size}")
+    print(f"{', '.join(gpu.name for gpu in gpus)}; {arguments.size}")
     report = Report()
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         model = arguments.model or random_model(arguments.size, Path(work))

@@ -41,7 +41,7 @@ AREAS = {
         ("server/test_doors.py", "server/test_lan.py"),
     ),
     "limits": Area(
-        ("server/limits.py", "server/keys.py", "server/body.py"),
+        ("server/keys.py", "server/body.py"),
         ("server/test_keys.py", "server/test_body.py", "server/test_large_bodies.py"),
     ),
     "consent": Area(
@@ -64,7 +64,7 @@ AREAS = {
     ),
     "canary": Area(("engine/llama/canary.py",), ("engine/test_canary.py",)),
     "prefixes": Area(
-        ("engine/worker/cache/prefix_cache.py", "engine/worker/cache/checkpoints.py"),
+        ("engine/worker/cache/prefix_cache.py",),
         ("engine/test_prefix_reuse.py", "engine/test_archive.py", "engine/test_interleavings.py"),
     ),
     "page": Area(

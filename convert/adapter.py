@@ -10,7 +10,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from convert.checkpoint import canonical_names
+from convert.files import (
+    FLOAT_DTYPES,
+    STORAGE,
+    FileReader,
+    SourceTensor,
+    read_header,
+    read_json,
+    reading,
+)
 from convert.foreign import ADAPTER_NAME, ADAPTER_WEIGHTS, MERGE_HINT
-from convert.header import FLOAT_DTYPES, STORAGE, SourceTensor, read_header
-from convert.io_errors import read_into, reading
 from convert.journal import Shard
-from convert.json_file import DOWNLOAD_HINT, read_json
-from convert.layout import check_link
 from convert.tensor_map import PlannedTensor
+from convert.tensor_names import new_names
 from convert.tensor_types import widen_bf16
 from gptoss_local.base.errors import ConvertError
 
@@ -69,7 +73,6 @@ class LowRank(msgspec.Struct, frozen=True):
     n_in: int
 
     def rows(self, first: int, n: int) -> Values:
-        """Compute rows as (n, n_in); experts are below each other."""
         a, b = _factors(self)
         found = np.empty((n, self.n_in), np.float32)
         done = 0
@@ -87,8 +90,6 @@ class Adapter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         path = folder / ADAPTER_NAME
-        check_link(path)
-        check_link(folder / ADAPTER_WEIGHTS)
         stated: dict[str, Any] = read_json(path)
         if (kind := stated.get("peft_type")) != "LORA":
             raise ConvertError(f"{path} is of the kind {kind!a:.40}, not LORA.", hint=MERGE_HINT)
@@ -190,7 +191,7 @@ class Adapter:
     ) -> tuple[str, int | None, PlannedTensor]:
         """Find the tensor that a pair changes, and the expert if it is of one in a matrix."""
         module = _module(stem)
-        (name,) = canonical_names([f"{module}.weight"], str(self._folder)).values()
+        ((name,),) = new_names([f"{module}.weight"], str(self._folder)).values()
         if name in places:
             return name, None, places[name]
         if linear := _LINEAR.fullmatch(name):
@@ -269,10 +270,8 @@ def _factors(delta: LowRank) -> tuple[list[Values], list[Values]]:
 
 
 def _read(tensor: SourceTensor) -> Values:
-    data = np.empty(tensor.n_bytes, np.uint8)
-    with reading(tensor.path), FileIO(tensor.path) as file:
-        if not read_into(file, tensor.offset, data.data):
-            raise ConvertError(f"{tensor.path} became shorter.", hint=DOWNLOAD_HINT)
+    with FileReader() as reader:
+        data = reader.read(tensor.path, tensor.offset, tensor.n_bytes)
     values = data.view(STORAGE[tensor.dtype]).reshape(tensor.shape)
     return widen_bf16(values) if tensor.dtype == "BF16" else values.astype(np.float32)
 

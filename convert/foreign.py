@@ -42,10 +42,7 @@ _TENSORS = {
     ),
     re.compile(
         r"(\.|_)(weight_scale\w*|input_scale|weight_packed|weight_zero_point|proj_scale(_2)?)$"
-    ): (
-        "the checkpoint is quantized (FP8, NVFP4 or compressed-tensors)",
-        _QUANTIZED_HINT,
-    ),
+    ): ("the checkpoint is quantized (FP8, NVFP4 or compressed-tensors)", _QUANTIZED_HINT),
     re.compile(r"\b(base_layer|original_module|modules_to_save)\."): (
         "this is a model inside a PEFT wrapper, which is not merged",
         MERGE_HINT,

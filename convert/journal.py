@@ -10,12 +10,13 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import Literal
 
 import msgspec
+from filelock import lock_descriptor
 
-from convert.header import SourceTensor
+from convert.files import SourceTensor
 from gptoss_local.base.errors import ConvertError
 
 
@@ -29,7 +30,6 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class _PlanLine(msgspec.Struct, frozen=True, tag="plan"):
-    format: Literal[1]
     source: str
     fingerprint: str
     partials: list[str]
@@ -57,12 +57,9 @@ _Line = _PlanLine | _ShardLine | _SumLine | _CompleteLine
 
 @dataclass
 class JournalState:
-    """The contents of a journal.
+    """The contents of a journal, of which `n_bytes` could be read.
 
-    Attributes:
-        fingerprint: Of the plan; empty if there is no journal that can be continued.
-        is_complete: Data and headers are synced; only renaming is left.
-        n_bytes: Length of the lines that could be read.
+    Without a fingerprint nothing can be continued; if it is complete, only renaming is left.
     """
 
     source: Path = Path()
@@ -71,20 +68,24 @@ class JournalState:
     sums: dict[str, int] = field(default_factory=dict)
     is_complete: bool = False
     n_bytes: int = 0
-    _shards: dict[str, _ShardLine] = field(default_factory=dict)
+    lines: dict[str, _ShardLine] = field(default_factory=dict)
 
     def shards(self, source: Path) -> dict[str, Shard]:
-        return {name: _shard(line, source) for name, line in self._shards.items()}
-
-    def knows(self, line: _ShardLine) -> bool:
-        return self._shards.get(line.name) == line
+        found = {}
+        for name, line in self.lines.items():
+            tensors = {
+                tensor: SourceTensor(dtype, shape, source / name, offset, n_bytes)
+                for tensor, (dtype, shape, offset, n_bytes) in line.tensors.items()
+            }
+            found[name] = Shard(name, line.n_bytes, line.mtime_ns, tensors)
+        return found
 
     def finished_shards(self) -> set[str]:
-        shards = self._shards.values()
+        shards = self.lines.values()
         return {line.name for line in shards if self.sums.keys() >= set(line.made)}
 
     def gone_shards(self) -> set[str]:
-        return {name for name in self._shards if not (self.source / name).exists()}
+        return {name for name in self.lines if not (self.source / name).exists()}
 
     def apply(self, line: _Line) -> None:
         match line:
@@ -92,7 +93,7 @@ class JournalState:
                 self.source = Path(line.source)
                 self.fingerprint, self.partials = line.fingerprint, line.partials
             case _ShardLine():
-                self._shards[line.name] = line
+                self.lines[line.name] = line
                 for name in line.made:  # data of an earlier file of this name is void
                     self.sums.pop(name, None)
                 self.is_complete = False
@@ -110,7 +111,7 @@ def read_journal(source: Path, target: Path) -> JournalState:
     """Read the journal of an interrupted conversion of `source` to `target`, without locking it."""
     try:
         state = _parse(journal_path(target).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # Windows denies it while a process writes it
         return JournalState()
     return state if state.source == source.resolve() else JournalState()
 
@@ -129,41 +130,30 @@ def _parse(data: bytes) -> JournalState:
     return state
 
 
-def _shard(line: _ShardLine, source: Path) -> Shard:
-    path = source / line.name
-    tensors = {
-        name: SourceTensor(dtype, shape, path, offset, n_bytes)
-        for name, (dtype, shape, offset, n_bytes) in line.tensors.items()
-    }
-    return Shard(line.name, line.n_bytes, line.mtime_ns, tensors)
-
-
 class Journal:
     """The journal of one target, open and locked until `close`.
 
-    Raises:
-        ConvertError: Another process or thread is converting to this target.
-
-    Thread:
-        Lines may be added from several threads.
+    Raises ConvertError if another process or thread is converting to this target. Thread: lines may
+    be added from several threads.
     """
 
     def __init__(self, target: Path) -> None:
         self.path = journal_path(target)
-        self._fd = _open_locked(self.path, target)
+        self._file = _open_locked(self.path, target)
         self._lock = threading.Lock()
-        self.state = _parse(self.path.read_bytes())
+        self._file.seek(0)
+        self.state = _parse(self._file.read())
 
     def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
         self.state = JournalState()
-        line = _PlanLine(1, str(source.resolve()), fingerprint, list(partials))
+        line = _PlanLine(str(source.resolve()), fingerprint, list(partials))
         self._append([line])
 
     def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
         """Record a new shard and the tensors made from it; another of its name is void."""
         tensors = {n: (t.dtype, t.shape, t.offset, t.n_bytes) for n, t in shard.tensors.items()}
         line = _ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, sorted(made))
-        if not self.state.knows(line):
+        if self.state.lines.get(shard.name) != line:
             self._append([line])
 
     def add_sums(self, sums: Iterable[tuple[str, int]]) -> None:
@@ -179,14 +169,14 @@ class Journal:
             return self.state.finished_shards()
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        os.fsync(self._file.fileno())
 
     def close(self, *, remove: bool = False) -> None:
         """Unlock the journal, and delete it with `remove`, or if it has no plan."""
         remove = remove or not self.state.fingerprint
         if remove and sys.platform != "win32":  # while it is locked, where an open file can go
             self.path.unlink(missing_ok=True)
-        os.close(self._fd)
+        self._file.close()
         if remove and sys.platform == "win32":
             with contextlib.suppress(PermissionError):  # another process has just opened it
                 self.path.unlink(missing_ok=True)
@@ -195,8 +185,8 @@ class Journal:
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         with self._lock:
             # A line cut off by a crash or a full disk, or an old journal, ends here.
-            os.ftruncate(self._fd, self.state.n_bytes)
-            n_written = os.write(self._fd, data)
+            self._file.truncate(self.state.n_bytes)
+            n_written = self._file.write(data)
             if n_written < len(data):
                 raise OSError(28, "No space left on device", str(self.path))
             for line in lines:
@@ -204,36 +194,16 @@ class Journal:
             self.state.n_bytes += len(data)
 
 
-def _open_locked(path: Path, target: Path) -> int:
+def _open_locked(path: Path, target: Path) -> FileIO:
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-        try:
-            _lock(fd)
-            if sys.platform == "win32" or os.fstat(fd).st_ino == path.stat().st_ino:
-                return fd
-        except BlockingIOError as error:
-            os.close(fd)
+        file = path.open("ab+", buffering=0)
+        if not lock_descriptor(file.fileno(), blocking=False):
+            file.close()
             raise ConvertError(
                 f"Another gptoss is converting to {target} at this moment.",
                 hint="Wait for it, or name another file.",
-            ) from error
-        except FileNotFoundError:
-            pass
-        os.close(fd)  # its holder removed the file in the meantime
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(fd: int) -> None:
-        os.lseek(fd, 1 << 30, os.SEEK_SET)  # beyond the lines: a locked byte cannot be read
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            raise BlockingIOError(error.errno, error.strerror) from error
-
-else:
-    import fcntl
-
-    def _lock(fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            )
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # its holder removed the file in the meantime

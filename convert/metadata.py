@@ -1,11 +1,10 @@
 """The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.metadata`."""
 
 import contextlib
-import dataclasses
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 from gguf import (
     GGML_QUANT_VERSION,
     GGUFWriter,
@@ -17,30 +16,19 @@ from gguf import (
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from convert.config import ModelConfig
-from convert.json_file import MAX_JSON_BYTES, read_json
-from convert.layout import ORIGINAL_NAME, check_link
-from convert.rope import yarn_scale
+from convert.config import ModelConfig, yarn_scale
+from convert.files import read_bytes, read_json
+from convert.source import ORIGINAL_NAME
 from convert.tensor_map import ExpertType
 from gptoss_local.base.errors import ConvertError
 
 CARD_NAME = "README.md"
 
 _NULL = ("", "~", "null", "Null", "NULL")
-_SAMPLING = {
-    "sequence": "sampling_sequence",
-    "top_k": "sampling_top_k",
-    "top_p": "sampling_top_p",
-    "min_p": "sampling_min_p",
-    "xtc_probability": "sampling_xtc_probability",
-    "xtc_threshold": "sampling_xtc_threshold",
-    "temperature": "sampling_temp",
-    "penalty_last_n": "sampling_penalty_last_n",
-    "penalty_repeat": "sampling_penalty_repeat",
-    "mirostat": "sampling_mirostat",
-    "mirostat_tau": "sampling_mirostat_tau",
-    "mirostat_eta": "sampling_mirostat_eta",
-}
+_SAMPLING = (
+    *("sequence", "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "temperature"),
+    *("penalty_last_n", "penalty_repeat", "mirostat", "mirostat_tau", "mirostat_eta"),
+)
 
 
 def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
@@ -59,9 +47,9 @@ def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
         notes.append(f"{CARD_NAME} was left out, as it cannot be understood: {error}")
         general = Metadata()
     stated = _read_object(folder / "generation_config.json")
-    for key, field in _SAMPLING.items():
+    for key in _SAMPLING:
         if stated.get(key) is not None:
-            setattr(general, field, stated[key])
+            setattr(general, f"sampling_{key.replace('temperature', 'temp')}", stated[key])
     notes += _drop_odd(general)
     return general, notes
 
@@ -69,11 +57,7 @@ def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
 def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:
     """Read the head of a card; all its values are text, or lists of it, as they are written."""
     try:
-        check_link(path)
-        if not path.is_file():  # a pipe would be waited for
-            return {}
-        with path.open("rb") as file:
-            text = file.read(MAX_JSON_BYTES).decode("utf-8-sig", errors="replace")
+        text = read_bytes(path).decode("utf-8-sig", errors="replace")
     except (OSError, ConvertError):
         return {}
     lines = text.splitlines()
@@ -107,7 +91,6 @@ def _plain(value: Any) -> Any:
 
 def _read_object(path: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ConvertError):
-        check_link(path)
         return read_json(path)
     return {}
 
@@ -115,39 +98,19 @@ def _read_object(path: Path) -> dict[str, Any]:
 def _drop_odd(general: Metadata) -> list[str]:
     """Turn lists into text for keys of one text, and drop values that a GGUF cannot hold."""
     notes = []
-    for field in dataclasses.fields(general):
-        value, declared = getattr(general, field.name), str(field.type)
-        if value is None:
-            continue
-        if isinstance(value, list) and "list" not in declared and "str" in declared:
+    for field, kind in get_type_hints(Metadata).items():
+        value = getattr(general, field)
+        if isinstance(value, list) and kind == str | None:
             value = ", ".join(item for item in value if isinstance(item, str)) or None
-            setattr(general, field.name, value)
-        if value is not None and not _is_plain(value, declared):
-            notes.append(f"{field.name} was left out: a GGUF cannot hold {value!a:.80}")
-            setattr(general, field.name, None)
+        try:
+            msgspec.json.encode(value)  # fails for half a character
+            if isinstance(value, int | float) and not abs(value) < 1 << 31:
+                raise ValueError("too large")
+            setattr(general, field, msgspec.convert(value, kind))
+        except ValueError:
+            notes.append(f"{field} was left out: a GGUF cannot hold {value!a:.80}")
+            setattr(general, field, None)
     return notes
-
-
-def _is_plain(value: object, declared: str) -> bool:
-    if "list[dict]" in declared:
-        return isinstance(value, list) and all(
-            isinstance(item, dict) and all(map(_is_text, item.values())) for item in value
-        )
-    if "list" in declared:
-        return isinstance(value, list) and all(map(_is_text, value))
-    if "str" in declared:
-        return _is_text(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return False
-    return -(1 << 31) <= value < 1 << 31 and ("int" not in declared or isinstance(value, int))
-
-
-def _is_text(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and "\0" not in value
-        and value == value.encode(errors="ignore").decode()
-    )
 
 
 ARCH = "gpt-oss"

@@ -6,8 +6,6 @@ Tensors of the same source share one read. Nothing is mapped, so a shrinking fil
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from io import FileIO
 from math import prod
 from typing import Any
 
@@ -16,12 +14,9 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
-from convert.header import STORAGE, Delta, SourceTensor
-from convert.io_errors import read_into, reading
-from convert.json_file import DOWNLOAD_HINT
+from convert.files import STORAGE, Delta, FileReader, SourceTensor
 from convert.tensor_map import PlannedTensor
-from convert.tensor_types import BY_QTYPE, MXFP4, widen_bf16
-from convert.tensor_types.mxfp4 import dequantize, repack_blocks
+from convert.tensor_types import BY_QTYPE, MXFP4, dequantize, repack_blocks, widen_bf16
 from gptoss_local.base.errors import ConvertError
 
 CHUNK_BYTES = 32 << 20
@@ -101,21 +96,21 @@ def make_pieces(
     n_axes, n_parts = _n_row_axes(any_tensor), len(any_tensor.sources)
     source = any_tensor.sources[chunk.part]
     delta = sources[source].delta
-    names = [source] if any_tensor.scales is None else [source, any_tensor.scales]
-    with ExitStack() as files:
-        readers = [_RowReader(name, sources[name], n_axes, files) for name in names]
-        n_all_rows = readers[0].n_rows
-        step = _step(any_tensor, PIECE_BYTES, readers[0].n_row_bytes)
+    n_all_rows = prod(sources[source].shape[:n_axes])
+    step = _step(any_tensor, PIECE_BYTES, sources[source].n_bytes // n_all_rows)
+    with FileReader() as reader, FileReader() as of_scales:
         for start in range(0, chunk.n_rows, step):
             first, n = chunk.first_row + start, min(step, chunk.n_rows - start)
-            values, *scales = [reader.read(first, n) for reader in readers]
+            values, scales = _read_rows(reader, sources[source], n_axes, first, n), None
+            if any_tensor.scales is not None:
+                scales = _read_rows(of_scales, sources[any_tensor.scales], n_axes, first, n)
             if delta is not None:
-                values, scales = _merge(any_tensor, values, scales, delta, first), []
+                values, scales = _merge(any_tensor, values, scales, delta, first), None
             for tensor in chunk.tensors:
                 n_part_bytes = tensor.n_bytes // n_parts
                 offset = n_part_bytes * chunk.part + n_part_bytes * first // n_all_rows
                 try:
-                    for data in _convert(tensor, values, *scales, rounding=rounding):
+                    for data in _convert(tensor, values, scales, rounding):
                         yield tensor, offset, data
                         offset += data.size
                 except ValueError as error:
@@ -143,8 +138,7 @@ def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
 def _convert(
     tensor: PlannedTensor,
     values: NDArray[Any],
-    scales: NDArray[np.uint8] | None = None,
-    *,
+    scales: NDArray[np.uint8] | None,
     rounding: Rounding | None,
 ) -> Iterator[NDArray[np.uint8]]:
     """Convert rows of a source into the flat bytes of the rows that `tensor` takes of them.
@@ -160,7 +154,10 @@ def _convert(
             yield _round(dequantize(values[rows], scales[rows]), tensor.qtype, None)
     elif tensor.transposed:
         for matrix in values.swapaxes(1, 2):
-            yield from (_round(slab, tensor.qtype, rounding) for slab in _slabs(matrix[rows]))
+            taken = matrix[rows]
+            n_rows = max(1, PIECE_BYTES // taken[0].nbytes)
+            for start in range(0, len(taken), n_rows):
+                yield _round(taken[start : start + n_rows], tensor.qtype, rounding)
     else:
         yield _round(values[rows], tensor.qtype, rounding)
 
@@ -168,11 +165,11 @@ def _convert(
 def _merge(
     tensor: PlannedTensor,
     values: NDArray[Any],
-    scales: list[NDArray[np.uint8]],
+    scales: NDArray[np.uint8] | None,
     delta: Delta,
     first: int,
 ) -> NDArray[np.float32]:
-    plain = dequantize(values, *scales) if scales else _floats(values).copy()
+    plain = dequantize(values, scales) if scales is not None else _floats(values).copy()
     if not tensor.transposed:
         rows = plain.reshape(-1, plain.shape[-1])
         rows += delta.rows(first, len(rows))
@@ -185,12 +182,6 @@ def _merge(
 
 def _floats(rows: NDArray[Any]) -> NDArray[np.float32]:
     return widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32, copy=False)
-
-
-def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    n_rows = max(1, PIECE_BYTES // matrix[0].nbytes)
-    for start in range(0, len(matrix), n_rows):
-        yield matrix[start : start + n_rows]
 
 
 def _round(
@@ -226,26 +217,9 @@ def _step(tensor: PlannedTensor, n_bytes: int, n_row_bytes: int) -> int:
     return n_rows // 16 * 16 or max(2, n_rows // 2 * 2)
 
 
-class _RowReader:
-    def __init__(self, name: str, tensor: SourceTensor, n_axes: int, files: ExitStack) -> None:
-        self._name, self._tensor = name, tensor
-        self.n_rows = prod(tensor.shape[:n_axes])
-        self.n_row_bytes = tensor.n_bytes // self.n_rows
-        self._row_shape = tensor.shape[n_axes:]
-        with reading(tensor.path):
-            self._file = files.enter_context(FileIO(tensor.path))
-        self._buffer = np.empty(0, np.uint8)
-
-    def read(self, first: int, n: int) -> NDArray[Any]:
-        n_bytes = n * self.n_row_bytes
-        if self._buffer.size < n_bytes:
-            self._buffer = np.empty(n_bytes, np.uint8)
-        data = self._buffer[:n_bytes]
-        path, offset = self._tensor.path, self._tensor.offset + first * self.n_row_bytes
-        with reading(path):
-            if not read_into(self._file, offset, data.data):
-                raise ConvertError(
-                    f"{path} ended inside {self._name}: it became shorter while it was read.",
-                    hint=DOWNLOAD_HINT,
-                )
-        return data.view(STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)
+def _read_rows(
+    reader: FileReader, tensor: SourceTensor, n_axes: int, first: int, n: int
+) -> NDArray[Any]:
+    n_row_bytes = tensor.n_bytes // prod(tensor.shape[:n_axes])
+    data = reader.read(tensor.path, tensor.offset + first * n_row_bytes, n * n_row_bytes)
+    return data.view(STORAGE[tensor.dtype]).reshape(n, *tensor.shape[n_axes:])

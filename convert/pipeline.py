@@ -9,15 +9,12 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from convert.adapter import Adapter, check_no_adapter
-from convert.config import read_config
-from convert.header import SourceTensor
-from convert.io_errors import reading, writing
+from convert.files import SourceTensor, writing
 from convert.journal import Shard, read_journal
-from convert.layout import find_weights
 from convert.pieces import Rounding
 from convert.plan import ConversionPlan, lay_out
 from convert.run import ConversionRun
-from convert.shards import arriving_shards, local_shards
+from convert.source import Source
 from convert.tensor_map import (
     DenseType,
     ExpertType,
@@ -28,7 +25,7 @@ from convert.tensor_map import (
     plan_notes,
     rounding_notes,
 )
-from convert.tokenizer import read_tokenizer
+from convert.tokenizer import TOKENIZER_HINT, read_tokenizer
 from gptoss_local.base.errors import ConvertError
 from gptoss_local.base.formats.gguf_file import SPLIT_NAME
 from gptoss_local.base.types import Progress
@@ -39,12 +36,8 @@ _DENSE: DenseType = "q8_0"
 class ConvertOptions(TypedDict, total=False):
     """The arguments that change the bytes of a GGUF.
 
-    Attributes:
-        dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`; "q8_0".
-        experts: Type of experts that are floats or changed by an adapter; "mxfp4", which rounds.
-        adapter: The folder of a LoRA adapter to merge.
-        tokenizer: The vocabulary, if it is not in the checkpoint; see `read_tokenizer`.
-        max_shard_bytes: Split the output into files no larger than this.
+    `dense`, by default "q8_0", is for embedding, attention and head. `experts` is for those that
+    are floats or changed by an adapter, by default "mxfp4", which rounds.
     """
 
     dense: DenseType
@@ -55,7 +48,7 @@ class ConvertOptions(TypedDict, total=False):
 
 
 def convert_checkpoint(
-    source: Path,
+    folder: Path,
     target: Path,
     *,
     n_workers: int | None = None,
@@ -68,31 +61,42 @@ def convert_checkpoint(
     """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
 
     A run that ends early, unless because of bad data, leaves its partial files and a journal next
-    to the target; the same call continues it and makes the same bytes.
+    to the target; the same call continues it and makes the same bytes. An existing target is
+    replaced, but only by a complete file. Returns the files, the one to load first.
 
     Args:
-        source: The folder with config.json and the safetensors files.
-        target: The GGUF to write. An existing file is replaced, but only by a complete one.
-        n_workers: Threads that convert; by default one per core, at most eight.
+        folder: The one with config.json and the safetensors files.
+        target: The GGUF to write.
+        n_workers: Threads; by default one per core, at most eight.
         delete_source: Delete each safetensors file as soon as nothing needs it any more.
-        progress: Called with the bytes of tensor data written so far, from the converter's threads.
+        progress: Called with the bytes of tensor data written so far, from any thread.
         arrivals: The safetensors files as they become complete, if they are still arriving; the
             other files must be there. Its errors propagate; the caller closes it.
         on_note: Called at the end with each note on the result for the user.
         **options: See `ConvertOptions`.
-
-    Returns:
-        The files written; the first is the one to load.
     """
-    plan, shards, incoming = _prepare(source, target, arrivals, options)
+    check_dense(options.get("dense", _DENSE))
+    _check_target(target)
+    with writing(target):
+        earlier = read_journal(folder, target)
+    source = Source(folder)
+    shards: list[Shard] = []
+    names: Collection[str]
+    if arrivals is None:
+        shards = source.shards(earlier)
+        names, incoming = _tensors_of(shards).keys(), iter(shards)
+    else:
+        names, incoming = source.arriving_shards(arrivals, earlier)
+    adapter = _adapter(source, options)
+    plan = _plan(source, target, names, shards, options, adapter)
     seen: dict[str, SourceTensor] = {}
     rounding = Rounding()
-    incoming = _remember(incoming, seen)
     if delete_source:
-        incoming = _refuse_links(source, shards, incoming)
+        _refuse_links(source, shards)
     with ConversionRun(plan, delete_source=delete_source) as run:
         run.begin(shards)
-        run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress, rounding)
+        ready = _ready(incoming, source, adapter, seen, delete_source=delete_source)
+        run.write(ready, n_workers or min(8, os.cpu_count() or 1), progress, rounding)
         run.rename()
     if on_note is not None:
         for note in (*plan.notes, *rounding_notes(plan.tensors, seen), rounding.note()):
@@ -102,71 +106,53 @@ def convert_checkpoint(
 
 
 def plan_conversion(
-    source: Path, target: Path, **options: Unpack[ConvertOptions]
+    folder: Path, target: Path, **options: Unpack[ConvertOptions]
 ) -> ConversionPlan:
     _check_target(target)
-    with reading(source):
-        shards = local_shards(source, read_journal(source, target))
-        held = _tensors_of(shards)
-        plan = _plan(source, target, held.keys(), shards, options, _adapter(source, options))
+    source = Source(folder)
+    shards = source.shards(read_journal(folder, target))
+    held = _tensors_of(shards)
+    plan = _plan(source, target, held.keys(), shards, options, _adapter(source, options))
     notes = (*plan.notes, *rounding_notes(plan.tensors, held))
     return msgspec.structs.replace(plan, notes=notes)
 
 
-def finished_shards(source: Path, target: Path) -> set[str]:
+def finished_shards(folder: Path, target: Path) -> set[str]:
     """Return shards, deleted or not, that a continued conversion does not need downloaded."""
-    return read_journal(source, target).finished_shards()
+    return read_journal(folder, target).finished_shards()
 
 
-def _prepare(
-    source: Path, target: Path, arrivals: Iterable[Path] | None, options: ConvertOptions
-) -> tuple[ConversionPlan, list[Shard], Iterator[Shard]]:
-    check_dense(options.get("dense", _DENSE))
-    _check_target(target)
-    with writing(target):
-        earlier = read_journal(source, target)
-    shards: list[Shard] = []
-    names: Collection[str]
-    if arrivals is None:
-        with reading(source):
-            shards = local_shards(source, earlier)
-        names, incoming = _tensors_of(shards).keys(), iter(shards)
-    else:
-        names, incoming = arriving_shards(source, arrivals, earlier)
-    adapter = _adapter(source, options)
-    with reading(source):
-        plan = _plan(source, target, names, shards, options, adapter)
-    return plan, shards, map(adapter.apply, incoming) if adapter else incoming
-
-
-def _adapter(source: Path, options: ConvertOptions) -> Adapter | None:
+def _adapter(source: Source, options: ConvertOptions) -> Adapter | None:
     if (folder := options.get("adapter")) is not None:
         return Adapter(folder)
-    place = find_weights(source)
-    check_no_adapter([path.name for path in place.iterdir()], str(place))
+    check_no_adapter([path.name for path in source.folder.iterdir()], str(source.folder))
     return None
 
 
 def _plan(
-    source: Path,
+    source: Source,
     target: Path,
     names: Collection[str],
     shards: list[Shard],
     options: ConvertOptions,
     adapter: Adapter | None,
 ) -> ConversionPlan:
-    config = read_config(source)
+    config = source.config
     experts = options.get("experts", "mxfp4")
     tensors = plan_names(config, names, options.get("dense", _DENSE))
     tensors = adapter.match(tensors) if adapter else tensors
     tensors = keep_bf16(tensors) if experts == "bf16" else tensors
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
+    place = options.get("tokenizer") or source.own_tokenizer
+    if place is None:
+        missing = source.folder / "tokenizer.json"
+        raise ConvertError(f"{missing} is missing.", hint=TOKENIZER_HINT)
     plan = lay_out(
-        source,
+        source.root,
         target,
         config,
-        read_tokenizer(source, config.vocab_size, options.get("tokenizer")),
+        read_tokenizer(place, config.vocab_size),
         tensors,
         experts=experts,
         max_shard_bytes=options.get("max_shard_bytes"),
@@ -178,10 +164,19 @@ def _plan(
     return msgspec.structs.replace(plan, notes=notes, fingerprint=fingerprint)
 
 
-def _remember(incoming: Iterator[Shard], seen: dict[str, SourceTensor]) -> Iterator[Shard]:
+def _ready(
+    incoming: Iterable[Shard],
+    source: Source,
+    adapter: Adapter | None,
+    seen: dict[str, SourceTensor],
+    *,
+    delete_source: bool,
+) -> Iterator[Shard]:
     for shard in incoming:
+        if delete_source:
+            _refuse_links(source, [shard])
         seen |= shard.tensors
-        yield shard
+        yield adapter.apply(shard) if adapter else shard
 
 
 def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:
@@ -213,20 +208,10 @@ def _is_replaceable(target: Path) -> bool:
         return file.read(4) in (b"GGUF", b"")
 
 
-def _refuse_links(
-    source: Path, shards: Iterable[Shard], incoming: Iterator[Shard]
-) -> Iterator[Shard]:
-    """Refuse to delete shared files: now for known shards, and later for each that comes."""
-
-    def check(shard: Shard) -> Shard:
-        path = source / shard.name
+def _refuse_links(source: Source, shards: Iterable[Shard]) -> None:
+    for path in (source.root / shard.name for shard in shards):
         if path.is_symlink():
             raise ConvertError(
                 f"{path} is a link, as in a cache that others share, and will not be deleted.",
                 hint="Convert without --delete-source, or from a folder that holds the files.",
             )
-        return shard
-
-    for shard in shards:
-        check(shard)
-    return map(check, incoming)

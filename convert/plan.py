@@ -1,30 +1,21 @@
-"""The frozen plan of a conversion: every output file with its header, and where each tensor lies.
-
-It follows from names and `config.json`. Headers are complete but for zeros in `gptoss.tensor_sums`.
-"""
+"""The frozen plan of a conversion: output files with their headers, and where each tensor lies."""
 
 import hashlib
 import io
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
-from gguf import (
-    GGUF_DEFAULT_ALIGNMENT,
-    GGUF_VERSION,
-    GGUFValueType,
-    GGUFWriter,
-    Keys,
-    WriterState,
-)
+from gguf import GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION, GGUFValueType, GGUFWriter, Keys, WriterState
 
 from convert.config import ModelConfig
 from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
-from convert.tokenizer import add_tokenizer
-from convert.tokenizer_files import Tokenizer
+from convert.tokenizer import Tokenizer, add_tokenizer
 from gptoss_local.base.errors import ConvertError
 
 SUMS_KEY = "gptoss.tensor_sums"
@@ -44,12 +35,9 @@ def describe_tensors(tensors: Iterable[tuple[str, tuple[int, ...], int]]) -> str
 
 
 class OutputFile(msgspec.Struct, frozen=True):
-    """One GGUF to write.
+    """One GGUF to write; `header` has zeros for `gptoss.tensor_sums`, from `sums_offset` on.
 
-    Attributes:
-        header: Everything before the tensor data, with padding.
-        sums_offset: Where in `header` the values of `gptoss.tensor_sums` begin.
-        offsets: First byte of each tensor's data, counted from the start of the file.
+    `offsets` of the tensors' data count from the start of the file.
     """
 
     path: Path
@@ -70,11 +58,9 @@ class OutputFile(msgspec.Struct, frozen=True):
 
 
 class ConversionPlan(msgspec.Struct, frozen=True):
-    """The files that a conversion will write.
+    """The files that a conversion will write; several have other names than `target`.
 
-    Attributes:
-        target: The GGUF that the user named; `files` are other ones if there are several.
-        fingerprint: Equal for two plans only if they make the same bytes of the same folder.
+    The fingerprint is equal only for plans that make the same bytes of the same folder.
     """
 
     source: Path
@@ -111,20 +97,25 @@ def lay_out(
     Several are named and keyed as llama.cpp's: `NAME-00001-of-00003.gguf`, all keys in the first.
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.
     """
-    keys, n_keys, notes = _model_keys(config, tokenizer, tensors, source, experts)
+    writer = GGUFWriter(None, ARCH)
+    _add_infos(writer, tensors)
+    notes = add_metadata(writer, config, source, experts)
+    add_tokenizer(writer, tokenizer)
+    keys = writer.kv_data[0]
     groups = [tuple(tensors)]
     if max_shard_bytes is not None:
         # The header of one file for all is longer than any part's.
-        n_header = len(_header(keys, n_keys, tensors, (0, 1, 0))[0])
+        n_header = len(_header(keys, tensors, (0, 1, 0))[0])
         groups = _split(tensors, max_shard_bytes, n_header)
     files = []
     for i, group in enumerate(groups):
         split = None if len(groups) == 1 else (i, len(groups), len(tensors))
-        header, sums_offset = _header(
-            keys if i == 0 else b"", n_keys if i == 0 else 0, group, split
-        )
-        path = target if split is None else _split_path(target, i, len(groups))
-        *offsets, end = _offsets(len(header), group)
+        header, sums_offset = _header(keys if i == 0 else {}, group, split)
+        path = target
+        if split is not None:
+            stem = target.name.removesuffix(".gguf")
+            path = target.with_name(f"{stem}-{i + 1:05d}-of-{len(groups):05d}.gguf")
+        *offsets, end = accumulate(map(_padded, group), initial=len(header))
         files.append(OutputFile(path, header, sums_offset, group, tuple(offsets), end))
     digest = hashlib.sha256(str(source.resolve()).encode())
     for file in files:
@@ -140,7 +131,7 @@ def _split(
     groups: list[list[PlannedTensor]] = [[]]
     n_used = 0
     for tensor in tensors:
-        n_padded = GGUFWriter.ggml_pad(tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT)
+        n_padded = _padded(tensor)
         if n_padded > room:
             raise ConvertError(
                 f"{tensor.name} and the header take {n_padded + n_header_bytes} bytes, more than "
@@ -155,34 +146,13 @@ def _split(
     return [tuple(group) for group in groups]
 
 
-def _split_path(target: Path, i: int, n: int) -> Path:
-    return target.with_name(f"{target.name.removesuffix('.gguf')}-{i + 1:05d}-of-{n:05d}.gguf")
-
-
-def _offsets(start: int, tensors: Sequence[PlannedTensor]) -> list[int]:
-    offsets = [start]
-    for tensor in tensors:
-        offsets.append(offsets[-1] + GGUFWriter.ggml_pad(tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT))
-    return offsets
-
-
-def _model_keys(
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    tensors: Sequence[PlannedTensor],
-    source: Path,
-    experts: ExpertType,
-) -> tuple[bytes, int, list[str]]:
-    writer = GGUFWriter(None, ARCH)
-    _add_infos(writer, tensors)
-    notes = add_metadata(writer, config, source, experts)
-    add_tokenizer(writer, tokenizer)
-    return _pack_keys(writer), len(writer.kv_data[0]), notes
+def _padded(tensor: PlannedTensor) -> int:
+    n_bytes: int = GGUFWriter.ggml_pad(tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT)
+    return n_bytes
 
 
 def _header(
-    keys: bytes,
-    n_keys: int,
+    keys: dict[str, Any],
     tensors: Sequence[PlannedTensor],
     split: tuple[int, int, int] | None,
 ) -> tuple[bytes, int]:
@@ -191,21 +161,23 @@ def _header(
     `split` has the number of this file, of files, and of tensors in all of them. Also returns where
     the zeros for `gptoss.tensor_sums` begin.
     """
-    own = GGUFWriter(None, ARCH)
-    own.kv_data[0].clear()  # of the architecture, which is among the model's keys
+    writer = GGUFWriter(None, ARCH)
+    writer.kv_data[0] = dict(keys)
     if split is not None:
-        own.add_uint16(Keys.Split.LLM_KV_SPLIT_NO, split[0])
-        own.add_uint16(Keys.Split.LLM_KV_SPLIT_COUNT, split[1])
-        own.add_int32(Keys.Split.LLM_KV_SPLIT_TENSORS_COUNT, split[2])
-    own.add_string(SUMS_OF_KEY, describe_tensors((t.name, t.shape, t.qtype) for t in tensors))
+        writer.add_uint16(Keys.Split.LLM_KV_SPLIT_NO, split[0])
+        writer.add_uint16(Keys.Split.LLM_KV_SPLIT_COUNT, split[1])
+        writer.add_int32(Keys.Split.LLM_KV_SPLIT_TENSORS_COUNT, split[2])
+    writer.add_string(SUMS_OF_KEY, describe_tensors((t.name, t.shape, t.qtype) for t in tensors))
     zeros = [0] * len(tensors)
-    own.add_key_value(SUMS_KEY, zeros, GGUFValueType.ARRAY, GGUFValueType.UINT64)
-    n_keys += len(own.kv_data[0])
-    header = struct.pack("<4sIQQ", b"GGUF", GGUF_VERSION, len(tensors), n_keys) + keys
-    header += _pack_keys(own)
-    sums_offset = len(header) - 8 * len(tensors)
-    _add_infos(own, tensors)
-    header += _pack_infos(own)
+    writer.add_key_value(SUMS_KEY, zeros, GGUFValueType.ARRAY, GGUFValueType.UINT64)
+    _add_infos(writer, tensors)
+    buffer = io.BytesIO()
+    buffer.write(struct.pack("<4sIQQ", b"GGUF", GGUF_VERSION, len(tensors), len(writer.kv_data[0])))
+    writer.fout, writer.state = [buffer], WriterState.HEADER
+    writer.write_kv_data_to_file()
+    sums_offset = buffer.tell() - 8 * len(tensors)
+    writer.write_ti_data_to_file()
+    header = buffer.getvalue()
     n_padded = GGUFWriter.ggml_pad(len(header), GGUF_DEFAULT_ALIGNMENT)
     return header.ljust(n_padded, b"\0"), sums_offset
 
@@ -215,18 +187,3 @@ def _add_infos(writer: GGUFWriter, tensors: Sequence[PlannedTensor]) -> None:
         writer.add_tensor_info(
             tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.qtype
         )
-
-
-def _pack_keys(writer: GGUFWriter) -> bytes:
-    buffer = io.BytesIO()
-    writer.fout, writer.state = [buffer], WriterState.HEADER
-    writer.write_kv_data_to_file()
-    writer.state = WriterState.NO_FILE
-    return buffer.getvalue()
-
-
-def _pack_infos(writer: GGUFWriter) -> bytes:
-    buffer = io.BytesIO()
-    writer.fout, writer.state = [buffer], WriterState.KV_DATA
-    writer.write_ti_data_to_file()
-    return buffer.getvalue()

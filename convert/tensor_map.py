@@ -14,8 +14,8 @@ import msgspec
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from convert.config import BLOCK_SIZE, ModelConfig
+from convert.files import FLOAT_DTYPES, SourceTensor
 from convert.foreign import check_dtype, check_tensor_names
-from convert.header import FLOAT_DTYPES, SourceTensor
 from convert.tensor_types import DENSE_TYPES, TensorType
 from gptoss_local.base.errors import ConvertError, UsageError
 
@@ -229,9 +229,15 @@ def _experts(
     shape = (config.num_local_experts, n_out, n_in)
     rows: Rows = {"gate": "even", "up": "odd"}.get(part, "all")  # type: ignore[assignment]
     source = f"{there}.{'down_proj' if part == 'down' else 'gate_up_proj'}"
-    if linears := _linears(there, part, config, held):
-        source, rows = linears, rows if linears.endswith("gate_up_projs") else "all"
-        each = range(config.num_local_experts)
+    each = range(config.num_local_experts)
+    kinds = ("down_projs",) if part == "down" else ("gate_up_projs", f"{part}_projs")
+    linears = [
+        f"{there}.{kind}"
+        for kind in kinds
+        if any(f"{there}.{kind}.{i}.weight" in held for i in each)
+    ]
+    if linears:
+        source, rows = linears[0], rows if linears[0].endswith("gate_up_projs") else "all"
         weights = tuple(f"{source}.{i}.weight" for i in each)
         biases = tuple(f"{source}.{i}.bias" for i in each)
         return [
@@ -249,24 +255,12 @@ def _experts(
     return [weight, bias]
 
 
-def _linears(there: str, part: str, config: ModelConfig, held: Set[str]) -> str | None:
-    kinds = ("down_projs",) if part == "down" else ("gate_up_projs", f"{part}_projs")
-    each = range(config.num_local_experts)
-    return next(
-        (f"{there}.{kind}" for kind in kinds for i in each if f"{there}.{kind}.{i}.weight" in held),
-        None,
-    )
-
-
 def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[tuple[str, ...], Shape]]:
     shape = tensor.source_shape
     if tensor.scales is None:
         return dict.fromkeys(tensor.sources, (FLOAT_DTYPES, shape))
     grid = (*shape[:-1], shape[-1] // BLOCK_SIZE)
-    return {
-        tensor.sources[0]: (("U8",), (*grid, BLOCK_SIZE // 2)),
-        tensor.scales: (("U8",), grid),
-    }
+    return {tensor.sources[0]: (("U8",), (*grid, BLOCK_SIZE // 2)), tensor.scales: (("U8",), grid)}
 
 
 def _check_names(expected: set[str], held: Set[str]) -> None:

@@ -1,21 +1,27 @@
-"""The vocabulary of the GGUF: where it comes from, whether it is the right one, its keys."""
+"""The vocabulary of the GGUF: read from each kind of file that has one, judged, and its keys."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
-from gguf import GGUFWriter
+from gguf import GGUFWriter, TokenType
 
-from convert.layout import check_link, find_weights
-from convert.tokenizer_files import (
-    ID_KEYS,
-    Tokenizer,
-    read_hugging_face,
-    read_model,
-    read_rank_file,
+from convert.files import read_bytes, read_json
+from gptoss_local.base.errors import ConvertError, ModelLoadError
+from gptoss_local.base.formats.gguf_file import read_array, read_info
+from gptoss_local.base.formats.o200k import (
+    END_OF_PROMPT,
+    FIRST_SPECIAL,
+    MERGES_KEY,
+    SPECIAL_TOKENS,
+    TOKENS_KEY,
+    TYPES_KEY,
+    derive_merges,
+    is_harmony_sized,
+    parse_ranks,
+    vocabulary_faults,
 )
-from gptoss_local.base.errors import ConvertError
-from gptoss_local.base.formats.o200k import FIRST_SPECIAL, is_harmony_sized, vocabulary_faults
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
 _OWN_IDS = {"bos": 199998, "eos": 200002}  # or llama.cpp takes GPT-2's
@@ -23,29 +29,62 @@ TOKENIZER_HINT = (
     "Name a file of gpt-oss's vocabulary with --tokenizer: a folder with tokenizer.json, "
     "an o200k_base.tiktoken, or the .gguf of any gpt-oss model."
 )
+MAX_TOKENIZER_BYTES = 200_000_000  # gpt-oss's tokenizer.json has 28 MB
+
+ID_KEYS = {
+    "bos": "tokenizer.ggml.bos_token_id",
+    "eos": "tokenizer.ggml.eos_token_id",
+    "pad": "tokenizer.ggml.padding_token_id",
+}
+
+_TokenId = Annotated[int, msgspec.Meta(ge=0)]
 
 
-def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> Tokenizer:
-    """Read the vocabulary of a checkpoint, and judge it.
+class _Bpe(msgspec.Struct, frozen=True):
+    type: Literal["BPE"]
+    vocab: dict[str, _TokenId]
+    merges: list[str | tuple[str, str]]  # "left right" before transformers 4.45, then pairs
 
-    Args:
-        folder: The checkpoint. Its own tokenizer files are used when no `source` is named.
-        n_vocab: Rows of the embedding; ids without a token are filled up to it.
-        source: A folder with Hugging Face tokenizer files, a `tokenizer.json`, a rank file
-            (`.tiktoken`), or the `.gguf` of a gpt-oss model.
+
+class _AddedToken(msgspec.Struct, frozen=True):
+    id: _TokenId
+    content: str
+    special: bool
+
+
+class _TokenizerFile(msgspec.Struct, frozen=True):
+    model: _Bpe
+    added_tokens: list[_AddedToken]
+
+
+class Tokenizer(msgspec.Struct, frozen=True):
+    """The data that llama.cpp needs to tokenize; tokens and types are indexed by token id.
+
+    Tokens have one printable character per byte; merges are "left right", first merged first;
+    special ids are of "bos", "eos" and "pad", as far as they are known.
     """
-    place = source or own_tokenizer(folder)
-    if place is None:
-        missing = find_weights(folder) / "tokenizer.json"
-        raise ConvertError(f"{missing} is missing.", hint=TOKENIZER_HINT)
+
+    tokens: list[str]
+    types: list[int]
+    merges: list[str]
+    special_ids: dict[str, int]
+    chat_template: str | None
+
+
+def read_tokenizer(place: Path, n_vocab: int) -> Tokenizer:
+    """Read and judge a vocabulary; ids without a token are filled up to `n_vocab`.
+
+    `place` is a folder with Hugging Face tokenizer files, a `tokenizer.json`, a rank file
+    (`.tiktoken`), or the `.gguf` of a gpt-oss model.
+    """
     if place.suffix == ".gguf":
-        tokenizer = read_model(place, n_vocab)
+        tokenizer = _read_model(place, n_vocab)
     elif place.suffix == ".tiktoken":
-        tokenizer = read_rank_file(place, n_vocab)
+        tokenizer = _read_rank_file(place, n_vocab)
     elif place.suffix == ".json":
-        tokenizer = read_hugging_face(place, n_vocab)
+        tokenizer = _read_hugging_face(place, n_vocab)
     else:
-        tokenizer = read_hugging_face(place / "tokenizer.json", n_vocab)
+        tokenizer = _read_hugging_face(place / "tokenizer.json", n_vocab)
     if is_harmony_sized(tokenizer.tokens):
         ids = _OWN_IDS | tokenizer.special_ids
         tokenizer = msgspec.structs.replace(tokenizer, special_ids=ids)
@@ -70,13 +109,8 @@ def find_faults(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(PRE_TOKENIZER)
-    setters = {
-        "bos": writer.add_bos_token_id,
-        "eos": writer.add_eos_token_id,
-        "pad": writer.add_pad_token_id,
-    }
     for kind, token_id in tokenizer.special_ids.items():
-        setters[kind](token_id)
+        writer.add_uint32(ID_KEYS[kind], token_id)
     writer.add_add_bos_token(False)  # a rendered harmony prompt is complete
     writer.add_add_eos_token(False)
     if tokenizer.chat_template is not None:
@@ -86,9 +120,133 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_merges(tokenizer.merges)
 
 
-def own_tokenizer(folder: Path) -> Path | None:
-    for place in (find_weights(folder), folder):
-        if (place / "tokenizer.json").is_file():
-            check_link(place / "tokenizer.json")
-            return place
-    return None
+def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
+    """Read `tokenizer.json` and the special tokens, as llama.cpp's `get_vocab_base` does."""
+    try:
+        file = msgspec.json.decode(_read_bytes(path), type=_TokenizerFile)
+    except (ValueError, RecursionError) as error:
+        raise ConvertError(f"{path} is not a BPE tokenizer: {error}.") from error
+    texts = {token_id: text for text, token_id in file.model.vocab.items()}
+    if len(texts) != len(file.model.vocab):
+        raise ConvertError(f"{path} gives two tokens the same id.")
+    types = dict.fromkeys(texts, TokenType.NORMAL)
+    texts |= {token.id: token.content for token in file.added_tokens}
+    for token in file.added_tokens:
+        looks_special = token.content.startswith("<|") and token.content.endswith("|>")
+        is_control = token.special or looks_special
+        types[token.id] = TokenType.CONTROL if is_control else TokenType.USER_DEFINED
+    settings = _read_settings(path.parent / "tokenizer_config.json")
+    return Tokenizer(
+        **_fill(path, texts, types, n_vocab),
+        merges=[_join(merge) for merge in file.model.merges],
+        special_ids=_special_ids(path.parent, settings, file.added_tokens, n_vocab),
+        chat_template=_chat_template(path.parent, settings),
+    )
+
+
+def _read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
+    """Read an o200k rank file, and add harmony's special tokens of the published tokenizer.json."""
+    try:
+        ranks = parse_ranks(_read_bytes(path))
+    except ValueError as error:
+        raise ConvertError(f"{path} is not a rank file: {error}.") from error
+    specials = {i: text for i, text in SPECIAL_TOKENS.items() if i < END_OF_PROMPT}
+    specials[END_OF_PROMPT] = "<|endofprompt|>"
+    texts = dict(enumerate(ranks[:FIRST_SPECIAL])) | specials
+    types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(specials, TokenType.CONTROL)
+    merges = derive_merges({text: rank for rank, text in enumerate(ranks[:FIRST_SPECIAL])})
+    return Tokenizer(
+        **_fill(path, texts, types, n_vocab),
+        merges=[_join(merge) for merge in merges],
+        special_ids={"bos": 199998, "eos": 200002, "pad": 199999},
+        chat_template=None,
+    )
+
+
+def _read_model(path: Path, n_vocab: int) -> Tokenizer:
+    try:
+        info = read_info(path)
+        tokens = read_array(path, TOKENS_KEY)
+        types = read_array(path, TYPES_KEY)
+        merges = read_array(path, MERGES_KEY)
+    except ModelLoadError as error:
+        raise ConvertError(f"{path} gives no vocabulary: {error.message}.") from error
+    is_text = {type(text) for text in (*tokens, *merges)} <= {str}
+    is_typed = len(tokens) == len(types) and {int(kind) for kind in TokenType}.issuperset(types)
+    if info.architecture != "gpt-oss" or not is_text or not is_typed:
+        raise ConvertError(f"{path} is not a model of gpt-oss with a vocabulary.")
+    ids = {kind: info.metadata.get(key) for kind, key in ID_KEYS.items()}
+    template = info.metadata.get("tokenizer.chat_template")
+    return Tokenizer(
+        **_fill(path, dict(enumerate(tokens)), dict(enumerate(types)), n_vocab),
+        merges=merges,
+        special_ids=_check_ids({k: i for k, i in ids.items() if isinstance(i, int)}, path, n_vocab),
+        chat_template=template if isinstance(template, str) else None,
+    )
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_TOKENIZER_BYTES:
+            raise ConvertError(f"{path} is too long for a tokenizer.")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConvertError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
+
+
+def _fill(path: Path, texts: dict[int, str], types: dict[int, int], n_vocab: int) -> dict[str, Any]:
+    """Lay texts and types out by id, with llama.cpp's padding where there is none."""
+    last = max(texts, default=0)
+    if last >= n_vocab:
+        raise ConvertError(f"{path} holds the token id {last}; vocab_size is {n_vocab}.")
+    return {
+        "tokens": [texts.get(i, f"[PAD{i}]") for i in range(n_vocab)],
+        "types": [int(types.get(i, TokenType.UNUSED)) for i in range(n_vocab)],
+    }
+
+
+def _join(merge: str | tuple[str, str]) -> str:
+    return merge if isinstance(merge, str) else f"{merge[0]} {merge[1]}"
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _special_ids(
+    folder: Path, settings: dict[str, Any], added: Iterable[_AddedToken], n_vocab: int
+) -> dict[str, int]:
+    """Take each id from the first file that states it; tokenizer_config.json names the text."""
+    id_of = {token.content: token.id for token in added}
+    configs = [_read_settings(folder / f) for f in ("config.json", "generation_config.json")]
+    found: dict[str, int] = {}
+    for kind in ("bos", "eos", "pad"):
+        token = settings.get(f"{kind}_token")
+        text = token.get("content", "") if isinstance(token, dict) else token
+        stated = [id_of.get(str(text)), *(config.get(f"{kind}_token_id") for config in configs)]
+        token_id = next((i for i in stated if type(i) is int), None)
+        if token_id is not None:
+            found[kind] = token_id
+    return _check_ids(found, folder, n_vocab)
+
+
+def _check_ids(special_ids: dict[str, int], where: Path, n_vocab: int) -> dict[str, int]:
+    for kind, token_id in special_ids.items():
+        if not 0 <= token_id < n_vocab:
+            raise ConvertError(
+                f"{kind}_token_id is {token_id} in {where}, beyond vocab_size, {n_vocab}."
+            )
+    return special_ids
+
+
+def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    template = settings.get("chat_template")
+    if isinstance(template, str):
+        return template
+    path = folder / "chat_template.jinja"
+    if not path.is_file():
+        return None
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise ConvertError(f"{path} is not text in UTF-8: {error}.") from error

@@ -16,8 +16,8 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.hub.client import HubClient
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
-from gptoss_local.runner.upstream.connection import UpstreamConnection, silent_urls
-from gptoss_local.runner.upstream.replicas import Replica
+from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection, silent_urls
+from gptoss_local.talk.tools.browser.fetching import Fetcher
 from gptoss_local.talk.tools.browser.searching import SearchEngine
 from tests.threaded_server import QuietHandler, served_by
 
@@ -108,6 +108,10 @@ async def search_engine(url: str) -> None:
     await SearchEngine(Settings(search="searxng", searxng_url=url)).search("x", 3)
 
 
+async def page(url: str) -> None:
+    await Fetcher(may_be_private=True).fetch(url)
+
+
 async def program_on_our_port(url: str) -> None:
     Client(Settings(host="127.0.0.1", port=int(url.rpartition(":")[2]))).is_running()
 
@@ -120,6 +124,7 @@ async def program_on_our_port(url: str) -> None:
         (health_of_an_upstream, "it is well"),
         (hub, "{url}.*(more than 16 MiB|it is compressed)"),
         (search_engine, "{url}"),
+        (page, "{url}.*more than 10 MiB"),
         (program_on_our_port, "{url}"),
     ],
 )

@@ -100,9 +100,9 @@ FILED = f"{NAMED}file = '/x.gguf'\n"
     ("text", "message"),
     [
         ("[[model]\n", r"line 1"),
-        ("model = 1", r"'model' is not a \[\[model\]\]"),
-        ("[other]\n", "unknown key 'other'"),
-        ("[[model]]\ntitle = 'x'", "without a name"),
+        ("model = 1", "model must be a list, not 1"),
+        ("[other]\n", "'other' is not known"),
+        ("[[model]]\ntitle = 'x'\nfile = '/x.gguf'", "'' is not a name"),
         (NAMED, "where it comes from"),
         ("[[model]]\nname = 'a b'\nfile = 'x.gguf'", "'a b' is not a name"),
         (f"{NAMED}file = 'sub/x.gguf'", "neither a name nor an absolute path"),

@@ -1,13 +1,10 @@
 """The shape of the code beyond the rules of ruff and import-linter in pyproject.toml."""
 
-import inspect
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
 import pytest
-
-from gptoss_local.base import errors
 
 pytestmark = pytest.mark.quick
 
@@ -15,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("gptoss_local", "convert", "tui")
 SOURCES = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
 N_LINES = 450
-N_ALL_LINES = 64_700
+N_ALL_LINES = 61_600
 """The budget of the product. Whoever needs more takes as much away, or says what it is for."""
 LONG = {"tui/screens/chat.py"}  # the keys of ChatScreen, and the handlers that Textual looks for
 
@@ -44,9 +41,3 @@ def test_the_map_names_every_package() -> None:
     page = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
     packages = {path.parent.relative_to(ROOT) for path in SOURCES if path.name == "__init__.py"}
     assert not {str(p) for p in packages if f"`{p}/`" not in page} - {"gptoss_local", "tui"}
-
-
-def test_error_tree_is_drawn_whole() -> None:
-    for name, value in vars(errors).items():
-        if inspect.isclass(value) and issubclass(value, errors.GptOssError):
-            assert name in (errors.__doc__ or "")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gptoss_local.cli._wrap import WordWrap
+from gptoss_local.cli._printer import WordWrap
 from tests.prose import PROSE, Piece
 from tests.tui.documents import pieces
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.segment import Segment
+from textual._callback import invoke
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import BLACK, WHITE, Color
@@ -36,6 +38,7 @@ from tui.actions.choices import use_theme
 from tui.actions.help import MODES, bindings_of
 from tui.conversation import Conversation
 from tui.screens.chat import ChatScreen
+from tui.screens.dialog import Dialog
 from tui.server import ChatServer
 
 _START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
@@ -174,6 +177,7 @@ class Printable(LineFilter):
 
 
 _PRINTABLE = Printable()
+_OPENING_S = 2.0  # keys wait so long for a dialog that opens
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -234,8 +238,32 @@ class ChatApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: Event) -> None:
         if isinstance(event, Key | Paste) and not event.is_forwarded:
-            self._chat.take_key(event)
-        await super().on_event(event)
+            event._set_forwarded()
+            await self._take(event)
+        else:
+            await super().on_event(event)
+
+    async def _take(self, event: Key | Paste) -> None:
+        """Do all that a key or a paste does before the next one is looked at.
+
+        Textual hands them on by queues: letters overtake Backspace, and Ctrl-S the letters before
+        it (Textual's issue 6605).
+        """
+        if isinstance(self.screen, Dialog):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.screen.is_open.wait(), _OPENING_S)
+        self.app_focus = True
+        self._chat.take_key(event)
+        key = event.key if isinstance(event, Key) else ""
+        if key and await self._check_bindings(key, priority=True):
+            return
+        for node in (self.focused or self.screen).ancestors_with_self:
+            with node._context():
+                for _, handle in node._get_dispatch_methods(event.handler_name, event):
+                    await invoke(handle, event)
+            if event._stop_propagation:
+                return
+            event._no_default_action = False  # as where it is handed on
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, CommandPalette):
@@ -277,11 +305,10 @@ def readable(variables: dict[str, str]) -> dict[str, str]:
     """
     background = Color.parse(variables["background"])
     if background.ansi is not None:
-        return variables
-    changed = {f"text-{name}": variables[f"text-{name}"] for name in _NAMES}
-    return variables | {
-        name: _against(Color.parse(value), background).hex for name, value in changed.items()
-    }
+        return variables | {"text-comment": variables["text-muted"]}
+    changed = {f"text-{name}": Color.parse(variables[f"text-{name}"]) for name in _NAMES}
+    changed["text-comment"] = Color.parse(variables["foreground"]).blend(background, 0.4)
+    return variables | {name: _against(color, background).hex for name, color in changed.items()}
 
 
 def _against(color: Color, background: Color) -> Color:

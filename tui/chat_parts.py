@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from textual.app import App
 
-from gptoss_local.talk.conversation import ToolChoice
-from gptoss_local.talk.conversation.tool_choice import OPTION
+from gptoss_local.talk.conversation import TOOLS, ToolChoice
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Toolbox
 from tui.chat_view import ChatView
@@ -60,7 +59,7 @@ class ChatParts:
 
     def keep_tools(self) -> None:
         conversation = self.conversation
-        conversation.set_option(OPTION, self.tool_choice.text(conversation.options))
+        conversation.set_option(TOOLS, self.tool_choice.text(conversation.options))
 
     def open_dialog(
         self,

@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from pygments.token import Token
 from rich.cells import chop_cells
 from textual.content import Content
 from textual.highlight import (
@@ -14,16 +15,26 @@ from textual.highlight import (
 
 from tui.rows import TAB, LineRows, Row, wrapped
 
+_DIM = "italic $text-comment"  # of tui.app
+_DIFF = {Token.Generic.Deleted: "$text-error", Token.Generic.Inserted: "$text-success"}
+_ANSI_DIFF = {Token.Generic.Deleted: "ansi_red", Token.Generic.Inserted: "ansi_green"}
+
 
 class _Tokens(HighlightTheme):
     """Textual's colours at their full strength: some would be too pale to read."""
 
-    STYLES = {  # noqa: RUF012
-        token: "italic $text-muted"
-        if str(token) == "Token.Comment"
-        else re.sub(r" \d+%", "", style)
+    STYLES = {
+        token: _DIM if token in Token.Comment else re.sub(r" \d+%", "", style)
         for token, style in HighlightTheme.STYLES.items()
-    }
+    } | _DIFF
+
+
+class _AnsiDark(ANSIDarkHighlightTheme):
+    STYLES = ANSIDarkHighlightTheme.STYLES | _ANSI_DIFF
+
+
+class _AnsiLight(ANSILightHighlightTheme):
+    STYLES = ANSILightHighlightTheme.STYLES | _ANSI_DIFF
 
 
 class CodeStyle(NamedTuple):
@@ -36,8 +47,8 @@ class CodeStyle(NamedTuple):
 
 DARK = CodeStyle(_Tokens, "on black 15%", "$text-warning on $warning 10%")
 LIGHT = CodeStyle(_Tokens, "on white 40%", "$text-error on $error 5%")
-ANSI_DARK = CodeStyle(ANSIDarkHighlightTheme, "", "$text-warning")
-ANSI_LIGHT = CodeStyle(ANSILightHighlightTheme, "", "$text-error")
+ANSI_DARK = CodeStyle(_AnsiDark, "", "$text-warning")
+ANSI_LIGHT = CodeStyle(_AnsiLight, "", "$text-error")
 
 _MARK = "↪ "
 _PAD = 1
@@ -58,7 +69,7 @@ def code_rows(lines: list[str], info: str, width: int, look: CodeStyle) -> list[
 
 
 def label_rows(info: str, width: int, look: CodeStyle) -> list[Row]:
-    label = Content.styled(" ".join(info.split()), "italic $text-muted")
+    label = Content.styled(" ".join(info.split()), _DIM)
     rows = wrapped(label, max(4, width - 2 * _PAD)) if label else []
     return [_tinted(row.content, width, look, n_mark=len(row.content)) for row in rows]
 

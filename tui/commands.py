@@ -75,7 +75,7 @@ COMMANDS = (
     Command("stats", "Speed of the answers: show or hide", "[on|off]", True, ("verbose",)),
     Command("inspect", "What the model saw and wrote, token by token"),
     Command("preset", "Begin a chat with a preset; make or edit one", "[NAME]", True),
-    Command("temporary", "Begin a chat that is not kept", "", True),
+    Command("temporary", "Begin a chat that is not kept, or one that is", "", True),
     Command("tools", "List the tools, or turn one on or off", "[NAME]", True),
     Command("set", "Set an option; /set alone lists them", "[NAME VALUE]"),
     Command("editor", "Write the message in $EDITOR", "", True),

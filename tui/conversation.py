@@ -8,13 +8,8 @@ import msgspec
 from gptoss_local.base.errors import AnsweringError, ChatNotFoundError, HistoryError
 from gptoss_local.base.types import Effort
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import (
-    messages_of,
-    pages_of,
-    request_of,
-    result_stats,
-)
-from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
+from gptoss_local.talk.conversation import messages_of, pages_of, result_stats, without_tools
+from gptoss_local.talk.history import ChatSummary, History, Turn, Watch, is_temporary
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
 from tui.paste import Composed, FoldedPart, folds_of
@@ -63,8 +58,7 @@ class Conversation:
         self.preset = ""
         self._system = ""
         self._unsaved: dict[int, dict[str, Any]] = {}  # changes to store, by turn
-        self._version = (-1, -1)  # of the file, when it was last looked at
-        self._seen: tuple[int | None, dict[int, int]] = (None, {})  # of which chat, and its turns
+        self._watch = Watch(n_chats=0)
         self._deleted_id: int | None = None  # the chat whose deletion was told
 
     @property
@@ -136,9 +130,9 @@ class Conversation:
         if instead_of is None:
             self._check_leaf()
         if self.chat_id is None:
-            self.chat_id = self._history.new_chat(self.model, self.effort, preset=self.preset)
-            if self.options:
-                self._history.set_options(self.chat_id, self.options)
+            self.chat_id = self._history.new_chat(
+                self.model, self.effort, preset=self.preset, options=self.options
+            )
             if self._system:
                 self._add("system", self._system)
         stats = {"folds": [list(fold) for fold in folds]} if folds else {}
@@ -164,7 +158,7 @@ class Conversation:
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
         """Keep a partial answer for `store`; return its turn as it is now."""
-        changes = answer.turn_fields(turn.stats)
+        changes = answer.turn_fields()
         self._unsaved[turn.id] = changes
         kept = msgspec.structs.replace(turn, **changes)
         self.turns = [kept if other.id == turn.id else other for other in self.turns]
@@ -191,21 +185,18 @@ class Conversation:
 
     def catch_up(self) -> News | None:
         """Adopt changes by other processes; None if there are none. PERF: a poll is almost free."""
-        chat_id, version = self.chat_id, self._history.version
-        if version == self._version or chat_id is None:
+        if (chat_id := self.chat_id) is None:
             return None
-        self._version = version
-        if self._seen[0] != chat_id:
-            self._seen = chat_id, {}
-        found = self._history.changed(chat_id, self._seen[1])
-        is_deleted = chat_id != self._deleted_id and not self._history.has(chat_id)
+        if (found := self._watch.look(self._saved, chat_id)) is None:
+            return None
+        is_deleted = found.chat is None and chat_id != self._deleted_id
         if is_deleted:
             self._deleted_id = chat_id  # so that it is said once
-        theirs = {turn.id: turn for turn in found if turn.id not in self._unsaved}
+        theirs = {turn.id: turn for turn in found.turns if turn.id not in self._unsaved}
         changed = [new for old in self.turns if (new := theirs.get(old.id, old)) != old]
         added: list[Turn] = []
         leaf_id = self.turns[-1].id if self.turns else None
-        while newer := [turn for turn in found if turn.parent_id == leaf_id]:
+        while newer := [turn for turn in found.turns if turn.parent_id == leaf_id]:
             added.append(newer[-1])
             leaf_id = newer[-1].id
         has_others = not theirs.keys() <= {turn.id for turn in self.turns}
@@ -240,10 +231,16 @@ class Conversation:
 
     def request(self, begun: Turn | None = None) -> dict[str, Any]:
         """Return the body of `/api/chat` for the branch, without `begun`, the present answer."""
-        model, effort = (begun.model, begun.effort) if begun else (self.model, self.effort)
-        options = self.options
-        body = request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
-        return body | self._retention
+        options = without_tools(self.options)
+        truncate = {"truncate": True} if options.pop("truncate", False) else {}
+        return {
+            "model": begun.model if begun else self.model,
+            "messages": messages_of(self.turns, begun),
+            "think": begun.effort if begun else self.effort,
+            "options": options,
+            **truncate,
+            **self._retention,
+        }
 
     @property
     def _retention(self) -> dict[str, str]:
@@ -272,16 +269,14 @@ class Conversation:
 
     def go_on_with(self, summary: str) -> Turn:
         """Replace all before the last question by a summary, on a new branch; begin the answer."""
-        idx = self._idx_of_question()
-        first, asked = self.turns[0], [turn for turn in self.turns[idx:] if turn.state == "done"]
+        assert self.chat_id is not None
+        self.store()
+        asked = [turn for turn in self.turns[self._idx_of_question() :] if turn.state == "done"]
+        before = self.instructions.partition(_SUMMARY)[0].rstrip()
+        system = f"{before}\n\n{_SUMMARY}\n\n{summary}".lstrip()
         whole = self.turns
-        system = first.content.partition(_SUMMARY)[0].rstrip() if first.role == "system" else ""
-        kept = ("reasoning", "tool_calls", "tool_name", "model", "effort", "stats")
+        self.turns = self._history.branch_off(self.chat_id, system, asked)
         try:
-            self._add("system", f"{system}\n\n{_SUMMARY}\n\n{summary}".lstrip(), before=first)
-            for turn in asked:
-                fields = {name: getattr(turn, name) for name in kept}
-                self._add(turn.role, turn.content, **fields)
             return self.begin_answer()
         except HistoryError:
             self.turns = whole

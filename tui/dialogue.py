@@ -155,7 +155,7 @@ class Dialogue:
 
     async def _run(self, exchange: LiveExchange) -> None:
         try:
-            await exchange.run()
+            await exchange.lead()
         except GptOssError as error:  # the server is gone, or the disk is full
             show_error(self._view.app, error)
         if exchange.is_given_up:

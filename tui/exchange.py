@@ -12,28 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.base.errors import ContextOverflowError, GptOssError, HistoryError
-from gptoss_local.base.events import ChatEvent, Growing
+from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import Decision, what_runs
-from gptoss_local.talk.conversation.calls import denied
-from gptoss_local.talk.conversation.what_runs import answers_to, asked_text, doubt
-from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
-from gptoss_local.talk.loop import (
-    STOPPED,
-    CallBegun,
-    CallEnded,
-    CallRefused,
-    Continued,
-    LimitReached,
-    Loop,
-    LoopEvent,
-)
+from gptoss_local.talk.loop import STOPPED, Exchange
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.what_runs import Decision, decide, what_runs
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
-from tui.screens.errors import READ_S, errors_shown, show_error
+from tui.screens.errors import READ_S, show_error
 from tui.screens.models import place_text
 from tui.server import ChatServer
 from tui.widgets.question import CallView
@@ -96,11 +84,10 @@ _SAVE_EVERY = 20  # ticks
 _T = TypeVar("_T")
 
 
-class LiveExchange:
+class LiveExchange(Exchange):
     """One exchange, with the model, effort and tools of its beginning.
 
     Attributes:
-        answer: The newest one.
         note: The present step, for the status line, while no answer streams.
         is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
     """
@@ -113,11 +100,11 @@ class LiveExchange:
         toolbox: Toolbox,
         turn: Turn,
     ) -> None:
+        super().__init__()
         self._view = view
         self._conversation = conversation
         self._server = server
-        self._toolbox = toolbox
-        self._loop = Loop(self, toolbox, self._ask_about)
+        self.toolbox = toolbox
         self._painting = asyncio.Lock()
         self._n_ticks = 0
         self._is_refused = False  # the disk did not take the answer the last time
@@ -139,23 +126,25 @@ class LiveExchange:
         return self._view.answer_view(self._turn)
 
     @property
-    def ended_well(self) -> bool:
-        return self.answer.phase == "done" and not (self.is_live or self._loop.is_stopped)
+    def _is_shown(self) -> bool:
+        return self._view.conversation is self._conversation
 
-    async def run(self) -> None:
+    @property
+    def ended_well(self) -> bool:
+        return self.answer.phase == "done" and not (self.is_live or self.is_stopped)
+
+    async def lead(self) -> None:
         try:
-            async with aclosing(self._loop.run()) as events:
-                async for event in events:
-                    await self._follow(event)
+            await self.follow_all(self.toolbox)
         finally:  # also when the app ends, which cancels this
             self.answer.end("stopped")
             self._save()
             self.is_live, self.note = False, ""
         await self._paint()
 
-    def stop(self) -> None:
+    def stop(self, result: ToolResult = STOPPED) -> None:
         self.answer.end("stopped")
-        self._loop.stop()
+        super().stop(result)
 
     async def answer_now(self) -> bool:
         """End the reasoning of the current answer; return False if it does not reason."""
@@ -174,24 +163,30 @@ class LiveExchange:
         if self._n_ticks % _SAVE_EVERY == 0:
             self._save()
 
-    async def _follow(self, event: LoopEvent) -> None:
-        match event:
-            case CallBegun(call):
-                self._note(f"running {call.name}")
-            case CallEnded(call, result) | CallRefused(call, result):
-                self.note = ""
-                await self._view.add_turn(self._conversation.add_result(call.name, result))
-            case Continued():
-                turn = self._conversation.begin_answer(after=self._turn)
-                await self._view.show_answer(turn, is_new=True)
-                self._begin(turn)
-            case LimitReached(limit):
-                self._view.app.notify(f"Stopped after {limit}.")
+    async def begin_call(self, call: ToolCall) -> None:
+        self._note(f"running {call.name}")
+
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        self.note = ""
+        await self._view.add_turn(self._conversation.add_result(call.name, result))
+
+    async def begin_answer(self) -> None:
+        turn = self._conversation.begin_answer(after=self._turn)
+        await self._view.show_answer(turn, is_new=True)
+        self._begin(turn)
+
+    def tell(self, notice: str) -> None:
+        self._view.app.notify(notice, timeout=READ_S, markup=False)
+
+    def warn(self, error: GptOssError) -> None:
+        show_error(self._view.app, error)
 
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events of one answer; ask the user about a prompt that is too long."""
         while True:
-            await self._prepare_tools()
+            work = self.toolbox.prepare(self._sources_on)
+            for problem in await self._until_stopped("starting tools", work) or ():
+                self._view.app.notify(problem, severity="warning", markup=False)
             async with aclosing(self._stream()) as events:
                 async for event in events:
                     yield event
@@ -212,22 +207,24 @@ class LiveExchange:
     async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
         answer = self.answer
         try:
-            frames_of = self._server.stream_chat(self._body(), self._note_id)
-            async with aclosing(frames_of) as frames:
-                async for frame in frames:
-                    for event in events_of(frame):
-                        if isinstance(event, Growing) and answer.growth is None:
-                            said = growth_text(event)
-                            self._view.app.notify(said, timeout=READ_S, markup=False)
-                        is_first = answer.phase == "waiting"
-                        yield event
-                        if is_first and answer.phase != "waiting":
-                            self._view.app.call_later(self._paint)  # without waiting for the timer
+            streamed = self._server.stream_chat(self._body(), self._note_id)
+            async with aclosing(streamed) as events:
+                async for event in events:
+                    if isinstance(event, Growing) and answer.growth is None:
+                        self.tell(
+                            f"The prompt has {event.n_prompt:,} tokens, so the model is loaded "
+                            f"again: its context grows from {event.n_ctx_before:,} to "
+                            f"{event.n_ctx:,}."
+                        )
+                    is_first = answer.phase == "waiting"
+                    yield event
+                    if is_first and answer.phase != "waiting":
+                        self._view.app.call_later(self._paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
         except GptOssError as error:
             if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
                 self._overflow = error
-            answer.end("failed", f"{error.message}. {error.hint}".strip())
+            answer.fail(error)
         except Exception:
             answer.end("failed", "internal error")
             raise
@@ -263,7 +260,7 @@ class LiveExchange:
         self._answer_id = answer_id
 
     def _body(self) -> dict[str, Any]:
-        tools = self._toolbox.declared()
+        tools = self.toolbox.declared()
         return self._conversation.request(self._turn) | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:
@@ -278,83 +275,61 @@ class LiveExchange:
         )
         text = f"The conversation does not fit.\n{overflow_text(error)}"
         ask = partial(self._view.question.choose, text, list(ways))
-        n = await self._ask("the prompt does not fit", ask)
+        n = await self._asked("the prompt does not fit", ask)
         return None if n is None else [*ways.values()][n]
 
     async def _summarise(self) -> str | None:
         async def receive() -> str:
             answer = Answer()
             body = self._conversation.summary_request()
-            async with aclosing(self._server.stream_chat(body)) as frames:
-                async for frame in frames:
-                    for event in events_of(frame):
-                        answer.add(event)
+            async with aclosing(self._server.stream_chat(body)) as events:
+                async for event in events:
+                    answer.add(event)
                     self.note = f"summarising: {answer.n_frames} tokens"
             return answer.content
 
         return await self._until_stopped("summarising", receive())
 
-    async def _ask(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
-        return await self._until_stopped(note, self._answer_to(note, ask))
-
-    async def _answer_to(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def _asked(self, note: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T | None:
         """Return the answer to a question, which is asked again when the user comes back."""
-        is_told = False
-        while True:
-            if self._view.conversation is self._conversation:
-                asked = asyncio.create_task(ask())
-                try:
-                    while self._view.conversation is self._conversation and not asked.done():
-                        await asyncio.wait([asked], timeout=TICK_S)
-                    if asked.done():
-                        return asked.result()
-                finally:
-                    self._view.question.close()
-                    asked.cancel()
-                    await asyncio.wait([asked])
-            if not is_told:
-                is_told, said = True, f"“{self._conversation.title}” waits for you: {note}"
-                self._view.app.notify(said, timeout=READ_S, markup=False)
-            await asyncio.sleep(TICK_S)
+
+        async def answer() -> _T:
+            is_told = False
+            while True:
+                if self._is_shown:
+                    asked = asyncio.create_task(ask())
+                    try:
+                        while self._is_shown and not asked.done():
+                            await asyncio.wait([asked], timeout=TICK_S)
+                        if asked.done():
+                            return asked.result()
+                    finally:
+                        self._view.question.close()
+                        asked.cancel()
+                        await asyncio.wait([asked])
+                if not is_told:
+                    is_told = True
+                    self.tell(f"“{self._conversation.title}” waits for you: {note}")
+                await asyncio.sleep(TICK_S)
+
+        return await self._until_stopped(note, answer())
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
         self._note(note)
         try:
-            return await self._loop.until_stopped(work)
+            return await self.until_stopped(work)
         finally:
             self.note = ""
 
-    async def _ask_about(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
-        """Ask whether a call may run; return the result of a refused one."""
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
         ask = partial(_decision_on, self._view, tool, arguments)
-        decision = await self._ask(f"may it run {tool.name}?", ask)
-        if decision is None:
-            self._loop.stop()
-            return STOPPED
-        if decision.scope is None:
-            return denied(decision.reason)
-        if decision.scope != "once":
-            with errors_shown(self._view.app):  # it holds for this chat where it cannot be kept
-                self._toolbox.allow(tool, decision.scope)
-        self._note(f"running {tool.name}")
-        return None
-
-    async def _prepare_tools(self) -> None:
-        work = self._toolbox.prepare(self._sources_on)
-        news = await self._until_stopped("starting tools", work)
-        for problem in news or ():
-            self._view.app.notify(problem, severity="warning", markup=False)
+        decision = await self._asked(f"may it run {tool.name}?", ask)
+        if decision is not None and decision.scope is not None:
+            self._note(f"running {tool.name}")
+        return decision
 
 
-def growth_text(growth: Growing) -> str:
-    return (
-        f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
-        f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
-    )
-
-
-async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments) -> Decision:
-    """Ask the user about a call; again if that would allow more than was shown."""
+async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments) -> Decision | None:
     question = view.question
 
     def tell(n_unseen: int) -> None:
@@ -362,16 +337,7 @@ async def _decision_on(view: ChatView, tool: RunnableTool, arguments: Arguments)
 
     call = CallView(what_runs(tool, arguments), tell)
     await view.transcript.ask(call)
-    answers = answers_to(tool)
-    labels = [answer.label for answer in answers]
     try:
-        while True:
-            n = await question.choose(asked_text(tool), labels)
-            label, scope, has_reason = answers[n]
-            if scope is None:
-                return Decision(None, await question.reason() if has_reason else "")
-            text = doubt(answers[n], call.n_unseen)
-            if not text or await question.choose(text, [labels[0], label]):
-                return Decision(scope)
+        return await decide(tool, question.choose, question.reason, lambda: call.n_unseen)
     finally:
         await call.remove()

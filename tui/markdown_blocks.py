@@ -5,6 +5,7 @@ begins something new, so it renders the same alone. In doubt the block is longer
 """
 
 import re
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 Kind = Literal["fence", "item", "text"]
@@ -28,6 +29,7 @@ _VERBATIM_BEGINS = [re.compile(rf"^ {{0,3}}{begin}", re.I) for begin, _, _ in _V
 _VERBATIM_ENDS = [
     re.compile(rf"{end}|^\s*$" if is_blank_end else end, re.I) for _, end, is_blank_end in _VERBATIM
 ]
+_TABLE_RULE = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?)?")
 _TAB = 4
 
 
@@ -43,6 +45,14 @@ class Block(NamedTuple):
         return self.text[len(self.text.rstrip()) :].count("\n") > 1
 
 
+def is_table(text: str) -> bool:
+    """Return whether a block is a table from its first line on."""
+    head, _, rest = text.lstrip("\n").partition("\n")
+    rule = rest.partition("\n")[0].strip()
+    n_cells = [len(line.strip().strip("|").split("|")) for line in (head, rule)]
+    return "|" in head and bool(_TABLE_RULE.fullmatch(rule)) and n_cells[0] == n_cells[1]
+
+
 def code_blocks(text: str) -> list[str]:
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
@@ -50,12 +60,22 @@ def code_blocks(text: str) -> list[str]:
 
 
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[!-~]+")
-_BARE = re.compile(r"https?://[^\s<>\"'`()\[\]{}]*[^\s<>\"'`()\[\]{}.,;:!?*_]")
+_BARE = re.compile(r"https?://[^\s<>\"'`\[\]{}]*[^\s<>\"'`\[\]{}.,;:!?*_]")
 
 
 def is_openable(address: str) -> bool:
     """Return whether a terminal or a browser may get an address: the web's, without controls."""
     return bool(_ADDRESS.fullmatch(address))
+
+
+def bare_addresses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where addresses stand in a text; a bracket that they close belongs to them."""
+    for found in _BARE.finditer(text):
+        address = found[0]
+        while address.count(")") > address.count("("):
+            address = address[: address.rindex(")")]
+        if is_openable(address):
+            yield found.start(), found.start() + len(address)
 
 
 def links_of(text: str) -> list[str]:
@@ -67,7 +87,7 @@ def links_of(text: str) -> list[str]:
             if child.type == "link_open":
                 found.append(str(child.attrs["href"]))
             elif child.type == "text":
-                found += _BARE.findall(child.content)
+                found += [child.content[a:b] for a, b in bare_addresses(child.content)]
     return [address for address in dict.fromkeys(found) if is_openable(address)]
 
 

@@ -20,8 +20,9 @@ from textual.content import Content, Span
 from textual.style import Style
 
 from tui.code_rows import CodeStyle, code_rows
-from tui.markdown_blocks import is_openable, shown_number
-from tui.markdown_table import Cell, table_rows
+from tui.markdown_blocks import bare_addresses, is_openable, shown_number
+from tui.markdown_signs import backslash, stars
+from tui.markdown_table import Cell, Table, table_rows
 from tui.rows import Row, wrapped
 
 _NAMES = "arccos|arcsin|arctan|arg|cosh?|cot|csc|det|dim|exp|gcd|ln|log|max|min|sec|sinh?|tanh?"
@@ -125,6 +126,13 @@ _HEADINGS = {
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
+_TAG = re.compile(r"</?(?P<name>br|kbd|sub|sup)\s*/?>", re.IGNORECASE)
+_RAISED = {  # the letters that Unicode has
+    "sub": str.maketrans("0123456789+-=()aeijnx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑᵢⱼₙₓ"),
+    "sup": str.maketrans("0123456789+-=()abcdehinrstx", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉʰⁱⁿʳˢᵗˣ"),
+}
+
+
 class _Nesting(NamedTuple):
     width: int
     lines: list[str]
@@ -145,6 +153,39 @@ def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = N
         rows += _block(node, place, number)
         number = None
     return rows
+
+
+_N_TOGETHER = 20  # rows of a table that are parsed together
+
+
+class LongTable:
+    """A table of many rows that grows: its beginning decides about its columns."""
+
+    def __init__(self) -> None:
+        self._made_for: tuple[int, CodeStyle] | None = None
+        self._table: Table
+        self._done: list[Row] = []
+        self._n_done = 0  # lines
+
+    def rows(self, text: str, width: int, look: CodeStyle) -> list[Row]:
+        """Return the rows of all of it. PERF: those of its first lines are kept."""
+        lines = text.strip("\n").split("\n")
+        head, lines = lines[:2], lines[2:]
+
+        def cells_of(part: list[str]) -> list[list[Cell]]:
+            typed = [*head, *part]
+            return _cells(parse("\n".join(typed)).children[0], _Nesting(width, typed, look))
+
+        if self._made_for != (width, look):
+            self._made_for, self._n_done = (width, look), 0
+            self._table = Table(cells_of(lines), width)
+            self._done = self._table.head
+        while len(lines) - self._n_done > _N_TOGETHER:
+            part = lines[self._n_done : self._n_done + _N_TOGETHER]
+            self._done += self._table.body(cells_of(part)[1:], is_first=not self._n_done)
+            self._n_done += _N_TOGETHER
+        rest = cells_of(lines[self._n_done :])[1:]
+        return self._done + self._table.body(rest, is_first=not self._n_done)
 
 
 def _block(node: SyntaxTreeNode, place: _Nesting, number: int | None = None) -> list[Row]:
@@ -248,6 +289,7 @@ class _Inline:
         self.parts: list[str] = []
         self.spans: list[Span] = []
         self._n = 0
+        self._tags: dict[str, tuple[int, int]] = {}  # parts and characters before an open one
 
     def add(self, node: SyntaxTreeNode) -> None:
         start = self._n
@@ -258,6 +300,8 @@ class _Inline:
                 self._append("\n")
             case "math_inline":
                 self._add_formula(node)
+            case "html_inline" if found := _TAG.fullmatch(node.content):
+                self._add_tag(node.content, found["name"].lower())
             case "image":
                 self._append(f"🖼 {node.content} ({normal_link(node.attrs['src'])})")
             case _ if node.children:
@@ -265,6 +309,9 @@ class _Inline:
                     self.add(child)
             case _:
                 self._append(node.content)
+                for a, b in bare_addresses(node.content) if node.type == "text" else ():
+                    link = Style(link=node.content[a:b])
+                    self.spans.append(Span(start + a, start + b, link))
         if node.type in self._styles and self._n > start:
             self.spans.append(Span(start, self._n, self._styles[node.type]))
         if node.type == "link":
@@ -273,6 +320,31 @@ class _Inline:
                 self._append(f" ({target})")
             if is_openable(href := str(node.attrs["href"])):
                 self.spans.append(Span(start, self._n, Style(link=href)))
+
+    def _add_tag(self, tag: str, name: str) -> None:
+        """Draw `<br>`, `<kbd>`, `<sub>` and `<sup>`; without its partner, a tag stays as typed."""
+        if name == "br":
+            self._append("\n")
+            return
+        if tag[1] != "/" or name not in self._tags:
+            self._tags |= {} if tag[1] == "/" else {name: (len(self.parts), self._n)}
+            self._append(tag)
+            return
+        first, start = self._tags.pop(name)
+        opener, *inner = self.parts[first:]
+        text = "".join(inner)
+        n = len(opener)
+        self.spans = [
+            Span(a - n * (a > start), b - n * (b > start), style) for a, b, style in self.spans
+        ]
+        if name == "kbd":
+            self.spans.append(Span(start, start + len(text), "reverse"))
+        else:
+            raised = text.translate(_RAISED[name])
+            is_whole = not any(sign in text for sign in raised)
+            text = raised if is_whole else f"{'_^'[name == 'sup']}({text})"
+        self.parts[first:] = [text]
+        self._n = start + len(text)
 
     def _add_formula(self, node: SyntaxTreeNode) -> None:
         shown = formula(node.info)
@@ -295,22 +367,8 @@ _INLINE = re.compile(
     r"|(?<![\w$\\])\$(?P<single>(?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])",
     re.DOTALL,
 )
-_DELIMITER = re.compile(r"\\[()\[\]]|\\\*?\.(?=[\w.])")
+_DELIMITER = re.compile(r"\\[()\[\]]")
 _CLOSERS = {"\\[": "\\]", "$$": "$$"}
-_WORD = r"\w\u00aa-\u0dff\u1e00-\u1fff"  # of scripts with spaces: in others, emphasis cuts words
-_OPERATOR = re.compile(  # as in server/web/markdown.js
-    "|".join(
-        (
-            "_+",
-            rf"(?<=[{_WORD})}}\]])(?:\*+(?=[{_WORD}([{{])|\*(?=[-+]\d))",  # 10**6, f(x)*(a + 1)
-            rf"(?:(?<=[\d_)}}\]])|(?<![{_WORD}][{_WORD}])(?<=[{_WORD}]))\*+(?=[-+]\d)",  # 10**-6
-            rf"\*(?=[./][{_WORD}])|(?<![{_WORD}])\*(?=/)",  # *.py, lib*/src
-            rf"(?<=/)\*(?:(?!\*)|\*(?![{_WORD}*]))|(?<=[-_])\*(?=[\s,;:)]|$)",  # src/**, test_*
-            r"(?<=[/.$^=<>|&\\])\*+(?=[/.$^=<>|&\\])",  # ^.*$
-        )
-    ),
-    re.ASCII,
-)
 
 
 def parse(text: str) -> SyntaxTreeNode:
@@ -347,20 +405,6 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _operator(state: StateInline, silent: bool) -> bool:
-    """Parse `*` in arithmetic, paths and globs, and each `_`, as text.
-
-    CommonMark would read `10**6 and 10**9` and `__init__` as emphasis, and drop the signs.
-    """
-    found = _OPERATOR.match(state.src, state.pos)
-    if found is None:
-        return False
-    if not silent:
-        state.pending += found[0]
-    state.pos = found.end()
-    return True
-
-
 def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     r"""Parse lines from one that begins with `\[` or `$$` to one that ends with its partner."""
     if state.is_code_block(start_line):
@@ -385,11 +429,17 @@ def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool)
     return False
 
 
+class _Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # else `calls[0](x)` loses its brackets
+        return is_openable(url) or url.startswith("mailto:")
+
+
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING})
+    parser = _Parser("commonmark", {"maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable("reference")
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
-    parser.inline.ruler.before("emphasis", "operator", _operator)
+    parser.inline.ruler.before("escape", "backslash", backslash)
+    parser.inline.ruler.before("emphasis", "stars", stars)
     parser.block.ruler.before(
         "fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]}
     )

@@ -21,25 +21,47 @@ class Cell(NamedTuple):
     alignment: str = "left"
 
 
+class Table:
+    """The columns of a table, as its first rows need them; the first of `cells` is the header."""
+
+    def __init__(self, cells: list[list[Cell]], width: int) -> None:
+        header, *body = map(_spaced, cells)
+        self._header = [
+            cell._replace(content=cell.content.stylize_before("bold")) for cell in header
+        ]
+        self._width = width
+        columns = list(zip(self._header, *body, strict=True))
+        self._widths = column_widths(
+            [max(_longest_line(cell) for cell in column) for column in columns],
+            [max(_longest_word(cell) for cell in column) for column in columns],
+            width - len(_BETWEEN) * (len(columns) - 1),
+        )
+        widths = self._widths or []
+        self._rule = Row(Content.styled("─┼─".join("─" * n for n in widths), "$text-muted"))
+        self._is_ruled = bool(widths) and any(len(_table_row(row, widths)) > 1 for row in body)
+
+    @property
+    def head(self) -> list[Row]:
+        return [*_table_row(self._header, self._widths), self._rule] if self._widths else []
+
+    def body(self, cells: list[list[Cell]], *, is_first: bool) -> list[Row]:
+        """Return the rows of the screen for rows of cells; `is_first`: just below the header."""
+        rows: list[Row] = []
+        for n, row in enumerate(map(_spaced, cells)):
+            is_apart = n > 0 or not is_first
+            if self._widths is None:
+                rows += [Row()] if is_apart else []
+                rows += _record(self._header, row, self._width)
+            else:
+                rows += [self._rule] if is_apart and self._is_ruled else []
+                rows += _table_row(row, self._widths)
+        return rows
+
+
 def table_rows(cells: list[list[Cell]], width: int) -> list[Row]:
-    """Return the rows of a table; the first of `cells` is the header, and all are as long."""
-    cells = [[cell._replace(content=_spaced(cell.content)) for cell in row] for row in cells]
-    cells[0] = [cell._replace(content=cell.content.stylize_before("bold")) for cell in cells[0]]
-    columns = list(zip(*cells, strict=True))
-    widths = column_widths(
-        [max(_longest_line(cell) for cell in column) for column in columns],
-        [max(_longest_word(cell) for cell in column) for column in columns],
-        width - len(_BETWEEN) * (len(columns) - 1),
-    )
-    if widths is None:
-        return _records(cells, width)
-    blocks = [_table_row(row, widths) for row in cells]
-    rule = Row(Content.styled("─┼─".join("─" * column for column in widths), "$text-muted"))
-    is_ruled = any(len(block) > 1 for block in blocks[1:])
-    rows = [*blocks[0], rule]
-    for n, block in enumerate(blocks[1:]):
-        rows += [rule, *block] if n and is_ruled else block
-    return rows
+    """Return the rows of a whole table; all of its rows have as many cells."""
+    table = Table(cells, width)
+    return [*table.head, *table.body(cells[1:], is_first=True)]
 
 
 def column_widths(wanted: Sequence[int], least: Sequence[int], width: int) -> list[int] | None:
@@ -65,8 +87,8 @@ def _shared(wanted: Sequence[int], least: Sequence[int], level: int) -> list[int
     return [max(low, min(want, level)) for want, low in zip(wanted, least, strict=True)]
 
 
-def _spaced(content: Content) -> Content:
-    return content if content else Content(" ")
+def _spaced(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell if cell.content else cell._replace(content=Content(" ")) for cell in cells]
 
 
 def _longest_line(cell: Cell) -> int:
@@ -107,13 +129,9 @@ def _aligned(content: Content, alignment: str, width: int) -> Content:
     return content.pad_right(n_left)
 
 
-def _records(cells: list[list[Cell]], width: int) -> list[Row]:
-    """Return a table that is too narrow for columns: each row as lines of `header: cell`."""
-    header, *body = cells
-    rows: list[Row] = []
-    for record in body or [[Cell(Content("")) for _ in header]]:
-        if rows:
-            rows.append(Row())
-        for head, cell in zip(header, record, strict=True):
-            rows += wrapped(head.content + ": " + cell.content, width)
-    return rows
+def _record(header: Sequence[Cell], cells: Sequence[Cell], width: int) -> list[Row]:
+    """Return a row of a table that is too narrow for columns, as lines of `header: cell`."""
+    pairs = zip(header, cells, strict=True)
+    return [
+        row for head, cell in pairs for row in wrapped(head.content + ": " + cell.content, width)
+    ]

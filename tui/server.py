@@ -15,6 +15,7 @@ from gptoss_local.api.models import (
     RunningModels,
 )
 from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UnauthorizedError
+from gptoss_local.base.events import ChatEvent
 
 
 class ChatServer:
@@ -26,26 +27,26 @@ class ChatServer:
 
     async def stream_chat(
         self, body: dict[str, Any], begun: Callable[[str], None] = lambda _id: None
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the frames of `/api/chat`; closing the generator stops the answer.
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events of `/api/chat`; closing the generator stops the answer.
 
         Restarts a server that was stopped. `begun` gets the id of the answer, for `answer_now`.
         """
         body = body | {"return_progress": True, "return_tokens": True}
-        n_frames = 0
+        n_events = 0
         try:
-            async with aclosing(self._source.stream_chat(body, begun)) as frames:
-                async for frame in frames:
-                    n_frames += 1
-                    yield frame
+            async with aclosing(self._source.stream_chat(body, begun)) as events:
+                async for event in events:
+                    n_events += 1
+                    yield event
             return
         except ServerUnavailableError:
-            if self._start is None or n_frames:
+            if self._start is None or n_events:
                 raise
         await asyncio.to_thread(self._start)
-        async with aclosing(self._source.stream_chat(body, begun)) as frames:
-            async for frame in frames:
-                yield frame
+        async with aclosing(self._source.stream_chat(body, begun)) as events:
+            async for event in events:
+                yield event
 
     async def answer_now(self, answer_id: str) -> None:
         body = {"id": answer_id}

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from gptoss_local.models.nano.compact import CODED, FORMAT, N_BITS, bf16_bits
+from convert.tensor_types import BF16
+from gptoss_local.models.nano.compact import CODED, N_BITS
 
 INT16_MAX = 32767
 FINAL_NORM = "model.norm.weight"
@@ -39,7 +40,9 @@ def export(checkpoint_dir: Path) -> bytes:
 
 def sharpen(norm: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """Multiply the final norm's weight, in the bits of bf16, by SHARPNESS."""
-    return bf16_bits((norm.astype(np.uint32) << 16).view(np.float32) * np.float32(SHARPNESS))
+    return BF16.quantize_blocks(
+        (norm.astype(np.uint32) << 16).view(np.float32) * np.float32(SHARPNESS)
+    )
 
 
 def pack(
@@ -119,7 +122,7 @@ def _compress(
         chunks.append(data)
         offset += len(data)
     header = {
-        "format": FORMAT,
+        "format": "gpt-oss-nano-compact-2",
         "config": config,
         "full_vocab": config["vocab_size"],
         "tensors": entries,

@@ -6,22 +6,129 @@ Source: llama-model.cpp, llama-context.cpp and openai-moe.cpp in llama.cpp, whic
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from gguf import GGUFValueType
 
-from convert.config import ModelConfig, check_config
+from convert.config import ModelConfig, RopeConfig, check_config, yarn_scale
 from convert.metadata import ARCH
-from convert.rope import RopeConfig, yarn_scale
 from convert.tensor_map import gguf_shapes
+from convert.tokenizer import ID_KEYS, PRE_TOKENIZER, Tokenizer, find_faults
 from convert.verify.report import Report
 from convert.verify.structure import ModelFile
-from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.errors import ConvertError, ModelLoadError
 from gptoss_local.base.formats.ggml_types import GGML_TYPES
 from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array
+from gptoss_local.base.formats.o200k import (
+    MERGES_KEY,
+    TOKENS_KEY,
+    TYPES_KEY,
+    is_harmony_sized,
+    renamed_tokens,
+)
 from gptoss_local.base.validation import in_words
+
+_FIXED: dict[str, list[object]] = {
+    "tokenizer.ggml.model": ["gpt2"],
+    "tokenizer.ggml.pre": [PRE_TOKENIZER],
+    "tokenizer.ggml.add_bos_token": [False, None],  # a rendered harmony prompt is complete
+    "tokenizer.ggml.add_eos_token": [False, None],
+}
+# gptoss does without these, as it counts on harmony alone; other programs may read text otherwise.
+_HARMLESS: dict[str, list[object]] = {
+    "tokenizer.ggml.pre": ["default", None],
+    "tokenizer.ggml.add_bos_token": [True],
+    "tokenizer.ggml.add_eos_token": [True],
+}
+_UNCHECKED = "not checked without the checkpoint"
+_SPECIAL_IDS = {"bos": (199998,), "eos": (199999, 200002, 200012)}  # pad is not used here
+
+
+def read_tokens(part: ModelFile, report: Report) -> list[str]:
+    return _read(part, TOKENS_KEY, report)
+
+
+def check_vocabulary(
+    part: ModelFile,
+    tokens: list[str],
+    expected: Tokenizer | None,
+    report: Report,
+    *,
+    is_compared: bool,
+) -> None:
+    """Check tokens, types, merges and special ids of a model's first file.
+
+    `expected` is the checkpoint's vocabulary, if known. Unless `is_compared` with our conversion,
+    differences of no consequence here are only noted.
+    """
+    path, metadata = part.path, part.info.metadata
+    for key, right in _FIXED.items():
+        stated = metadata.get(key)
+        if stated in right:
+            continue
+        if stated in _HARMLESS.get(key, []) and not is_compared:
+            report.note(path, f"{key} is {stated} where gpt-oss has {right[0]}")
+        else:
+            report.fault(path, key, f"is {stated} where gpt-oss needs {right[0]}")
+    types, merges = _read(part, TYPES_KEY, report), _read(part, MERGES_KEY, report)
+    ids = {kind: i for kind, key in ID_KEYS.items() if type(i := metadata.get(key)) is int}
+    ours = Tokenizer(tokens, types, merges, ids, None)
+    for key, fault in find_faults(ours):
+        report.find(path, key, fault)
+    if not is_harmony_sized(tokens):
+        if expected is None:
+            report.note(path, f"its {len(tokens):,} tokens are not gpt-oss's, and are {_UNCHECKED}")
+        else:
+            _compare(part, ours, expected, report)
+        return
+    renamed = renamed_tokens(tokens)
+    theirs = renamed if expected is None else renamed_tokens(expected.tokens)
+    for i in sorted(i for i in renamed | theirs if renamed.get(i) != theirs.get(i)):
+        message = f"Token {i} is {tokens[i] if i < len(tokens) else None!r}, not the checkpoint's."
+        report.find(path, TOKENS_KEY, message)
+    if renamed and expected is None:
+        first = min(renamed)
+        names = f"{len(renamed)} tokens, such as {first}, {renamed[first]!r}"
+        report.note(path, f"the names of {names}, are {_UNCHECKED}")
+    _check_special_ids(part, ids, expected, report)
+
+
+def _read(part: ModelFile, key: str, report: Report) -> list[Any]:
+    try:
+        return read_array(part.path, key)
+    except ModelLoadError as error:
+        report.fault(part.path, key, f"cannot be read: {error.message}")
+        return []
+
+
+def _check_special_ids(
+    part: ModelFile, ids: dict[str, int], expected: Tokenizer | None, report: Report
+) -> None:
+    for kind, usual in _SPECIAL_IDS.items():
+        key, stated = ID_KEYS[kind], ids.get(kind)
+        right = None if expected is None else expected.special_ids.get(kind)
+        if stated in usual or stated == right:
+            continue
+        if expected is not None:
+            report.fault(part.path, key, f"is {stated}; the checkpoint has {right}")
+        elif stated is None:
+            report.note(part.path, f"{key} is missing; gptoss does not need it")
+        else:
+            report.note(part.path, f"{key}, {stated}, is {_UNCHECKED}")
+
+
+def _compare(part: ModelFile, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
+    pairs = {
+        TOKENS_KEY: (ours.tokens, theirs.tokens),
+        TYPES_KEY: (ours.types, theirs.types),
+        MERGES_KEY: (ours.merges, theirs.merges),
+        "tokenizer.ggml's special ids": (ours.special_ids, theirs.special_ids),
+    }
+    for key, (stated, right) in pairs.items():
+        if stated != right:
+            report.fault(part.path, key, "is not that of the checkpoint's tokenizer")
+
 
 _KEYS = {
     "num_hidden_layers": "block_count",
@@ -74,9 +181,7 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
         named = f"The architecture is {info.architecture or 'not stated'}, not {ARCH}."
         report.find(path, "general.architecture", named)
         return None
-    _check_types(part, report)
-    _check_same(part, report)
-    _check_built_in(part, report)
+    _check_single_keys(part, report)
     if info.metadata.get(f"{ARCH}.rope.scaling.type") != "yarn":
         report.note(path, "its keys do not stretch the context by YaRN, as OpenAI's models do")
     try:
@@ -103,16 +208,21 @@ def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report
     expected = gguf_shapes(config)
     for part in parts:
         for tensor in part.info.tensors:
-            shape = expected.pop(tensor.name, None) or _fused(expected, tensor.name)
+            shape = expected.pop(tensor.name, None)
             if shape is None:
                 message = f"gpt-oss has no tensor {tensor.name}, or has it once only."
                 report.find(part.path, tensor.name, message)
                 continue
             if shape != tensor.shape:
                 ours, right = list(tensor.shape[::-1]), list(shape[::-1])
-                message = f"{tensor.name} is {ours} where the keys call for {right}."
-                report.find(part.path, tensor.name, message)
-            _check_type(part.path, tensor.name, tensor.type_id, report)
+                what = f"is {ours} where the keys call for {right}"
+                report.fault(part.path, tensor.name, what)
+            is_small = re.search(r"\.bias$|norm\.|sinks\.", tensor.name)
+            if is_small and tensor.type_id != 0:
+                kind = GGML_TYPES.get(tensor.type_id)
+                stated = kind.name if kind else tensor.type_id
+                what = f"is of type {stated}; llama.cpp needs F32 there"
+                report.fault(part.path, tensor.name, what)
     if expected:
         first = next(iter(expected))
         message = f"{len(expected)} tensors are missing, the first is {first}."
@@ -124,8 +234,8 @@ def compare_keys(part: ModelFile, ours: ModelConfig, theirs: ModelConfig, report
     for field, key in _KEYS.items():
         stated, right = getattr(ours, field), getattr(theirs, field)
         if not math.isclose(stated, right, rel_tol=_TOLERANCE):
-            message = f"{ARCH}.{key} is {stated}; the checkpoint's config.json states {right}."
-            report.find(part.path, f"{ARCH}.{key}", message)
+            what = f"is {stated}; the checkpoint's config.json states {right}"
+            report.fault(part.path, f"{ARCH}.{key}", what)
     stated_rotation, right_rotation = _rotation(ours), _rotation(theirs)
     for name, right in right_rotation.items():
         if not math.isclose(stated_rotation[name], right, rel_tol=_TOLERANCE):
@@ -163,54 +273,25 @@ def _in_our_words(error: msgspec.ValidationError) -> str:
     return message
 
 
-def _check_types(part: ModelFile, report: Report) -> None:
+def _check_single_keys(part: ModelFile, report: Report) -> None:
+    path, metadata = part.path, part.info.metadata
     for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()):
         stated = part.info.key_types.get(f"{ARCH}.{key}")
         right = GGUFValueType.FLOAT32 if key in _FLOATS else GGUFValueType.UINT32
         if stated not in (None, right) and key != _ROPE_KEYS["rope_type"]:
-            message = f"{ARCH}.{key} is not of type {right.name}, as llama.cpp needs it."
-            report.find(part.path, f"{ARCH}.{key}", message)
-
-
-def _check_same(part: ModelFile, report: Report) -> None:
-    """Check keys that always equal another; llama.cpp needs only the first if it is missing."""
-    metadata = part.info.metadata
-    for key, other in _SAME.items():
-        stated, right = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
-        if stated != right and (stated is not None or key == "attention.value_length"):
-            message = f"{ARCH}.{key} is {stated}, but {ARCH}.{other} is {right}."
-            report.find(part.path, f"{ARCH}.{key}", message)
-
-
-def _check_built_in(part: ModelFile, report: Report) -> None:
-    for key, right in _BUILT_IN.items():
-        stated = part.info.metadata.get(f"{ARCH}.{key}", right[0])
-        if stated not in right:
-            message = f"{ARCH}.{key} is {stated}; gpt-oss has {right[0]}."
-            report.find(part.path, f"{ARCH}.{key}", message)
-    period = part.info.metadata.get(_PATTERN, 2)
+            what = f"is not of type {right.name}, as llama.cpp needs it"
+            report.fault(path, f"{ARCH}.{key}", what)
+    for key, other in _SAME.items():  # if it is missing, llama.cpp takes the other for most
+        value, same = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
+        if value != same and (value is not None or key == "attention.value_length"):
+            report.fault(path, f"{ARCH}.{key}", f"is {value}, but {ARCH}.{other} is {same}")
+    for key, allowed in _BUILT_IN.items():
+        value = metadata.get(f"{ARCH}.{key}", allowed[0])
+        if value not in allowed:
+            report.fault(path, f"{ARCH}.{key}", f"is {value}; gpt-oss has {allowed[0]}")
+    period = metadata.get(_PATTERN, 2)
     if period is None:
-        layers = [bool(each) for each in read_array(part.path, _PATTERN)]
+        layers = [bool(each) for each in read_array(path, _PATTERN)]
         period = 2 if layers == [i % 2 == 0 for i in range(len(layers))] else layers
     if period != 2:
-        report.find(part.path, _PATTERN, f"{_PATTERN} is {period}; gpt-oss has 2.")
-
-
-def fused_name(name: str) -> str:
-    """Name the tensor that may hold q, k and v instead of three; any other keeps its name."""
-    return re.sub(r"\.attn_[qkv]\.", ".attn_qkv.", name)
-
-
-def _fused(expected: dict[str, tuple[int, ...]], name: str) -> tuple[int, ...] | None:
-    names = [part for part in expected if part != name and fused_name(part) == name]
-    if len(names) != len("qkv"):
-        return None
-    shapes = [expected.pop(part) for part in names]
-    return (sum(shape[0] for shape in shapes), *shapes[0][1:])
-
-
-def _check_type(path: Path, name: str, type_id: int, report: Report) -> None:
-    is_small = name.endswith(".bias") or "norm." in name or "sinks." in name
-    if is_small and type_id != 0:
-        kind = GGML_TYPES[type_id].name if type_id in GGML_TYPES else type_id
-        report.find(path, name, f"{name} is of type {kind}; llama.cpp needs F32 there.")
+        report.fault(path, _PATTERN, f"is {period}; gpt-oss has 2")

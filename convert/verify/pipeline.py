@@ -4,125 +4,32 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 
 from convert.adapter import Adapter
-from convert.config import ModelConfig, read_config
-from convert.header import SourceTensor
-from convert.io_errors import reading
+from convert.config import ModelConfig
+from convert.files import SourceTensor
 from convert.journal import JournalState, Shard
 from convert.plan import SUMS_KEY, SUMS_OF_KEY, describe_tensors
-from convert.schedule import Schedule
-from convert.shards import arriving_shards, local_shards
-from convert.tensor_map import PlannedTensor, check_sources, plan_names
+from convert.run import Schedule
+from convert.source import Source
+from convert.tensor_map import check_sources, plan_names
 from convert.tensor_types import TENSOR_TYPES
-from convert.tokenizer import own_tokenizer, read_tokenizer
-from convert.tokenizer_files import Tokenizer
-from convert.verify.blocks import Difference
-from convert.verify.keys import check_keys, check_shapes, compare_keys, fused_name
+from convert.tokenizer import Tokenizer, read_tokenizer
+from convert.verify.keys import (
+    check_keys,
+    check_shapes,
+    check_vocabulary,
+    compare_keys,
+    read_tokens,
+)
 from convert.verify.report import Match, Report, TensorReport
-from convert.verify.scan import Scan, TensorFindings, TensorPlace, as_made
+from convert.verify.scan import Difference, Scan, TensorFindings, as_made
 from convert.verify.structure import FileTensor, ModelFile, find_tensors, read_parts
-from convert.verify.vocabulary import check_vocabulary, read_tokens
 from gptoss_local.base.errors import ConvertError, ModelLoadError, ModelNotFoundError
 from gptoss_local.base.formats.gguf_file import read_array
 from gptoss_local.base.formats.o200k import TOKENS_KEY
 from gptoss_local.base.types import Progress
-
-
-class Comparison:
-    def __init__(
-        self,
-        part: ModelFile,
-        config: ModelConfig,
-        tensors: Mapping[str, FileTensor],
-        scan: Scan,
-        report: Report,
-    ) -> None:
-        self._part, self._config, self._tensors = part, config, tensors
-        self._scan, self._report = scan, report
-        self._made: dict[str, PlannedTensor] = {}
-        self._targets: dict[str, TensorPlace] = {}
-
-    def run(
-        self,
-        source: Path,
-        arrivals: Iterable[Path] | None,
-        on_used: Callable[[Path], None] | None,
-        adapter: Path | None,
-    ) -> None:
-        """Compare all tensors that the file has.
-
-        `on_used` is called when all tensors that need a shard have been compared.
-        """
-        with reading(source):
-            config = read_config(source)
-            compare_keys(self._part, self._config, config, self._report)
-            names, incoming = _open_source(source, arrivals)
-            plan = plan_names(config, names, "bf16")
-        if adapter is not None:
-            merged = Adapter(adapter)
-            plan, incoming = merged.match(plan), map(merged.apply, incoming)
-        for tensor in plan:
-            self._match(tensor)
-        schedule = Schedule(plan)
-        sources: dict[str, SourceTensor] = {}
-        done: set[str] = set()
-        held: dict[Path, set[str]] = {}
-        for shard in incoming:
-            check_sources(plan, shard.tensors)
-            sources |= shard.tensors
-            groups = schedule.arrive(shard.tensors)
-            self._compare(groups, sources)
-            done.update(tensor.name for group in groups for tensor in group)
-            held[source / shard.name] = set(schedule.made_from(shard.tensors))
-            for path in [path for path, made in held.items() if made <= done]:
-                del held[path]
-                if on_used is not None:
-                    on_used(path)
-        if missing := schedule.missing(()):
-            raise ConvertError(
-                f"The shard with {min(missing)} never arrived.",
-                hint="Finish the download, then verify again.",
-            )
-
-    def _match(self, planned: PlannedTensor) -> None:
-        if (target := self._find(planned)) is not None:
-            self._made[planned.name] = as_made(planned, target.tensor)
-            self._targets[planned.name] = target
-
-    def _find(self, planned: PlannedTensor) -> TensorPlace | None:
-        tensor = self._tensors.get(planned.name)
-        if tensor is not None:
-            return TensorPlace(tensor) if tensor.shape == planned.shape else None
-        fused = self._tensors.get(fused_name(planned.name))
-        n_q, n_kv = self._config.n_q, self._config.n_kv
-        if fused is None or fused.shape != (n_q + 2 * n_kv, *planned.shape[1:]):
-            return None
-        first_row, n_rows = {"q": (0, n_q), "k": (n_q, n_kv), "v": (n_q + n_kv, n_kv)}[
-            planned.name.split(".attn_")[1][0]
-        ]
-        if planned.shape[0] != n_rows:
-            return None
-        share = Fraction(n_rows, fused.shape[0])
-        return TensorPlace(fused, fused.n_bytes // fused.shape[0] * first_row, share)
-
-    def _compare(
-        self, groups: Iterable[Sequence[PlannedTensor]], sources: Mapping[str, SourceTensor]
-    ) -> None:
-        named = ([self._made[t.name] for t in group if t.name in self._made] for group in groups)
-        self._scan.compare([group for group in named if group], self._targets, sources)
-
-
-def _open_source(
-    source: Path, arrivals: Iterable[Path] | None
-) -> tuple[Collection[str], Iterator[Shard]]:
-    if arrivals is not None:
-        return arriving_shards(source, arrivals, JournalState())
-    shards = local_shards(source, JournalState())
-    return {name for shard in shards for name in shard.tensors}, iter(shards)
-
 
 _MAX_RELATIVE_ERROR = 0.8  # types of 1.6 bits have 0.5; another matrix of the same size has 1.4
 
@@ -138,17 +45,10 @@ def verify_model(
     n_workers: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check a GGUF of gpt-oss, reading every byte of its tensors once.
+    """Check a GGUF of gpt-oss (any, of several files), reading every byte of its tensors once.
 
-    Args:
-        path: The file; of several, any.
-        against: The checkpoint that it was made from, of either layout.
-        tokenizer: As for `convert_checkpoint`.
-        adapter: The folder of the adapter that was merged into `against`.
-        arrivals: As for `convert_checkpoint`: the safetensors files of `against`.
-        on_used: Called with each safetensors file that is no longer needed.
-        n_workers: Threads; by default one per core, at most eight.
-        progress: Called with the bytes of tensor data read so far, from any thread.
+    `against` is the checkpoint, maybe with an adapter, that it was made from; `on_used` is called
+    with each of its files that is no longer needed. The rest is as for `convert_checkpoint`.
     """
     if not path.is_file():
         raise ModelNotFoundError(f"There is no file {path}.")
@@ -158,42 +58,84 @@ def verify_model(
     report.has_importance = any(
         key.startswith("quantize.imatrix.") for part in parts for key in part.info.metadata
     )
-    config = _check_header(parts, against, tokenizer, report)
+    source = Source(against) if against else None
+    config = _check_header(parts, source, tokenizer, report)
     start_s = time.monotonic()
     with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
-        if against is not None and config is not None:
-            comparison = Comparison(parts[0], config, tensors, scan, report)
-            comparison.run(against, arrivals, on_used, adapter)
+        if source is not None and config is not None:
+            compare_keys(parts[0], config, source.config, report)
+            _compare(tensors, scan, source, arrivals, on_used, adapter)
         scan.scan_rest()
     report.seconds = time.monotonic() - start_s
     sums = _read_sums(parts, report)
     for name, tensor in tensors.items():
         report.tensors.append(_judge(tensor, scan.tallies[name], sums.get(name), report))
         report.n_bytes += scan.tallies[name].n_bytes
-    _conclude(report, is_compared=against is not None)
+    _conclude(report, is_compared=source is not None)
     return report
 
 
 def _check_header(
-    parts: Sequence[ModelFile], against: Path | None, tokenizer: Path | None, report: Report
+    parts: Sequence[ModelFile], source: Source | None, tokenizer: Path | None, report: Report
 ) -> ModelConfig | None:
     if not parts or parts[0].path != report.files[0]:
         return None
     tokens = read_tokens(parts[0], report)
     expected: Tokenizer | None = None
-    if tokens and (against or tokenizer):
-        source = against or parts[0].path.parent
+    place = tokenizer or (source.own_tokenizer if source else None)  # OpenAI's layout has none
+    if tokens and place:
         try:
-            if tokenizer or own_tokenizer(source):  # OpenAI's layout has none
-                expected = read_tokenizer(source, len(tokens), tokenizer)
+            expected = read_tokenizer(place, len(tokens))
         except ConvertError as error:  # it may be the file that has too few tokens
             report.find(parts[0].path, TOKENS_KEY, error.message)
-    is_compared = against is not None
-    check_vocabulary(parts[0], tokens, expected, report, is_compared=is_compared)
+    check_vocabulary(parts[0], tokens, expected, report, is_compared=source is not None)
     config = check_keys(parts[0], len(tokens), report)
     if config is not None:
         check_shapes(parts, config, report)
     return config
+
+
+def _compare(
+    tensors: Mapping[str, FileTensor],
+    scan: Scan,
+    source: Source,
+    arrivals: Iterable[Path] | None,
+    on_used: Callable[[Path], None] | None,
+    adapter: Path | None,
+) -> None:
+    names: Collection[str]
+    incoming: Iterator[Shard]
+    if arrivals is None:
+        shards = source.shards(JournalState())
+        names, incoming = [name for shard in shards for name in shard.tensors], iter(shards)
+    else:
+        names, incoming = source.arriving_shards(arrivals, JournalState())
+    plan = plan_names(source.config, names, "bf16")
+    if adapter is not None:
+        merged = Adapter(adapter)
+        plan, incoming = merged.match(plan), map(merged.apply, incoming)
+    comparable = {t.name for t in plan if t.name in tensors and tensors[t.name].shape == t.shape}
+    schedule = Schedule(plan)
+    sources: dict[str, SourceTensor] = {}
+    left: dict[Path, set[str]] = {}
+    for shard in incoming:
+        check_sources(plan, shard.tensors)
+        sources |= shard.tensors
+        left[source.root / shard.name] = set(schedule.made_from(shard.tensors))
+        groups = schedule.arrive(shard.tensors)
+        made = [[as_made(t, tensors[t.name]) for t in g if t.name in comparable] for g in groups]
+        scan.compare([group for group in made if group], sources)
+        done = {tensor.name for group in groups for tensor in group}
+        left = {path: names - done for path, names in left.items()}
+        for path in [path for path, names in left.items() if not names]:
+            del left[path]
+            if on_used is not None:
+                on_used(path)
+    if missing := schedule.missing(()):
+        raise ConvertError(
+            f"The shard with {min(missing)} never arrived.",
+            hint="Finish the download, then verify again.",
+        )
 
 
 def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
@@ -204,7 +146,7 @@ def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
             continue
         of = part.info.metadata.get(SUMS_OF_KEY)
         held = ((t.name, t.shape, t.type_id) for t in part.info.tensors)
-        if of is not None and of != describe_tensors(held):
+        if of != describe_tensors(held):
             report.note(
                 part.path,
                 "its checksums are those of the file that another program made it from; they are "
@@ -216,8 +158,7 @@ def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
         except ModelLoadError:  # it is not an array
             stated = []
         if len(stated) != len(part.info.tensors):
-            message = f"{SUMS_KEY} does not hold one checksum for each tensor."
-            report.find(part.path, SUMS_KEY, message)
+            report.fault(part.path, SUMS_KEY, "does not hold one checksum for each tensor")
             continue
         sums |= {t.name: value for t, value in zip(part.info.tensors, stated, strict=True)}
     return sums
@@ -228,11 +169,11 @@ def _judge(
 ) -> TensorReport:
     name, path = tensor.name, tensor.path
     if tally.infinite_at is not None:
-        message = f"{name} holds a value or a scale that is not finite, at byte {tally.infinite_at}"
-        report.find(path, name, f"{message} of its data.")
+        what = f"holds a value or a scale that is not finite, at byte {tally.infinite_at}"
+        report.fault(path, name, f"{what} of its data")
     if tally.n_bytes != tensor.n_bytes:
-        message = f"{name} was read only in part: {tally.n_bytes:,} of {tensor.n_bytes:,} bytes."
-        report.find(path, name, message)
+        what = f"was read only in part: {tally.n_bytes:,} of {tensor.n_bytes:,} bytes"
+        report.fault(path, name, what)
     is_sum_right = None if stated_sum is None else stated_sum == tally.total
     if is_sum_right is False:
         report.find(path, name, f"The data of {name} does not have the checksum in the file.")
@@ -242,9 +183,7 @@ def _judge(
         match = _match(tensor, found, report)
         worst_error = found.worst_error if found.worst_error < float("inf") else None
         if match == "different":
-            report.find(
-                path, name, f"{name} is not what the checkpoint holds: {_how(tensor, found)}"
-            )
+            report.fault(path, name, f"is not what the checkpoint holds: {_how(tensor, found)}")
     return TensorReport(
         name,
         path.name,
@@ -271,13 +210,13 @@ def _how(tensor: FileTensor, found: Difference) -> str:
     worst = found.worst_error if math.isfinite(found.worst_error) else "not finite"
     if not found.n_blocks:
         if not math.isfinite(found.relative_error):
-            return "its values are not finite, or too far from the checkpoint's to be compared."
-        return f"its values are off by {found.relative_error:.0%}, the worst by {worst}."
+            return "its values are not finite, or too far from the checkpoint's to be compared"
+        return f"its values are off by {found.relative_error:.0%}, the worst by {worst}"
     n_blocks = tensor.n_bytes // tensor.kind.n_bytes
     units = "blocks" if tensor.kind.n_values > 1 else "values"
     return (
         f"{found.n_blocks:,} of {n_blocks:,} {units} differ, the first "
-        f"at byte {found.first} of its data; the worst error is {worst}."
+        f"at byte {found.first} of its data; the worst error is {worst}"
     )
 
 

@@ -36,9 +36,8 @@ class TensorReport(msgspec.Struct, frozen=True):
 
     Attributes:
         shape: In elements, fastest axis first, as GGUF has it.
-        is_sum_right: Whether its checksum in the file is right; None if there is none.
-        worst_error: Largest distance between a value and the checkpoint's; None if a value is not
-            finite or there is no checkpoint.
+        is_sum_right: None without a checksum in the file.
+        worst_error: Largest distance to a value of the checkpoint; None without, or if not finite.
         n_different_blocks: Quantized blocks, or single values, of other bytes than we would write.
         relative_error: Root mean square of the distances, relative to the checkpoint's values.
     """
@@ -67,12 +66,9 @@ class ClassReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """The outcome.
+    """The outcome; notes are limits of the proof, such as missing checksums.
 
-    Attributes:
-        notes: Limits of the proof, such as missing checksums.
-        has_importance: Whether values were rounded by an importance matrix, so that some may be off
-            by more than a step.
+    If it `has_importance`, a matrix of importance rounded values, some by more than a step.
     """
 
     files: list[Path]
@@ -101,19 +97,19 @@ class Report(msgspec.Struct):
         members: defaultdict[TensorClass, list[TensorReport]] = defaultdict(list)
         for tensor in self.tensors:
             if tensor.match is not None:
-                members[_class_of(tensor.name)].append(tensor)
+                kind = next(each for each, names in _CLASSES.items() if names.match(tensor.name))
+                members[kind].append(tensor)
         return [_summarize(name, members[name]) for name in _CLASSES if name in members]
 
     def find(self, file: Path, where: str, message: str) -> None:
         self.findings.append(Finding(file.name, where, message))
 
+    def fault(self, file: Path, where: str, what: str) -> None:
+        self.find(file, where, f"{where} {what}.")
+
     def note(self, file: Path, message: str) -> None:
         several = f"{file.name}: " if len(self.files) > 1 else ""
         self.notes.append(f"{several}{message}")
-
-
-def _class_of(name: str) -> TensorClass:
-    return next(kind for kind, pattern in _CLASSES.items() if pattern.match(name))
 
 
 def _summarize(name: TensorClass, tensors: Sequence[TensorReport]) -> ClassReport:

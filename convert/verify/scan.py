@@ -5,52 +5,149 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
-from io import FileIO
-from pathlib import Path
 from typing import Self
 
 import msgspec
 import numpy as np
-from gguf import GGMLQuantizationType
+from gguf import GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
-from convert.header import SourceTensor
-from convert.io_errors import read_into, reading
+from convert.files import FileReader, SourceTensor
 from convert.pieces import CHUNK_BYTES, PIECE_BYTES, Chunk, make_pieces, plan_chunks, word_sum
 from convert.tensor_map import PlannedTensor
-from convert.tensor_types import MXFP4, TENSOR_TYPES
-from convert.verify.blocks import (
-    Difference,
-    compare_alike,
-    compare_exact,
-    compare_rounded,
-    first_infinite,
-)
+from convert.tensor_types import MXFP4, TENSOR_TYPES, TensorType
 from convert.verify.structure import FileTensor
-from gptoss_local.base.errors import ConvertError, VerifyError
+from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.ggml_types import GgmlType
 from gptoss_local.base.types import Progress
+
+_SLACK = np.float32(1 + 2.0**-20)  # for the float32 arithmetic of the comparison itself
+
+# Where in a block of a type that we do not write its float16 scales lie. Source: ggml-common.h.
+_SCALES = {
+    **dict.fromkeys(("Q4_1", "Q4_K", "Q5_K"), (0, 2)),
+    **dict.fromkeys(("Q5_0", "IQ4_NL", "IQ4_XS"), (0,)),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q6_K": (208,),
+}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The differences between a piece of a tensor and our own conversion.
+
+    `n_blocks` blocks, or single values, have other bytes, from byte `first` on; `n_beyond` are
+    farther off than rounding explains. The worst error is infinite if a value is not finite;
+    `error` and `power` are sums of squares: of distances, and of the checkpoint's values.
+    """
+
+    n_blocks: int = 0
+    first: int = 0
+    n_beyond: int = 0
+    worst_error: float = 0.0
+    error: float = 0.0
+    power: float = 0.0
+
+    def merge(self, found: "Difference", offset: int) -> "Difference":
+        firsts = [self.first] if self.n_blocks else []
+        firsts += [offset + found.first] if found.n_blocks else []
+        return Difference(
+            self.n_blocks + found.n_blocks,
+            min(firsts, default=0),
+            self.n_beyond + found.n_beyond,
+            max(self.worst_error, found.worst_error),
+            self.error + found.error,
+            self.power + found.power,
+        )
+
+    @property
+    def relative_error(self) -> float:
+        if not self.error:
+            return 0.0
+        return float(np.sqrt(self.error / self.power)) if self.power else float("inf")
+
+
+def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
+    """Return the byte of the first block with a number or scale that is not finite; else None."""
+    if (ours := TENSOR_TYPES.get(kind.name.lower())) is not None:
+        return ours.first_infinite(data)
+    blocks = data.reshape(-1, kind.n_bytes)
+    is_bad = np.zeros(len(blocks), np.bool_)
+    for at in _SCALES.get(kind.name, ()):
+        scale = np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")
+        is_bad |= ~np.isfinite(scale[:, 0])
+    return int(is_bad.argmax()) * kind.n_bytes if is_bad.any() else None
+
+
+def compare_exact(
+    data: NDArray[np.uint8], expected: NDArray[np.uint8], kind: type[TensorType]
+) -> Difference:
+    if np.array_equal(data, expected):
+        return Difference()
+    found = _compare_blocks(data, expected, kind.dequantize(expected), kind)
+    return msgspec.structs.replace(found, n_beyond=found.n_blocks)
+
+
+def compare_rounded(
+    data: NDArray[np.uint8], values: NDArray[np.float32], kind: type[TensorType]
+) -> Difference:
+    """Compare with a checkpoint's values that were rounded to one of our types."""
+    exact = values.reshape(-1, kind.n_values)
+    return _compare_blocks(data, kind.quantize(values), exact, kind)
+
+
+def _compare_blocks(
+    data: NDArray[np.uint8],
+    expected: NDArray[np.uint8],
+    exact: NDArray[np.float32],
+    kind: type[TensorType],
+) -> Difference:
+    n_blocks = first = n_beyond = 0
+    with np.errstate(all="ignore"):
+        distance = np.abs(kind.dequantize(data) - exact)
+        if not np.array_equal(data, expected):
+            n_block_bytes = kind.layout.itemsize
+            differs = (data != expected).reshape(-1, n_block_bytes).any(axis=1)
+            is_within = (distance <= kind.bound(exact) * _SLACK).all(axis=1)  # NaN never is
+            n_blocks, first = int(differs.sum()), int(differs.argmax()) * n_block_bytes
+            n_beyond = int((differs & ~is_within).sum())
+        error, power = _squares(distance), _squares(exact)
+    return Difference(n_blocks, first, n_beyond, _worst(distance), error, power)
+
+
+def compare_alike(
+    data: NDArray[np.uint8], values: NDArray[np.float32], kind: GgmlType
+) -> Difference | None:
+    """Compare values rounded by unknown rules; None if the type cannot be read here."""
+    try:
+        qtype = GGMLQuantizationType[kind.name]
+        with np.errstate(all="ignore"):
+            read = quants.dequantize(data.reshape(-1, kind.n_bytes), qtype).reshape(-1)
+            distance = np.abs(read - values.reshape(-1))
+            return Difference(
+                worst_error=_worst(distance), error=_squares(distance), power=_squares(values)
+            )
+    except (KeyError, NotImplementedError):
+        return None
+
+
+def _worst(distance: NDArray[np.float32]) -> float:
+    worst = float(np.abs(distance).max(initial=0))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _squares(values: NDArray[np.float32]) -> float:
+    flat = values.reshape(-1).astype(np.float64)
+    return float(flat @ flat)
+
 
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
-class TensorPlace(msgspec.Struct, frozen=True):
-    """The place of a planned tensor in the file: all of a tensor, or a part of a fused one."""
-
-    tensor: FileTensor
-    offset: int = 0
-    share: Fraction = Fraction(1)
-
-
 @dataclass
 class TensorFindings:
-    """The findings on a tensor so far.
-
-    Attributes:
-        infinite_at: Byte of its data with the first value that is not finite.
-        difference: From the checkpoint, if it was compared; `first` counts from the data's start.
-    """
+    """The findings on a tensor so far; bytes count from the start of its data."""
 
     total: int = 0
     n_bytes: int = 0
@@ -90,17 +187,14 @@ class Scan:
         self._pool.shutdown(cancel_futures=True)
 
     def compare(
-        self,
-        groups: Iterable[Sequence[PlannedTensor]],
-        targets: Mapping[str, TensorPlace],
-        sources: Mapping[str, SourceTensor],
+        self, groups: Iterable[Sequence[PlannedTensor]], sources: Mapping[str, SourceTensor]
     ) -> None:
         """Read tensors and compare them with their sources; returns when that is done.
 
         The groups have the tensors of one source each, in the types that `as_made` gives.
         """
         self._run(
-            partial(self._compare_chunk, chunk, targets, sources)
+            partial(self._compare_chunk, chunk, sources)
             for group in groups
             for chunk in plan_chunks(group, sources)
         )
@@ -120,18 +214,15 @@ class Scan:
             for future in done:
                 future.result()
 
-    def _compare_chunk(
-        self, chunk: Chunk, targets: Mapping[str, TensorPlace], sources: Mapping[str, SourceTensor]
-    ) -> None:
-        with _Reader() as reader:
+    def _compare_chunk(self, chunk: Chunk, sources: Mapping[str, SourceTensor]) -> None:
+        with FileReader() as reader:
             for planned, made_offset, made in make_pieces(chunk, sources):
                 if self._stop.is_set():
                     return
-                target = targets[planned.name]
-                tensor = target.tensor
-                scale = target.share * tensor.n_bytes / planned.n_bytes  # made bytes to the file's
-                offset = target.offset + int(made_offset * scale)
-                data = reader.read(tensor, offset, int(made.size * scale))
+                tensor = self._tensors[planned.name]
+                offset = made_offset * tensor.n_bytes // planned.n_bytes
+                n_bytes = made.size * tensor.n_bytes // planned.n_bytes
+                data = reader.read(tensor.path, tensor.offset + offset, n_bytes)
                 self._add(tensor, offset, data)
                 try:
                     found = _compare(data, made, planned, tensor)
@@ -144,11 +235,12 @@ class Scan:
                         self.tallies[tensor.name].add_difference(offset, found)
 
     def _scan_chunk(self, tensor: FileTensor, first: int, end: int) -> None:
-        with _Reader() as reader:
+        with FileReader() as reader:
             for offset, last in _cut(first, end, PIECE_BYTES, tensor):
                 if self._stop.is_set():
                     return
-                self._add(tensor, offset, reader.read(tensor, offset, last - offset))
+                data = reader.read(tensor.path, tensor.offset + offset, last - offset)
+                self._add(tensor, offset, data)
 
     def _add(self, tensor: FileTensor, offset: int, data: NDArray[np.uint8]) -> None:
         piece_sum, infinite_at = word_sum(data, offset), first_infinite(data, tensor.kind)
@@ -183,27 +275,3 @@ def _cut(first: int, end: int, n_bytes: int, tensor: FileTensor) -> Iterator[tup
     step = n_bytes // whole * whole
     for offset in range(first, end, step):
         yield offset, min(offset + step, end)
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self._files: dict[Path, FileIO] = {}
-        self._buffer = np.empty(0, np.uint8)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def read(self, tensor: FileTensor, offset: int, n_bytes: int) -> NDArray[np.uint8]:
-        if self._buffer.size < n_bytes:
-            self._buffer = np.empty(n_bytes, np.uint8)
-        data = self._buffer[:n_bytes]
-        with reading(tensor.path):
-            if tensor.path not in self._files:
-                self._files[tensor.path] = FileIO(tensor.path)
-            if not read_into(self._files[tensor.path], tensor.offset + offset, data.data):
-                raise VerifyError(f"{tensor.path} became shorter while it was read.")
-        return data

@@ -35,7 +35,8 @@ class FileTensor(msgspec.Struct, frozen=True):
 
 def read_parts(path: Path, report: Report) -> list[ModelFile]:
     """Read the headers of all files of a model, given any; report and leave out bad ones."""
-    paths = _siblings(path)
+    paths = split_files(path)
+    paths = paths if path in paths else [path]
     missing = [each for each in paths if not each.is_file()]
     if missing:
         message = (
@@ -64,11 +65,6 @@ def find_tensors(parts: Sequence[ModelFile], report: Report) -> dict[str, FileTe
             else:
                 tensors[tensor.name] = tensor
     return tensors
-
-
-def _siblings(path: Path) -> list[Path]:
-    paths = split_files(path)
-    return paths if path in paths else [path]
 
 
 def _check_split(parts: Sequence[ModelFile], report: Report) -> None:

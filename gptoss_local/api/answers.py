@@ -3,9 +3,25 @@
 Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics, Logprob).
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
+
+from gptoss_local.base.events import (
+    ChatEvent,
+    ContentDelta,
+    Done,
+    Growing,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    TokenLogprob,
+    ToolCall,
+)
+from gptoss_local.base.types import FinishReason, Usage
+
+_ENDS: dict[str, FinishReason] = {"length": "length", "repetition": "repetition"}
 
 
 class AnswerMetrics(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -26,11 +42,40 @@ class AnswerMetrics(msgspec.Struct, omit_defaults=True, kw_only=True):
     joules: dict[str, float] = {}
 
 
+def metrics_of(done: Done) -> AnswerMetrics:
+    return AnswerMetrics(
+        done_reason=done.end,
+        total_duration=done.total_ns,
+        load_duration=done.load_ns,
+        prompt_eval_count=done.usage.n_prompt,
+        prompt_cached_count=done.usage.n_cached,
+        prompt_eval_duration=done.usage.prefill_ns,
+        eval_count=done.usage.n_generated,
+        eval_duration=done.usage.decode_ns,
+        joules=done.joules,
+    )
+
+
+class CalledFunction(msgspec.Struct):
+    index: int
+    name: str
+    arguments: dict[str, Any]
+
+
+class AnswerCall(msgspec.Struct):
+    id: str
+    function: CalledFunction
+
+
+def call_of(call: ToolCall) -> AnswerCall:
+    return AnswerCall(call.id, CalledFunction(call.index, call.name, call.arguments))
+
+
 class AnswerMessage(msgspec.Struct, omit_defaults=True):
     role: Literal["assistant"]
     content: str
     thinking: str = ""
-    tool_calls: list[dict[str, Any]] = []
+    tool_calls: list[AnswerCall] = []
 
 
 class TopLogprob(msgspec.Struct):
@@ -45,6 +90,19 @@ class OllamaLogprob(TopLogprob, omit_defaults=True):
     """A token of an answer; alternatives are there only if they were asked for."""
 
     top_logprobs: list[TopLogprob] = []
+
+
+def logprobs_of(tokens: Iterable[TokenLogprob]) -> list[OllamaLogprob]:
+    return [OllamaLogprob(spell(t.data), t.logprob, list(t.data), top_of(t)) for t in tokens]
+
+
+def top_of(token: TokenLogprob) -> list[TopLogprob]:
+    return [TopLogprob(spell(data), value, list(data)) for data, value in token.top]
+
+
+def spell(data: bytes) -> str:
+    r"""Return a token's text; a part of a character as OpenAI shows it, e.g. `\xf0\x9f`."""
+    return data.decode("utf-8", "backslashreplace")
 
 
 class PromptProgress(msgspec.Struct, omit_defaults=True):
@@ -79,6 +137,37 @@ class ChatFrame(AnswerMetrics, kw_only=True):
     prompt_progress: PromptProgress | None = None
     context_growth: ContextGrowth | None = None
     tokens: list[int] = []
+
+    def events(self) -> Iterator[ChatEvent]:
+        """Yield what it tells; each that says how far the prompt is read has Started."""
+        if growth := self.context_growth:
+            yield Growing(growth.prompt, growth.after, growth.before)
+        if progress := self.prompt_progress:
+            yield Started(progress.total, progress.left_out)
+            yield Prefilling(progress.processed, progress.cache)
+        if self.message.thinking:
+            yield ReasoningDelta(self.message.thinking)
+        if self.message.content:
+            yield ContentDelta(self.message.content)
+        for call in self.message.tool_calls:
+            function = call.function
+            yield ToolCall(function.index, call.id, function.name, function.arguments)
+        if self.done:
+            usage = Usage(
+                n_prompt=self.prompt_eval_count,
+                n_cached=self.prompt_cached_count,
+                prefill_ns=self.prompt_eval_duration,
+                n_generated=self.eval_count,
+                decode_ns=self.eval_duration,
+            )
+            yield Done(
+                _ENDS.get(self.done_reason, "stop"),
+                usage,
+                self.tokens,
+                joules=self.joules,
+                load_ns=self.load_duration,
+                total_ns=self.total_duration,
+            )
 
 
 class GenerateFrame(AnswerMetrics, kw_only=True):

@@ -3,7 +3,6 @@
 They translate foreign errors: no answer, another server on the port, an error body.
 """
 
-import contextlib
 import hashlib
 import os
 import re
@@ -11,14 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import httpx2
 import msgspec
 
-from gptoss_local.api.answers import ErrorFrame
+from gptoss_local.api.answers import ChatFrame, ErrorFrame
 from gptoss_local.api.gptoss import Lan, PageLink, ServerStatus
 from gptoss_local.api.models import RunningModel, RunningModels
 from gptoss_local.base.errors import (
@@ -29,6 +28,7 @@ from gptoss_local.base.errors import (
     UnauthorizedError,
     error_by_name,
 )
+from gptoss_local.base.events import ChatEvent
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.whole_file import open_private
 
@@ -45,13 +45,7 @@ _OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx2.Client(
-            base_url=settings.url,
-            auth=_OwnerAuth(settings),
-            timeout=_TIMEOUT,
-            trust_env=False,  # a proxy set for the internet must not get requests for this machine
-            verify=False,  # there is no TLS, and reading the certificates takes 50 ms
-        )
+        self._http = httpx2.Client(**_options(settings))
 
     def is_running(self) -> bool:
         """Return whether our server answers; ServerUnavailableError: another program does."""
@@ -94,26 +88,21 @@ class Client:
             time.sleep(_POLL_S)
 
     def running_models(self) -> list[RunningModel]:
-        with self._asking():
-            return _decoded(self._http.get("/api/ps"), RunningModels).models
+        return self._ask("GET", "/api/ps", RunningModels).models
 
     def status(self) -> ServerStatus:
-        with self._asking():
-            return _decoded(self._http.get("/api/gptoss/status"), ServerStatus)
+        return self._ask("GET", "/api/gptoss/status", ServerStatus)
 
     def unload(self, model: str) -> None:
         self.post("/api/generate", {"model": model, "keep_alive": 0})
 
     def page_link(self) -> str:
         """Return a new link to the web page, which works once."""
-        with self._asking():
-            answer = self._http.post("/api/gptoss/links", json={})
-            return self._settings.url + _decoded(answer, PageLink).path
+        return self._settings.url + self._ask("POST", "/api/gptoss/links", PageLink, {}).path
 
     def open_lan(self, scheme: str) -> Lan:
         """Let the local network in, and return a new link for one phone."""
-        with self._asking():
-            return _decoded(self._http.post("/api/gptoss/lan", json={"scheme": scheme}), Lan)
+        return self._ask("POST", "/api/gptoss/lan", Lan, {"scheme": scheme})
 
     def post(self, path: str, body: dict[str, Any]) -> None:
         with self._asking():
@@ -131,9 +120,11 @@ class Client:
         with self._asking():
             _checked(self._http.request("DELETE", path, json=body))
 
-    def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
-        """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        return self.stream("/api/chat", body, dict[str, Any])
+    def stream_chat(self, body: dict[str, Any]) -> Generator[ChatEvent, None, None]:
+        """Yield the events of `POST /api/chat`; closing the iterator stops the answer."""
+        with closing(self.stream("/api/chat", body, ChatFrame)) as frames:
+            for frame in frames:
+                yield from frame.events()
 
     def stream(
         self, path: str, body: dict[str, Any], line_type: type[T]
@@ -148,6 +139,12 @@ class Client:
                 _checked(response)
             for line in response.iter_lines():
                 yield _frame(line, line_type)
+
+    def _ask(
+        self, method: str, path: str, answer_type: type[T], body: dict[str, Any] | None = None
+    ) -> T:
+        with self._asking():
+            return _decoded(self._http.request(method, path, json=body), answer_type)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -168,13 +165,7 @@ class Client:
 class AsyncClient:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx2.AsyncClient(
-            base_url=settings.url,
-            auth=_OwnerAuth(settings),
-            timeout=_TIMEOUT,
-            trust_env=False,  # as in Client
-            verify=False,
-        )
+        self._http = httpx2.AsyncClient(**_options(settings))
 
     async def get(self, path: str, answer_type: type[T]) -> T:
         with _translated(self._settings):
@@ -184,11 +175,14 @@ class AsyncClient:
         with _translated(self._settings):
             return _decoded(await self._http.post(path, json=body), answer_type)
 
-    def stream_chat(
+    async def stream_chat(
         self, body: dict[str, Any], on_begun: Callable[[str], None] = lambda _: None
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        return self.stream("/api/chat", body, dict[str, Any], on_begun)
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events of `POST /api/chat`; closing the iterator stops the answer."""
+        async with aclosing(self.stream("/api/chat", body, ChatFrame, on_begun)) as frames:
+            async for frame in frames:
+                for event in frame.events():
+                    yield event
 
     async def stream(
         self,
@@ -218,7 +212,7 @@ def owner_key(settings: Settings) -> str:
     """Return this account's key: the setting, or its server's secret."""
     if settings.api_key:
         return settings.api_key
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         return settings.owner_secret_path.read_text(encoding="ascii")
     return ""
 
@@ -237,17 +231,26 @@ class _OwnerAuth(httpx2.Auth):
         yield request
 
 
+def _options(settings: Settings) -> dict[str, Any]:
+    return {
+        "base_url": settings.url,
+        "auth": _OwnerAuth(settings),
+        "timeout": _TIMEOUT,
+        "trust_env": False,  # a proxy for the internet must not get requests for this machine
+        "verify": False,  # there is no TLS, and reading the certificates takes 50 ms
+    }
+
+
 def _frame(line: str, line_type: type[T]) -> T:
-    frame: dict[str, Any] = msgspec.json.decode(line)
-    if "error" in frame:
-        raise _error(msgspec.convert(frame, ErrorFrame))
-    return msgspec.convert(frame, line_type)
+    with suppress(msgspec.ValidationError):
+        raise _error(msgspec.json.decode(line, type=ErrorFrame))
+    return msgspec.json.decode(line, type=line_type)
 
 
 def _open_log(path: Path) -> BinaryIO:
     """Open the log to append; a large one first becomes `server.log.1`."""
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
-        with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
+        with suppress(OSError):  # Windows: a server that ends just now still has it open
             path.replace(path.with_name(f"{path.name}.1"))
     return open_private(path)
 

@@ -1,40 +1,5 @@
 """Every error a user can meet, with what to print, what to do, an exit code and an HTTP status.
 
-    GptOssError                exit  1   HTTP 500
-    ├── UsageError                   2        400   the request itself is wrong
-    │   ├── PathNotFoundError        2        404
-    │   ├── MethodNotAllowedError    2        405
-    │   ├── RequestTimeoutError      2        408
-    │   ├── UnauthorizedError        2        401   the API key is missing or wrong
-    │   ├── ForbiddenError           2        403   a page of another origin, or another account
-    │   ├── AnsweringError           2        409   a turn that is still being written
-    │   ├── RequestTooLargeError     2        413
-    │   ├── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
-    │   ├── ThreadUnsupportedError   2        400   the server is to hold a conversation
-    │   └── ThreadNotFoundError      2        404   one that the server does not hold
-    ├── ModelNotFoundError           3        404
-    ├── ResponseNotFoundError        3        404   an answer that is not remembered
-    ├── DownloadError                4        502   the hub or the network fails
-    ├── DiskError                    4        500   the disk fails, or may not be written
-    │   └── DiskFullError            4        507
-    ├── DoesNotFitError              5        507   the memory, or a wish for it
-    ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
-    ├── ServerUnavailableError       7        503   no server answers, or it cannot start
-    │   ├── ServerBusyError          7        503   too many requests wait already
-    │   └── RateLimitError           7        429   an API key is over a limit of its own
-    ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
-    ├── VerifyError                 11        422   a GGUF is damaged or wrong
-    ├── HistoryError                12        500   the file of chats cannot be used
-    │   ├── HistoryLockedError      13        423   it has a passphrase, which was not given
-    │   └── ChatNotFoundError        3        404   a chat or turn that is not there
-    ├── BrokenCallError              1        502   a call that is being streamed breaks off
-    ├── ToolError                    1        502   where tools come from does not answer
-    └── EngineError                 10        500   llama.cpp refused something
-        ├── ModelLoadError          10        500
-        ├── ComputeError            10        500   the device fails, or its results are wrong
-        ├── UpstreamError           10        502   an engine elsewhere fails
-        └── EngineCrashedError      10        500   the engine process died
-
 Foreign exceptions are translated once, where the foreign library is called, with `raise ... from`.
 """
 
@@ -54,7 +19,7 @@ class GptOssError(Exception):
         self.hint = hint
 
 
-class UsageError(GptOssError):
+class UsageError(GptOssError):  # the request itself is wrong
     exit_code = 2
     http_status = 400
 
@@ -71,15 +36,15 @@ class RequestTimeoutError(UsageError):
     http_status = 408
 
 
-class UnauthorizedError(UsageError):
+class UnauthorizedError(UsageError):  # the API key is missing or wrong
     http_status = 401
 
 
-class ForbiddenError(UsageError):
+class ForbiddenError(UsageError):  # a page of another origin, or another account
     http_status = 403
 
 
-class AnsweringError(UsageError):
+class AnsweringError(UsageError):  # a turn that is still being written
     http_status = 409
 
 
@@ -87,15 +52,15 @@ class RequestTooLargeError(UsageError):
     http_status = 413
 
 
-class UnsupportedEncodingError(UsageError):
+class UnsupportedEncodingError(UsageError):  # the body is compressed in a way we do not read
     http_status = 415
 
 
-class ThreadUnsupportedError(UsageError):
+class ThreadUnsupportedError(UsageError):  # the server is to hold a conversation
     pass
 
 
-class ThreadNotFoundError(UsageError):
+class ThreadNotFoundError(UsageError):  # one that the server does not hold
     http_status = 404
 
 
@@ -104,21 +69,21 @@ class ModelNotFoundError(GptOssError):
     http_status = 404
 
 
-class ResponseNotFoundError(GptOssError):
+class ResponseNotFoundError(GptOssError):  # an answer that is not remembered
     exit_code = 3
     http_status = 404
 
 
-class ToolError(GptOssError):
+class ToolError(GptOssError):  # where tools come from does not answer
     http_status = 502
 
 
-class DownloadError(GptOssError):
+class DownloadError(GptOssError):  # the hub or the network fails
     exit_code = 4
     http_status = 502
 
 
-class DiskError(GptOssError):
+class DiskError(GptOssError):  # the disk fails, or may not be written
     exit_code = 4
 
 
@@ -126,22 +91,22 @@ class DiskFullError(DiskError):
     http_status = 507
 
 
-class DoesNotFitError(GptOssError):
+class DoesNotFitError(GptOssError):  # the memory, or a wish for it
     exit_code = 5
     http_status = 507
 
 
-class ConvertError(GptOssError):
+class ConvertError(GptOssError):  # the checkpoint cannot become a GGUF
     exit_code = 6
     http_status = 422
 
 
-class ServerUnavailableError(GptOssError):
+class ServerUnavailableError(GptOssError):  # no server answers, or it cannot start
     exit_code = 7
     http_status = 503
 
 
-class ServerBusyError(ServerUnavailableError):
+class ServerBusyError(ServerUnavailableError):  # too many requests wait already
     pass
 
 
@@ -178,21 +143,21 @@ class ContextOverflowError(GptOssError):
         self.n_prompt, self.n_ctx, self.n_ctx_max = n_prompt, n_ctx, n_ctx_max
 
 
-class VerifyError(GptOssError):
+class VerifyError(GptOssError):  # a GGUF is damaged or wrong
     exit_code = 11
     http_status = 422
 
 
-class HistoryError(GptOssError):
+class HistoryError(GptOssError):  # the file of chats cannot be used
     exit_code = 12
 
 
-class HistoryLockedError(HistoryError):
+class HistoryLockedError(HistoryError):  # it has a passphrase, which was not given
     exit_code = 13
     http_status = 423
 
 
-class ChatNotFoundError(HistoryError):
+class ChatNotFoundError(HistoryError):  # a chat or turn that is not there
     exit_code = 3
     http_status = 404
 
@@ -203,7 +168,7 @@ class BrokenCallError(GptOssError):
     http_status = 502
 
 
-class EngineError(GptOssError):
+class EngineError(GptOssError):  # llama.cpp refused something
     exit_code = 10
 
 

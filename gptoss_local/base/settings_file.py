@@ -20,10 +20,8 @@ from gptoss_local.base.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there
-_GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 GONE = object()
 """In place of a value: remove its name."""
-_WORDS = ("null", "true", "false", "Infinity", "NaN")
 
 
 @dataclass(frozen=True)
@@ -125,17 +123,18 @@ def _merge_yaml(text: str, wanted: Mapping[str, Any]) -> str:
     return out.getvalue()
 
 
-# JSON: the text is parsed twice, as data and as nodes with places; where the two differ once the
-# settings are in the data, the text is changed.
+# JSON: json-five's model keeps the spaces and comments around each node. Where it differs from the
+# data once the settings are in there, nodes are changed, added and removed.
 
 
 def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
+    from json5.dumper import ModelDumper, dumps
     from json5.loader import ModelLoader, loads
     from json5.utils import JSON5DecodeError
 
     text = text if text.strip() else "[]\n" if "" in wanted else "{}\n"
     try:
-        root, data = loads(text, loader=ModelLoader()).value, loads(text)
+        model, data = loads(text, loader=ModelLoader()), loads(text)
     except JSON5DecodeError as error:
         raise UsageError(str(error).replace("\t", "")) from error
     if "" in wanted:
@@ -143,102 +142,99 @@ def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
     else:
         _require(data, MutableMapping, "the file has no names and values")
         _put(data, wanted)
-    edits = _Edits(text)
-    edits.change(root, data, 0)
-    return edits.applied()
+    found = re.search(r"\n([ \t]+)\"", text)
+    model.value = _Nodes(found[1] if found else "  ").changed(model.value, data, 0)
+    dumper: Any = ModelDumper()  # no BaseDumper for the checker
+    return dumps(model, dumper=dumper)
 
 
-class _Edits:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._edits: list[tuple[int, int, str]] = []
-        found = re.search(r"\n([ \t]+)\"", text)
-        self._unit = found[1] if found else "  "
+class _Nodes:
+    def __init__(self, indent: str) -> None:
+        self._indent = indent
 
-    def applied(self) -> str:
-        text = self._text
-        for start, end, new in sorted(self._edits, reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
+    def changed(self, node: Any, value: Any, depth: int) -> Any:
+        """Return the node with another value; the less of it changes, the better."""
+        from json5.loader import DefaultLoader
+        from json5.model import JSONArray, JSONObject
 
-    def change(self, node: Any, value: Any, depth: int) -> None:
-        """Change a node of json5's model by as small an edit as possible."""
-        kind = type(node).__name__
-        if kind == "JSONObject" and isinstance(value, dict):
-            keys = [_plain(self._text_of(key)) for key in node.keys]
-            for n, (key, child) in enumerate(zip(keys, node.values, strict=True)):
-                if key in value:
-                    self.change(child, value[key], depth + 1)
+        if isinstance(node, JSONObject) and isinstance(value, dict):
+            names = [DefaultLoader().load(key) for key in node.keys]
+            for n in reversed(range(len(names))):
+                if names[n] in value:
+                    node.values[n] = self.changed(node.values[n], value[names[n]], depth + 1)
                 else:
-                    self._remove(node, n)
-            added = {key: each for key, each in value.items() if key not in keys}
-            members = [f"{json.dumps(k)}: {self._json(v, depth + 1)}" for k, v in added.items()]
-            self._add(node, members, depth)
-        elif kind == "JSONArray" and isinstance(value, list) and len(value) >= len(node.values):
-            for child, each in zip(node.values, value, strict=False):
-                self.change(child, each, depth + 1)
-            added_items = value[len(node.values) :]
-            self._add(node, [self._json(each, depth + 1) for each in added_items], depth)
-        elif not _is_same(_plain(self._text_of(node)), value):  # also a list that gets shorter
-            self._edits.append((*_span(node), self._json(value, depth)))
+                    _remove(node, n)
+            added = {key: each for key, each in value.items() if key not in names}
+            self._add(node, list(added), list(added.values()), depth)
+            return node
+        n_old = len(node.values) if isinstance(node, JSONArray) else 0
+        if isinstance(node, JSONArray) and isinstance(value, list) and len(value) >= n_old:
+            for n in range(n_old):
+                node.values[n] = self.changed(node.values[n], value[n], depth + 1)
+            self._add(node, [], value[n_old:], depth)
+            return node
+        if _is_same(DefaultLoader().load(node), value):
+            return node
+        new = self._node(value, depth)
+        new.wsc_before, new.wsc_after = node.wsc_before, node.wsc_after
+        return new
 
-    def _add(self, node: Any, members: list[str], depth: int) -> None:
+    def _add(self, node: Any, keys: list[str], values: list[Any], depth: int) -> None:
         """Add members before the closing bracket, after any comment there."""
-        if not members:
+        if not values:
             return
-        start, end = _span(node)
-        close = end - 1
-        at = len(self._text[:close].rstrip())
-        is_on_one_line = "\n" not in self._text[start:end]
-        tail = f"\n{self._unit * depth}" if is_on_one_line else self._text[at:close]
-        if "\n" not in tail:
-            tail = f"\n{self._unit * depth}"
-        before = f"\n{self._unit * (depth + 1)}"
-        new = ",".join(f"{before}{member}" for member in members) + tail
-        if node.values and node.trailing_comma is None:
-            last = _span(node.values[-1])[1]
-            if last == at:
-                new = f",{new}"
-            else:
-                self._edits.append((last, last, ","))
-        self._edits.append((at, close, new))
+        gap = node.leading_wsc
+        if node.values:
+            gap = (node.trailing_comma or node.values[-1]).wsc_after
+        comments = _text_of(gap).rstrip()
+        end = _text_of(gap)[len(comments) :]
+        gap.clear()
+        node.trailing_comma = None
+        added = [self._node(each, depth + 1) for each in values]
+        for each in added:
+            each.wsc_before = [" "]
+        firsts = [self._node(key, 0) for key in keys] or added
+        for first in firsts:
+            first.wsc_before = [f"\n{self._indent * (depth + 1)}"]
+        firsts[0].wsc_before.insert(0, comments)
+        added[-1].wsc_after = [end if "\n" in end else f"\n{self._indent * depth}"]
+        node.values += added
+        if keys:
+            node.keys += firsts
 
-    def _remove(self, node: Any, n: int) -> None:
-        """Remove a member, its comma, and lines left empty."""
-        start, end = _span(node.keys[n])[0], _span(node.values[n])[1]
-        comma = self._comma(end)
-        if comma is None and n > 0:
-            comma = self._comma(_span(node.values[n - 1])[1])
-        if comma is not None:
-            self._edits.append((comma, comma + 1, ""))
-        first, last = self._text.rfind("\n", 0, start) + 1, self._text.find("\n", end)
-        if first > 0 and f"{self._text[first:start]}{self._text[end:last]}".strip() in ("", ","):
-            start, end = first, last + 1
-            self._edits = [each for each in self._edits if not start <= each[0] < end]
-        self._edits.append((start, end, ""))
+    def _node(self, value: Any, depth: int) -> Any:
+        from json5.model import DoubleQuotedString
 
-    def _comma(self, at: int) -> int | None:
-        found = _GAP.match(self._text, at)
-        end = found.end() if found else at
-        return end if self._text[end : end + 1] == "," else None
-
-    def _json(self, value: Any, depth: int) -> str:
-        text = json.dumps(value, indent=self._unit, ensure_ascii=False)
-        return text.replace("\n", f"\n{self._unit * depth}")
-
-    def _text_of(self, node: Any) -> str:
-        start, end = _span(node)
-        return self._text[start:end]
+        text = json.dumps(value, indent=self._indent, ensure_ascii=False)
+        return DoubleQuotedString("", text.replace("\n", f"\n{self._indent * depth}"))
 
 
-def _span(node: Any) -> tuple[int, int]:
-    return node._tok.index, node._end_tok.end
+def _remove(node: Any, n: int) -> None:
+    """Remove a member; comments around it stay."""
+    key, value, comma = node.keys.pop(n), node.values.pop(n), node.trailing_comma
+    before = (node.leading_wsc if n == 0 else []) + key.wsc_before
+    node.leading_wsc = node.leading_wsc * (n > 0)
+    if n < len(node.values):
+        node.keys[n].wsc_before = _gap(before, value.wsc_after, node.keys[n].wsc_before)
+    elif comma and node.values:
+        comma.wsc_after = _gap(before, value.wsc_after, comma.wsc_after)
+    elif node.values:
+        node.values[-1].wsc_after += _gap(before, value.wsc_after)
+    else:
+        node.leading_wsc = _gap(before, value.wsc_after, *([comma.wsc_after] if comma else []))
+        node.trailing_comma = None
 
 
-def _plain(text: str) -> Any:
-    from json5.loader import loads
+def _gap(*parts: list[Any]) -> list[str]:
+    """Join comments and spaces; spaces alone stay in the last part only."""
+    *others, text = map(_text_of, parts)
+    for each in filter(str.strip, reversed(others)):
+        text = (each.rstrip() if re.match(r"[ \t]*\n", text) else each) + text
+    return [text]
 
-    return loads(text) if text[:1] in "{[\"'-+.0123456789" or text in _WORDS else text
+
+def _text_of(spaces: list[Any]) -> str:
+    return "".join(each if isinstance(each, str) else each.value for each in spaces)
 
 
 @dataclass(frozen=True)

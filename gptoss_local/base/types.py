@@ -19,35 +19,25 @@ Preset = Literal["balanced", "latency", "throughput", "quiet"]
 """Purpose that a model is loaded for; see `gptoss_local.machine.plan.options`."""
 
 LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
-"""Ways to read a model's file; see `ModelParams`."""
+"""`none` reads the file into buffers, pinned ones on a host with a GPU; `mmap` maps it; `pinned`
+maps and locks the CPU's part, or is `none`; `auto`: llama.cpp's choice."""
 
 Progress = Callable[[str, int, int], None]
 """Called as `progress(what, done, total)` during long work; `what` names the current step."""
 
 
 class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
-    """The places of a model's weights.
+    """The places of a model's weights."""
 
-    Attributes:
-        n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
-        devices: None takes all.
-        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the device
-            whose memory takes those tensors; the first match counts.
-        load_mode: `none` reads the file into buffers, pinned ones on a host with a GPU; `mmap` maps
-            it; `pinned` maps and locks the CPU's part, or is `none`; `auto`: llama.cpp's choice.
-        tensor_split: Layers of each device, in order; None leaves it to llama.cpp.
-        repack: Copy the CPU's experts into a faster order; otherwise the load mode places them.
-        no_alloc: Allocate nothing, so that contexts can only report what they would take. Needs
-            the load mode `none`.
-    """
-
-    n_gpu_layers: int = -1
-    devices: tuple[str, ...] | None = None
+    n_gpu_layers: int = -1  # in VRAM; negative: all. Without a GPU it has no effect
+    devices: tuple[str, ...] | None = None  # None takes all
     tensor_overrides: tuple[tuple[str, str], ...] = ()
+    """Pairs of a regular expression, searched in tensor names, and the device whose memory takes
+    those tensors; the first match counts."""
     load_mode: LoadMode = "auto"
-    tensor_split: tuple[int, ...] | None = None
-    repack: bool = True
-    no_alloc: bool = False
+    tensor_split: tuple[int, ...] | None = None  # layers of each device; None: llama.cpp's choice
+    repack: bool = True  # copy the CPU's experts into a faster order, whatever the load mode
+    no_alloc: bool = False  # contexts only report what they would take; needs the load mode `none`
 
     @property
     def shares_experts(self) -> bool:
@@ -57,25 +47,19 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
-
-    Attributes:
-        n_batch: Most tokens of a step; llama.cpp's `n_ubatch`, too: see `llama.Context.n_batch`.
-        n_outputs_max: Most rows of logits of a step; each costs 0.8 MB (n_vocab floats) on the
-            device and on the host. Below `n_seq_max`, llama.cpp would abort the process.
-        n_outputs_max_per_seq: Most rows of a sequence that is sampled on the device.
-        op_offload: A GPU computes large batches with the host's weights, copied to it each time.
-    """
+    """Sizes of a context, in tokens, and its CPU threads for prefill and for decode."""
 
     n_ctx: int
     n_threads_prefill: int
     n_threads_decode: int
-    n_batch: int = 512
+    n_batch: int = 512  # most tokens of a step; llama.cpp's `n_ubatch`, too: see `llama.Context`
     n_seq_max: int = 1
     n_outputs_max: int = 0
-    n_outputs_max_per_seq: int = 1
+    """Most rows of logits of a step; each costs 0.8 MB (n_vocab floats) on the device and on the
+    host. Below `n_seq_max`, llama.cpp would abort the process."""
+    n_outputs_max_per_seq: int = 1  # of a sequence that is sampled on the device
     cache_type: CacheType = "f16"
-    op_offload: bool = True
+    op_offload: bool = True  # a GPU computes large batches with the host's weights, copied to it
 
 
 class Penalties(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,16 +122,9 @@ tokens took far longer) and brought to the GPU."""
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """Seconds of a decode step by its number of rows; see `StepCosts` of the engine.
+    """Seconds of a decode step by its number of rows; see `StepCosts` of the engine."""
 
-    Attributes:
-        seconds: With all rows of one sequence, as a draft has them.
-        switch_s: Cost of changing that number and back.
-        streams: With one row of each of several sequences; empty: not measured.
-        turn_s: Cost of a step after one with other sequences.
-    """
-
-    seconds: tuple[tuple[int, float], ...]
-    switch_s: float
-    streams: tuple[tuple[int, float], ...] = ()
-    turn_s: float = 0.0
+    seconds: tuple[tuple[int, float], ...]  # with all rows of one sequence, as a draft has them
+    switch_s: float  # cost of changing that number and back
+    streams: tuple[tuple[int, float], ...] = ()  # one row of each of several; empty: not measured
+    turn_s: float = 0.0  # cost of a step after one with other sequences

@@ -1,20 +1,28 @@
 """One conversation with a model."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.cli._printer import Printer
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.frames import events_of
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.cli._tools import RunTools
-    from gptoss_local.talk.tools import ToolResult
+    from gptoss_local.talk.tools import Toolbox, ToolResult
+
+
+class Tools(Protocol):
+    """`RunTools`, which leads an answer with its calls; those without tools need not load it."""
+
+    toolbox: "Toolbox"
+
+    def lead(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass
@@ -33,7 +41,7 @@ class Chat:
     format: Any = None
     keep_alive: str | int | None = None
     is_temporary: bool = False
-    tools: "RunTools | None" = None
+    tools: Tools | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     answer: Answer = field(default_factory=Answer, init=False)
     _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -50,12 +58,13 @@ class Chat:
         is_whole = True
         try:
             if self.tools is None:
-                with closing(self._events([])) as events:
+                self.answer = Answer()
+                with closing(self.events([])) as events:
                     for event in events:
                         self.answer.add(event)
                         self.printer.show(event)
             else:
-                self.tools.run(self, self._take, self.printer)
+                self.tools.lead()
         except KeyboardInterrupt:
             is_whole = False
         finally:
@@ -67,31 +76,24 @@ class Chat:
         self.messages += self._exchange
         return is_whole
 
-    async def events(self) -> AsyncGenerator[ChatEvent, None]:
-        assert self.tools is not None
-        with closing(self._events(await self.tools.declared())) as events:
-            for event in events:
-                yield event
-
-    def _events(self, tools: list[dict[str, Any]]) -> Generator[ChatEvent, None, None]:
-        """Yield the events of an answer, which becomes a message as far as it came."""
-        answer = self.answer = Answer()
-        frames = self.client.stream_chat(self._request(tools))
+    def events(self, tools: list[dict[str, Any]]) -> Generator[ChatEvent, None, None]:
+        """Yield the events of `answer`, which becomes a message as far as it came."""
+        answer = self.answer
+        events = self.client.stream_chat(self._request(tools))
         try:
-            for frame in frames:
-                for event in events_of(frame):
-                    if isinstance(event, Growing):
-                        self.printer.grow(self.client, self.model, event)
-                    yield event
+            for event in events:
+                if isinstance(event, Growing):
+                    self.printer.grow(self.client, self.model, event)
+                yield event
         finally:
-            frames.close()
+            events.close()
             self.printer.end()
             said: dict[str, Any] = {"role": "assistant", "content": answer.content}
             if self.tools is not None and answer.calls and answer.phase == "done":
                 said |= {"tool_calls": answer.tool_calls, "thinking": answer.reasoning}
             self._exchange.append(said)
 
-    def _take(self, call: ToolCall, result: "ToolResult") -> None:
+    def take(self, call: ToolCall, result: "ToolResult") -> None:
         told = {"role": "tool", "tool_name": call.name, "content": result.text}
         self._exchange.append(told)
 

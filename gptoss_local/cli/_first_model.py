@@ -37,7 +37,15 @@ def chosen_model(settings: Settings) -> str:
             )
         else:
             return entry.name
-    return _ask(settings)
+    if not has_terminal():
+        first = next(model.name for model in catalog() if model.repo)
+        raise UsageError(
+            "no model is on this machine yet, and none was named",
+            hint=f"Fetch one: gptoss pull {first}. "
+            f"Or try the tiny one that is always here: gptoss run {_embedded()}",
+        )
+    print("No model is on this machine yet. It can run:\n")
+    return ask_for_model(settings)
 
 
 def offer_download(name: str, settings: Settings) -> bool:
@@ -90,18 +98,6 @@ def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
 
 def _embedded() -> str:
     return next(model.name for model in catalog() if model.embedded)
-
-
-def _ask(settings: Settings) -> str:
-    if not has_terminal():
-        first = next(model.name for model in catalog() if model.repo)
-        raise UsageError(
-            "no model is on this machine yet, and none was named",
-            hint=f"Fetch one: gptoss pull {first}. "
-            f"Or try the tiny one that is always here: gptoss run {_embedded()}",
-        )
-    print("No model is on this machine yet. It can run:\n")
-    return ask_for_model(settings)
 
 
 def _words(model: CatalogModel, fit: "ModelFit | None") -> str:

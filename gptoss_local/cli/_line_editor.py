@@ -16,9 +16,6 @@ from prompt_toolkit.styles import Style
 
 from gptoss_local.base.whole_file import open_private
 
-_MAX_HISTORY_BYTES = 1 << 20
-_N_KEPT = 1000  # messages, of a history that has grown larger
-
 
 class LineEditor:
     """Reads messages with history and completion; a paste keeps its lines, and Enter sends."""
@@ -86,19 +83,9 @@ def _open_history(path: Path, is_private: Callable[[], bool]) -> "_History":
         if is_private():
             path.unlink(missing_ok=True)
         open_private(path).close()
-        if path.stat().st_size > _MAX_HISTORY_BYTES:
-            _shorten(path)
     history = _History(str(path))
     history.is_private = is_private
     return history
-
-
-def _shorten(path: Path) -> None:
-    kept = list(FileHistory(str(path)).load_history_strings())[:_N_KEPT]
-    path.write_bytes(b"")
-    rewritten = FileHistory(str(path))
-    for text in reversed(kept):
-        rewritten.store_string(text)
 
 
 class _History(FileHistory):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptoss_local.cli._answer import Chat
-from gptoss_local.cli._repl_set import EFFORTS
+from gptoss_local.cli._repl_commands import EFFORTS
 from gptoss_local.talk.history import History
 from tui.conversation import Conversation
 

@@ -2,87 +2,55 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.base.events import ToolCall
+from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.base.settings import Settings
+from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import print_error, say
-from gptoss_local.cli._printer import Printer
-from gptoss_local.talk.conversation.calls import Decision, denied
-from gptoss_local.talk.conversation.tool_choice import names_in
-from gptoss_local.talk.conversation.what_runs import (
-    Answer,
-    CallPart,
-    answers_to,
-    asked_text,
-    doubt,
-    pretty,
-    what_runs,
-)
-from gptoss_local.talk.loop import (
-    STOPPED,
-    UNANSWERED,
-    CallBegun,
-    CallEnded,
-    CallRefused,
-    LimitReached,
-    Loop,
-    Source,
-)
-from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, ToolSources
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.conversation import names_in
+from gptoss_local.talk.loop import STOPPED, Exchange, LoopEvent
+from gptoss_local.talk.tools import Arguments, RunnableTool, ToolResult, ToolSources
+from gptoss_local.talk.what_runs import CallPart, Decision, asked_text, decide, pretty, what_runs
 
 
-class RunTools:
+class RunTools(Exchange):
     """Declares tools and runs their calls, in an event loop that stands still in between.
 
     `chosen` lists sources, by default those of new chats; `allowed` runs without a question.
     """
 
-    def __init__(self, settings: Settings, folder: Path, chosen: str, allowed: str) -> None:
+    def __init__(
+        self, chat: Chat, settings: Settings, folder: Path, chosen: str, allowed: str
+    ) -> None:
+        super().__init__()
+        self._chat = chat
         self._runner = asyncio.Runner()
         self._sources = ToolSources(settings, folder)
-        self._toolbox = self._sources.toolbox()
+        self.toolbox = self._sources.toolbox()
         self._allowed = names_in(allowed)
+        self._open_calls: list[ToolCall] = []
         if names := names_in(chosen):
-            known = {group.name for group in self._toolbox.groups()}
+            known = {group.name for group in self.toolbox.groups()}
             if unknown := names - known:
                 hint = f"There are {', '.join(sorted(known))}; --tools= offers those that are on."
                 raise UsageError(f"there is no tool '{min(unknown)}'", hint=hint)
-            self._toolbox.on = names
+            self.toolbox.on = names
 
-    def run(
-        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: Printer
-    ) -> None:
-        """Show answers and calls until the last word; `take` gets the result of each call."""
-        open_calls: list[ToolCall] = []
-
-        async def follow() -> None:
-            loop = Loop(source, self._toolbox, self._ask, must_ask=self._must_ask)
-            async with aclosing(loop.run()) as events:
-                async for event in events:
-                    match event:
-                        case ToolCall():
-                            open_calls.append(event)
-                        case CallBegun(call):
-                            self._show_call(call, printer)
-                        case CallEnded(call, result) | CallRefused(call, result):
-                            open_calls.remove(call)
-                            printer.show_result(call.name, result)
-                            take(call, result)
-                        case LimitReached(limit):
-                            say(f"Stopped after {limit}.")
-                    printer.show(event)
-
+    def lead(self) -> None:
+        """Show answers and calls until the last word; calls that Ctrl-C ends have a result, too."""
+        self._open_calls.clear()
         try:
-            self._wait(follow())
+            self._wait(self.follow_all(self.toolbox))
         finally:
-            if source.answer.phase == "done":
-                for call in open_calls:
-                    take(call, STOPPED)
+            if self._chat.answer.phase == "done":
+                for call in self._open_calls:
+                    self._chat.take(call, STOPPED)
 
     def _wait(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that Ctrl-C ends at once, even if it waits for the keys or the server."""
@@ -97,85 +65,88 @@ class RunTools:
                 task.exception()
             raise
 
-    async def declared(self) -> list[dict[str, Any]]:
+    async def events(self) -> AsyncGenerator[ChatEvent, None]:
+        self.answer = self._chat.answer = Answer()
+        with closing(self._chat.events(await self._declared())) as events:
+            for event in events:
+                yield event
+
+    async def _declared(self) -> list[dict[str, Any]]:
         """Return `tools` of a request; report sources that do not answer."""
-        for problem in await self._toolbox.prepare():
+        for problem in await self.toolbox.prepare():
             say(problem)
-        groups = {group.name for group in self._toolbox.groups()}
-        known = groups | set(self._toolbox.tools)
+        groups = {group.name for group in self.toolbox.groups()}
+        known = groups | set(self.toolbox.tools)
         if unknown := self._allowed - known:
             hint = f"There are {', '.join(sorted(known))}."
             raise UsageError(f"--allow: there is no tool '{min(unknown)}'", hint=hint)
-        return self._toolbox.declared()
-
-    def groups(self) -> list[Group]:
-        return self._toolbox.groups()
-
-    def switch(self, name: str) -> bool:
-        """Turn a source on or off; return whether it is on now. Raises UsageError if unknown."""
-        return self._toolbox.switch(name)
+        return self.toolbox.declared()
 
     def close(self) -> None:
         async def end() -> None:
-            await self._toolbox.close()
+            await self.toolbox.close()
             await self._sources.close()
 
         with self._runner:
             self._runner.run(end())
 
-    def _show_call(self, call: ToolCall, printer: Printer) -> None:
-        made = self._toolbox.call(call.name, call.arguments)
+    async def follow(self, event: LoopEvent) -> None:
+        if isinstance(event, ToolCall):
+            self._open_calls.append(event)
+        await super().follow(event)
+        self._chat.printer.show(event)
+
+    async def begin_call(self, call: ToolCall) -> None:
+        made, printer = self.toolbox.call(call.name, call.arguments), self._chat.printer
         if made.tool is None:
             printer.show_call(call.name, [CallPart("arguments", pretty(call.arguments))])
-        elif not self._must_ask(made.tool):
+        elif not self.must_ask(made.tool):
             printer.show_call(call.name, what_runs(made.tool, made.arguments))
 
-    def _must_ask(self, tool: RunnableTool) -> bool:
-        is_allowed = not self._allowed.isdisjoint((tool.name, tool.source))
-        return not is_allowed and self._toolbox.needs_consent(tool)
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        self._open_calls.remove(call)
+        self._chat.printer.show_result(call.name, result)
+        self._chat.take(call, result)
 
-    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
+    async def begin_answer(self) -> None: ...
+
+    def tell(self, notice: str) -> None:
+        say(notice)
+
+    def warn(self, error: UsageError) -> None:
+        print_error(error)
+
+    def must_ask(self, tool: RunnableTool) -> bool:
+        is_allowed = not self._allowed.isdisjoint((tool.name, tool.source))
+        return not is_allowed and super().must_ask(tool)
+
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
         if not sys.stdin.isatty():
             say(f"Not run: {tool.name}. Without a terminal, --allow {tool.name} lets it run.")
-            return UNANSWERED
-        decision = _decision(tool, what_runs(tool, arguments))
-        if decision is None:
-            return UNANSWERED
-        if decision.scope is None:
-            return denied(decision.reason)
-        if decision.scope != "once":
-            try:
-                self._toolbox.allow(tool, decision.scope)
-            except UsageError as error:  # it holds until we end
-                print_error(error)
-        return None
+            return None
+        asked = asked_text(tool)
+        say(f"\n{asked}")
+        for part in what_runs(tool, arguments):
+            say("\n".join(f"  {line}" for line in part.text.split("\n")))
+
+        async def choose(text: str, labels: Sequence[str]) -> int | None:
+            if text != asked:
+                say(text)
+            return _choose(labels)
+
+        async def reason() -> str:
+            return _read("Why not? ") or ""
+
+        return await decide(tool, choose, reason)
 
 
-def _decision(tool: RunnableTool, parts: Sequence[CallPart]) -> Decision | None:
-    say(f"\n{asked_text(tool)}")
-    for part in parts:
-        say("\n".join(f"  {line}" for line in part.text.split("\n")))
-    answers = answers_to(tool)
-    while (answer := _choose(answers)) is not None:
-        if answer.scope is None:
-            return Decision(None, (answer.has_reason and _read("Why not? ")) or "")
-        if not (text := doubt(answer)):
-            return Decision(answer.scope)
-        say(text)
-        if (sure := _choose([answers[0], answer])) is None:
-            break
-        if sure is answer:
-            return Decision(answer.scope)
-    return None
-
-
-def _choose(answers: Sequence[Answer]) -> Answer | None:
-    for n, answer in enumerate(answers, 1):
-        say(f"  {n} {answer.label}")
-    while (line := _read(f"A number, or Enter for {answers[0].label}: ")) is not None:
+def _choose(labels: Sequence[str]) -> int | None:
+    for n, label in enumerate(labels, 1):
+        say(f"  {n} {label}")
+    while (line := _read(f"A number, or Enter for {labels[0]}: ")) is not None:
         typed = line or "1"
-        if typed.isdecimal() and 1 <= int(typed) <= len(answers):
-            return answers[int(typed) - 1]
+        if typed.isdecimal() and 1 <= int(typed) <= len(labels):
+            return int(typed) - 1
     return None
 
 

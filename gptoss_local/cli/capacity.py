@@ -1,13 +1,29 @@
-"""`gptoss capacity`: estimate the machines that a number of users takes, by measured speeds."""
+"""`gptoss capacity`: estimate the machines that a number of users takes, by `gptoss bench`."""
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from gptoss_local.base.errors import ContextOverflowError, DoesNotFitError, UsageError
+from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import read_text
 from gptoss_local.cli._options import Json, number
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.machine.plan.words import rate
+from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth, Count
+
+_ACTIVE = 0.1
+"""Share of the users that have an answer under way at the same time, on average."""
+_BUSY = 0.7
+"""Planned share of a machine's tokens/s; the rest is for requests that come together."""
+_TAIL = 3.0  # of waits that fall off exponentially, 95 % are below three times their mean
+
+_Points = Sequence[tuple[float, float]]
 
 
 def capacity(
@@ -27,8 +43,6 @@ def capacity(
     json: Json = False,
 ) -> None:
     """The speed for the users is estimated from measured steps."""
-    from gptoss_local.cluster.capacity import ACTIVE, BUSY, Goal, read_bench
-
     machine = read_bench(bench)
     goal = Goal(
         n_users=users,
@@ -40,8 +54,8 @@ def capacity(
     found = machine.capacity(goal)
     notes = [
         *machine.notes,
-        f"{100 * ACTIVE:g} % of the users have an answer under way at a time; a machine is "
-        f"{100 * BUSY:g} % busy, so that requests may come together.",
+        f"{100 * _ACTIVE:g} % of the users have an answer under way at a time; a machine is "
+        f"{100 * _BUSY:g} % busy, so that requests may come together.",
         f"A prompt has {prompt:,} tokens, none of them cached, and an answer {answer:,}. Answers "
         f"begin within {first_token:g} s and come with {tokens_per_user_s:g} tokens/s or more.",
         f"A machine answers {machine.n_seq} requests at the same time and holds "
@@ -74,3 +88,166 @@ def capacity(
     )
     for note in notes:
         print(f"- {note}")
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """Promise each user so many tokens/s, and the first one after `first_token_s` at most."""
+
+    n_users: int
+    n_prompt: int
+    n_answer: int
+    tokens_per_user_s: float
+    first_token_s: float
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines that a goal takes, and what each of them does.
+
+    Attributes:
+        n_streams: Answers at the same time on one machine.
+        tok_s: Tokens/s of all answers of one machine.
+        user_tok_s: Tokens/s of one answer.
+        first_token_s: Until 95 % of the answers have begun.
+        n_cells: Tokens of cache that all machines need together.
+    """
+
+    n_machines: int
+    users_per_machine: int
+    n_streams: int
+    tok_s: float
+    user_tok_s: float
+    first_token_s: float
+    n_cells: int
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine with a model in memory, as measured.
+
+    Attributes:
+        prefill: Seconds of a prompt by its tokens.
+        decode: Seconds of a step by its streams, with `WIDTH_PROMPT` tokens before each.
+        cell_s: Added to a step by each further token of context.
+    """
+
+    model: str
+    n_ctx: int
+    n_seq: int
+    prefill: list[tuple[float, float]]
+    decode: list[tuple[float, float]]
+    cell_s: float
+    notes: list[str]
+
+    def token_s(self, n_streams: float, goal: Goal) -> float:
+        """Return the seconds between two tokens of an answer, prompts of others included."""
+        n_more = goal.n_prompt + goal.n_answer / 2 - WIDTH_PROMPT - N_ANSWER / 2
+        step_s = max(_at(self.decode, n_streams) + self.cell_s * n_streams * n_more, 1e-6)
+        return step_s + n_streams * _at(self.prefill, goal.n_prompt) / goal.n_answer
+
+    def capacity(self, goal: Goal) -> Capacity:
+        """Return how many machines like this keep the promise.
+
+        Raises:
+            ContextOverflowError: the context is too short for a prompt and its answer.
+            DoesNotFitError: not even one user alone gets it.
+        """
+        n_cells, prefill_s = goal.n_prompt + goal.n_answer, _at(self.prefill, goal.n_prompt)
+        if n_cells > self.n_ctx:
+            raise ContextOverflowError(
+                f"a prompt and its answer have {n_cells:,} tokens, and the context holds "
+                f"{self.n_ctx:,}"
+            )
+        if prefill_s > goal.first_token_s:
+            raise DoesNotFitError(
+                f"a prompt of {goal.n_prompt:,} tokens alone has its first token after "
+                f"{prefill_s:.1f} s, not {goal.first_token_s:g}",
+                hint="It takes a faster machine, shorter prompts or a larger --first-token.",
+            )
+        alone_tok_s = 1 / self.token_s(1, goal)
+        if alone_tok_s < goal.tokens_per_user_s:
+            raise DoesNotFitError(
+                f"an answer alone comes with {alone_tok_s:.1f} tokens/s, "
+                f"not {goal.tokens_per_user_s:g}",
+                hint="It takes a faster machine or fewer --tokens-per-user-s.",
+            )
+        widths = range(1, min(self.n_seq, self.n_ctx // n_cells) + 1)
+        kept = [w for w in widths if 1 / self.token_s(w, goal) >= goal.tokens_per_user_s]
+        most_tok_s = _BUSY * max(w / self.token_s(w, goal) for w in kept)
+        # the share of the time that prompts may take: those that come together wait for each other
+        patience = goal.first_token_s / prefill_s - 1
+        busy = patience / (patience + _TAIL)
+        most_tok_s = min(most_tok_s, busy * goal.n_answer / prefill_s)
+        users_per_machine = max(1, math.floor(most_tok_s / (_ACTIVE * goal.tokens_per_user_s)))
+        n_machines = math.ceil(goal.n_users / users_per_machine)
+        tok_s = goal.n_users * _ACTIVE * goal.tokens_per_user_s / n_machines
+        n_streams = next((w for w in kept if w / self.token_s(w, goal) >= tok_s), kept[-1])
+        busy = min(busy, tok_s * prefill_s / goal.n_answer)
+        return Capacity(
+            n_machines=n_machines,
+            users_per_machine=users_per_machine,
+            n_streams=n_streams,
+            tok_s=tok_s,
+            user_tok_s=1 / self.token_s(n_streams, goal),
+            first_token_s=prefill_s * (1 + _TAIL * busy / (1 - busy)),
+            n_cells=math.ceil(goal.n_users * _ACTIVE) * n_cells,
+        )
+
+
+class _Shape(msgspec.Struct):
+    n_seq: Count
+
+
+class _Plan(msgspec.Struct):
+    shape: _Shape
+
+
+class _Benchmark(msgspec.Struct):
+    model: str
+    n_ctx: Count
+    depths: Annotated[list[AtDepth], msgspec.Meta(min_length=1)]
+    widths: list[AtWidth]
+    plan: _Plan
+
+
+class _BenchFile(msgspec.Struct):
+    """The needed part of a printed benchmark; one written by hand has its `source`."""
+
+    benchmark: _Benchmark
+    date: str = ""
+    source: str = ""
+
+
+def read_bench(path: Path) -> Machine:
+    """Read a file of `gptoss bench --json`, of any machine."""
+    try:
+        content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
+        file = msgspec.json.decode(content, type=_BenchFile)
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{path} is not what `gptoss bench --json` prints: {in_words(error)}"
+        ) from error
+    found = file.benchmark
+    depths = sorted(found.depths, key=lambda d: d.n_tokens)
+    first, last = depths[0], depths[-1]
+    n_more = last.n_tokens - first.n_tokens
+    more_s = 1 / last.decode_tok_s - 1 / first.decode_tok_s
+    decode = [(w.n_streams, w.n_streams / w.decode_tok_s) for w in found.widths]
+    of_date = f" of {file.date}" if file.date else ""
+    return Machine(
+        model=found.model,
+        n_ctx=found.n_ctx,
+        n_seq=found.plan.shape.n_seq if decode else 1,
+        prefill=[(d.n_tokens, d.n_tokens / d.prefill_tok_s) for d in depths],
+        decode=sorted(decode) or [(1, 1 / first.decode_tok_s)],
+        cell_s=max(0.0, more_s / n_more) if n_more else 0.0,
+        notes=[f"Measured: {path}{of_date}.", *([file.source] if file.source else [])],
+    )
+
+
+def _at(points: _Points, x: float) -> float:
+    """Interpolate `points` at `x`; the line continues as it ends, but never falls."""
+    if len(points) == 1 or x <= points[0][0]:
+        return points[0][1]
+    (left, low), (right, high) = next(
+        (pair for pair in pairwise(points) if x <= pair[1][0]), (points[-2], points[-1])
+    )
+    return max(low, low + (high - low) * (x - left) / (right - left))

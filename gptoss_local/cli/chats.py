@@ -3,7 +3,7 @@
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -13,10 +13,8 @@ from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
 from gptoss_local.cli.passphrase import open_history
+from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, Hit, read_export
 from gptoss_local.talk.presets import known_presets, options_text, presets_path
-
-if TYPE_CHECKING:
-    from gptoss_local.talk.history import ChatSummary, Hit
 
 Chat = Annotated[
     int | None, typer.Argument(metavar="CHAT", help="Number of the chat to print, as Markdown.")
@@ -39,8 +37,6 @@ def chats(
     import_: Import = None,
     json: Json = False,
 ) -> None:
-    from gptoss_local.talk.history import read_export
-
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
     if import_ is not None and (chat is not None or query is not None):
@@ -48,7 +44,9 @@ def chats(
     history = open_history(load_settings())
     try:
         if import_ is not None:
-            _print_imported(history.import_json(read_export(import_)), json)
+            chat_id = history.import_json(read_export(import_))
+            text = f"Imported as chat {chat_id}: gptoss chat --chat {chat_id}"
+            print_json(chat_id=chat_id) if json else print(text)
         elif chat is not None:
             text = history.export_json(chat) if json else history.export_markdown(chat)
             print(text, end="")
@@ -60,14 +58,7 @@ def chats(
         history.close()
 
 
-def _print_imported(chat_id: int, json: bool) -> None:
-    if json:
-        print_json(chat_id=chat_id)
-    else:
-        print(f"Imported as chat {chat_id}: gptoss chat --chat {chat_id}")
-
-
-def _print_chats(chats: "list[ChatSummary]", json: bool) -> None:
+def _print_chats(chats: list[ChatSummary], json: bool) -> None:
     if json:
         print_json(chats=chats)
         return
@@ -84,7 +75,7 @@ def _print_chats(chats: "list[ChatSummary]", json: bool) -> None:
     print_table(("CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"), rows)
 
 
-def _print_hits(hits: "list[Hit]", json: bool) -> None:
+def _print_hits(hits: list[Hit], json: bool) -> None:
     if json:
         as_dict = msgspec.structs.asdict
         print_json(hits=[as_dict(hit) | {"snippet": "".join(_pieces(hit))} for hit in hits])
@@ -93,10 +84,8 @@ def _print_hits(hits: "list[Hit]", json: bool) -> None:
     print_table(("CHAT", "TITLE", "FOUND"), rows)
 
 
-def _pieces(hit: "Hit") -> tuple[str, ...]:
+def _pieces(hit: Hit) -> tuple[str, ...]:
     """Split a snippet; every second piece matches the query."""
-    from gptoss_local.talk.history import MATCH_END, MATCH_START
-
     return tuple(re.split(f"[{MATCH_START}{MATCH_END}]", hit.snippet))
 
 

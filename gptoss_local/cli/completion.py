@@ -29,12 +29,9 @@ def completion(
     PowerShell: gptoss completion powershell | Out-String | Invoke-Expression. In a start-up file
     this works in every new terminal.
     """
-    print(script_of(shell), end="")
-
-
-def script_of(shell: str) -> str:
-    file = f"gptoss.{'ps1' if shell == 'powershell' else shell}"
-    return (Path(__file__).with_name("completions") / file).read_text(encoding="utf-8")
+    name = f"gptoss.{'ps1' if shell == 'powershell' else shell}"
+    file = Path(__file__).with_name("completions") / name
+    print(file.read_text(encoding="utf-8"), end="")
 
 
 def print_candidates(words: Sequence[str]) -> None:

@@ -67,7 +67,10 @@ def config(
     else:
         shown = [(n, _with_meaning(n, value), source) for n, value, source in rows]
         print_table(("NAME", "VALUE", "SOURCE"), shown)
-        _print_notes()
+        path = config_path()
+        say(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}")
+        for variable in unknown_variables():
+            say(f"{variable} is set, but is not a setting here.")
 
 
 def _meaning(name: str, value: Any) -> str:
@@ -81,10 +84,3 @@ def _with_meaning(name: str, value: Any) -> str:
         is_size = name.endswith("_bytes") and value >= 2**20
         return f"{value / 2**20:,.0f} MiB" if is_size else as_written(value)
     return f"{as_written(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"
-
-
-def _print_notes() -> None:
-    path = config_path()
-    say(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}")
-    for variable in unknown_variables():
-        say(f"{variable} is set, but is not a setting here.")

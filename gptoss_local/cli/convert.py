@@ -25,7 +25,6 @@ from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progres
 if TYPE_CHECKING:
     from convert import ConversionPlan, ConvertOptions
 
-
 Experts = Annotated[
     Literal["mxfp4", "bf16"],
     typer.Option(help="Type of 16-bit or merged experts; mxfp4 rounds them."),
@@ -77,7 +76,7 @@ def convert(
         "max_shard_bytes": max_shard_bytes,
     }
     if dry_run:
-        from convert import plan_conversion
+        from convert import plan_conversion  # PERF: NumPy, 0.3 s of a Tab
 
         _print_plan(plan_conversion(Path(source), target, **options), json)
         return

@@ -90,7 +90,7 @@ def _warn_of_unknown(parameters: dict[str, Any]) -> None:
     """Name parameters without effect: Ollama has more of them, and some are misspelt."""
     from difflib import get_close_matches
 
-    from gptoss_local.server.dialects.ollama.options import Options
+    from gptoss_local.server.dialects.options import Options
 
     known = Options.__struct_fields__
     for key in parameters:

@@ -105,9 +105,14 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
 def make_help_app() -> typer.Typer:
     """Return the command line for `--help`. PERF: it imports no command, 50 ms."""
     app = _empty_app()
-    for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_nothing)
+    for name in (*COMMANDS, *_HIDDEN):
+        app.command(name, short_help=COMMANDS.get(name), hidden=name in _HIDDEN)(_nothing)
     return app
+
+
+def _app_with(command: str = "") -> typer.Typer:
+    """Return the command line for one command, without importing the others."""
+    return make_app([command]) if command in (*COMMANDS, *_HIDDEN) else make_help_app()
 
 
 def _empty_app() -> typer.Typer:
@@ -146,7 +151,7 @@ def _nothing() -> None:
 def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
     """Explain COMMAND, or list all commands."""
     if command:
-        make_app()([command, "--help"], prog_name="gptoss")
+        _app_with(command)([command, "--help"], prog_name="gptoss")
     make_help_app()(["--help"], prog_name="gptoss")
 
 
@@ -178,13 +183,8 @@ def main() -> None:
         from gptoss_local.cli.run import with_values
 
         sys.argv[2:] = with_values(sys.argv[2:])
-    if not sys.argv[1:] and _has_terminal():
-        app = _make_welcome_app()
-    elif sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
-        app = make_help_app()
-    else:
-        wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
-        app = make_app(wanted) if wanted else make_app()  # PERF: the others take 60 ms
+    is_welcome = not sys.argv[1:] and _has_terminal()
+    app = _make_welcome_app() if is_welcome else _app_with(*sys.argv[1:2])
     try:
         _run(app)
     except (GptOssError, OSError, UnicodeEncodeError) as error:

@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import psutil
 import typer
 
-from gptoss_local.base.errors import UsageError
+from gptoss_local import __version__
+from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
+from gptoss_local.machine.hardware import Machine, llama_version, read_machine
+from gptoss_local.machine.plan import words
 from gptoss_local.models.store import ModelEntry, find_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gptoss_local.machine.hardware import Machine
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
 _LOOK_S, _BUSY_PERCENT = 0.3, 25
@@ -60,11 +63,9 @@ def bench(
     quiet: Quiet = False,
 ) -> None:
     """A server that has MODEL in memory unloads it first."""
-    import asyncio
+    import asyncio  # PERF: with `measuring` 100 ms, of a Tab
 
-    from gptoss_local import __version__
-    from gptoss_local.machine.hardware import llama_version, read_machine
-    from gptoss_local.runner.measuring import measure
+    from gptoss_local.runner import measuring
 
     if plot is not None:
         _check_plot(plot)
@@ -73,7 +74,9 @@ def bench(
     versions = f"gptoss {__version__}, llama-cpp-python {llama_version()}"
     entry = _ready(model, settings)
     found = asyncio.run(
-        measure(entry, settings, lambda what: None if quiet else say(f"{what} …"), n_agent=agent)
+        measuring.measure(
+            entry, settings, lambda what: None if quiet else say(f"{what} …"), n_agent=agent
+        )
     )
     measured_on = f"{_machine(machine)}; {versions}; {date}"
     if json:
@@ -110,12 +113,9 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 
 def _ready(model: str, settings: Settings) -> ModelEntry:
     """Return a model that no server holds, and warn if other programs use the processor."""
-    import psutil
-
-    from gptoss_local.api.client import Client
-    from gptoss_local.base.errors import ServerUnavailableError
-
     entry = find_model(named(model, settings), settings)
+    from gptoss_local.api.client import Client
+
     client = Client(settings)
     is_running = False
     with contextlib.suppress(ServerUnavailableError):  # another program's, as Ollama's
@@ -143,28 +143,24 @@ def _check_plot(plot: Path) -> None:
         )
 
 
-def _machine(machine: "Machine") -> str:
-    from gptoss_local.machine.plan.words import gib
-
-    gpus = [f"{gpu.name} ({gib(gpu.total_bytes)})" for gpu in machine.usable_gpus]
+def _machine(machine: Machine) -> str:
+    gpus = [f"{gpu.name} ({words.gib(gpu.total_bytes)})" for gpu in machine.usable_gpus]
     cores = f"{machine.n_cores} CPU cores" if machine.n_cores else "a CPU"
-    return ", ".join([*(gpus or ["no GPU"]), cores, f"{gib(machine.total_bytes)} of RAM"])
+    return ", ".join([*(gpus or ["no GPU"]), cores, f"{words.gib(machine.total_bytes)} of RAM"])
 
 
 def _print_benchmark(found: "Benchmark", measured_on: str) -> None:
-    from gptoss_local.machine.plan.words import rate
-
     print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
     print_rows(found)
     print(f"\n{measured_on}")
     if found.widths:
         print()
-        widths = [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths]
+        widths = [(str(w.n_streams), words.rate(w.decode_tok_s)) for w in found.widths]
         print_table(("PARALLEL ANSWERS", "TOKENS/S"), widths)
     speed = found.plan.speed
     print(
-        f"\nExpected of 4,096 tokens: read at {rate(speed.prefill_tok_s)} tokens/s, bound by "
-        f"{speed.prefill_bound}; answered at {rate(speed.decode_tok_s)}, bound by "
+        f"\nExpected of 4,096 tokens: read at {words.rate(speed.prefill_tok_s)} tokens/s, bound by "
+        f"{speed.prefill_bound}; answered at {words.rate(speed.decode_tok_s)}, bound by "
         f"{speed.decode_bound}."
     )
 
@@ -262,8 +258,6 @@ def _draw_panel(
     expected: float | None,
 ) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
-
-    from gptoss_local.machine.plan import words
 
     axis.set_title(f"{name} (tokens/s)", fontsize=10)
     axis.set_xlabel(label)

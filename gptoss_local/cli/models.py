@@ -185,17 +185,13 @@ def import_(
         path = Path(source)
     else:
         path = _chosen(source, find_elsewhere())
-        name = name or _name_in(source)
+        listed = source.rpartition("/")[2]
+        name = name or (name_for(Path(listed)) if listed.lower().endswith(".gguf") else listed)
     settings = load_settings()
     say_unreadable(settings)
     entry = adopt_file(path, settings, name)
     facts = {"name": entry.name, "path": str(entry.path), "size_bytes": entry.size_bytes}
     report(f"{entry.name} is ready: gptoss run {entry.name}", as_json=json, **facts)
-
-
-def _name_in(listed: str) -> str:
-    name = listed.rpartition("/")[2]
-    return name_for(Path(name)) if name.lower().endswith(".gguf") else name
 
 
 def _chosen(name: str, found: list[FoundModel]) -> Path:

@@ -2,7 +2,7 @@
 
 import getpass
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,9 +10,7 @@ from gptoss_local.base.errors import HistoryLockedError, UsageError
 from gptoss_local.base.private import keep_memory_private
 from gptoss_local.base.settings import PASSPHRASE, Settings, load_settings, take_passphrase
 from gptoss_local.cli._output import say
-
-if TYPE_CHECKING:
-    from gptoss_local.talk.history import History
+from gptoss_local.talk.history import History
 
 _PROMPT = "Passphrase: "
 
@@ -26,8 +24,6 @@ def passphrase(
     """It is asked for at the terminal; elsewhere it is GPTOSS_PASSPHRASE or a line of stdin, and a
     new one in place of that is the next line. Without it the chats are lost.
     """
-    from gptoss_local.talk.history import History
-
     settings = load_settings()
     history = History(settings.history_path)
     try:
@@ -48,10 +44,8 @@ def passphrase(
         history.close()
 
 
-def open_history(settings: Settings) -> "History":
+def open_history(settings: Settings) -> History:
     """Open the chats, and ask for their passphrase if they have one."""
-    from gptoss_local.talk.history import History
-
     history, passphrase = History(settings.history_path), take_passphrase()
     try:
         if history.lock.is_locked:
@@ -65,7 +59,7 @@ def open_history(settings: Settings) -> "History":
     return history
 
 
-def _set(history: "History", passphrase: str, settings: Settings) -> None:
+def _set(history: History, passphrase: str, settings: Settings) -> None:
     try:
         history.lock.set(passphrase)
     finally:

@@ -1,23 +1,37 @@
 """`gptoss plan`: where this or an imagined machine would keep a model, and why."""
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import chain, repeat
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
+from rich.text import Text
 
-from gptoss_local.base.errors import DoesNotFitError, UsageError
+from gptoss_local.base.errors import (
+    DoesNotFitError,
+    GptOssError,
+    ModelNotFoundError,
+    UsageError,
+)
 from gptoss_local.base.quantities import parse_memory
 from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.cli._console import CleanConsole
 from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_to_read, number
 from gptoss_local.cli._output import print_json
-
-if TYPE_CHECKING:
-    from gptoss_local.machine.hardware import Machine
-    from gptoss_local.machine.plan.facts import ModelFacts
-    from gptoss_local.machine.plan.hypothetical import Card
-    from gptoss_local.machine.plan.measured import Measured
-    from gptoss_local.machine.plan.options import PlanOptions
-    from gptoss_local.machine.plan.result import Plan
+from gptoss_local.engine.protocol import N_DRAFT_MAX
+from gptoss_local.machine.hardware import Machine, read_machine
+from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.machine.plan.facts import ModelFacts, published_facts, read_facts
+from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine
+from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
+from gptoss_local.machine.plan.options import PlanOptions, plan_options
+from gptoss_local.machine.plan.placement import DeviceMemory
+from gptoss_local.machine.plan.planner import make_plan
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.machine.plan.words import changes, explain, explain_preset, gib
+from gptoss_local.models.catalog import canonical_name, known_model
+from gptoss_local.models.store import find_model
 
 _WIDTH = 64
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
@@ -62,13 +76,6 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    from msgspec.structs import replace
-
-    from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.machine.plan.hypothetical import imagine
-    from gptoss_local.machine.plan.measured import Measured
-    from gptoss_local.machine.plan.words import changes, explain, explain_preset
-
     settings = load_settings(
         context_length=ctx,
         num_parallel=parallel,
@@ -82,6 +89,8 @@ def plan(
         raise UsageError("--ram: this board has one memory for both", hint="Leave --ram out.")
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
+    is_imagined = bool(vram or gpu or ram or cores or bandwidth)
+    known = Measured() if is_imagined else known
     machine, assumed = imagine(
         here,
         cards,
@@ -89,55 +98,49 @@ def plan(
         n_cores=cores,
         ram_bytes_s=bandwidth and bandwidth * 1e9,
     )
-    is_imagined = bool(vram or gpu or ram or cores or bandwidth)
-    if is_imagined:
-        known = Measured()
     options, chosen = _choose(settings, facts, machine, known)
-    reasons = explain(facts, machine, options, chosen, is_tuned=known.tuning is not None)
-    changed: dict[str, tuple[int, int]] = {}
+    is_tuned = known.tuning is not None
+    reasons = explain(facts, machine, options, chosen, is_tuned=is_tuned)
+    balanced = chosen
     if settings.preset != "balanced":
         usual = replace(settings, preset="balanced")
         with contextlib.suppress(DoesNotFitError):  # as it may, with more answers at a time
             balanced = _choose(usual, facts, machine, known)[1]
-            changed = changes(balanced, chosen)
             reasons += explain_preset(settings.preset, facts, balanced, chosen)
     if assumed:
-        *most, last = assumed
-        parts = f"{', '.join(most)} and {last}" if most else last
-        flags = "--cores and --bandwidth change that."
-        reasons.insert(0, f"Assumed for the imagined machine: {parts}. {flags}")
+        reasons.insert(0, _assumption(assumed))
     elif not is_imagined:
         reasons += _beside(settings)
     if json:
         print_json(
             model=name,
             preset=settings.preset,
-            preset_changes=changed,
+            preset_changes=changes(balanced, chosen),
             machine=machine,
             assumed=assumed,
             plan=chosen,
             request_s=chosen.speed.request_s,
-            is_tuned=known.tuning is not None,
+            is_tuned=is_tuned,
             reasons=reasons,
         )
     else:
         _print(name, _summary(facts, chosen), machine, chosen, reasons)
 
 
-def _choose(
-    settings: Settings, facts: "ModelFacts", machine: "Machine", known: "Measured"
-) -> "tuple[PlanOptions, Plan]":
-    from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.machine.plan.options import plan_options
-    from gptoss_local.machine.plan.planner import make_plan
+def _assumption(assumed: list[str]) -> str:
+    *most, last = assumed
+    parts = f"{', '.join(most)} and {last}" if most else last
+    return f"Assumed for the imagined machine: {parts}. --cores and --bandwidth change that."
 
+
+def _choose(
+    settings: Settings, facts: ModelFacts, machine: Machine, known: Measured
+) -> tuple[PlanOptions, Plan]:
     options = plan_options(settings, N_DRAFT_MAX, attempt=known.attempt)
     return options, make_plan(facts, machine, options, known.tuning)
 
 
-def _cards(gpu: str, vram: str) -> "list[Card] | None":
-    from gptoss_local.machine.plan.hypothetical import card_named, card_of_size
-
+def _cards(gpu: str, vram: str) -> list[Gpu] | None:
     if gpu and vram:
         raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
     parts = [part for part in (gpu or vram).split(",") if part.strip()]
@@ -149,13 +152,7 @@ def _cards(gpu: str, vram: str) -> "list[Card] | None":
     return [card_of_size(size) for size in sizes if size] if vram else None
 
 
-def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
-    from gptoss_local.base.errors import ModelNotFoundError
-    from gptoss_local.machine.plan.facts import published_facts, read_facts
-    from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
-    from gptoss_local.models.catalog import canonical_name, known_model
-    from gptoss_local.models.store import find_model
-
+def _facts(model: str, settings: Settings, here: Machine) -> tuple[str, ModelFacts, Measured]:
     try:
         entry = entry_to_read(model, settings)
     except ModelNotFoundError:
@@ -171,8 +168,7 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
 
 
 def _beside(settings: Settings) -> list[str]:
-    from gptoss_local.api.client import Client
-    from gptoss_local.base.errors import GptOssError
+    from gptoss_local.api.client import Client  # PERF: 60 ms, of a Tab
 
     client = Client(settings)
     try:
@@ -184,12 +180,7 @@ def _beside(settings: Settings) -> list[str]:
     return [f"{text} `gptoss stop --all` unloads that."] if names else []
 
 
-def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
-    from itertools import chain, repeat
-
-    from gptoss_local.cli._console import CleanConsole
-    from gptoss_local.machine.plan.placement import DeviceMemory
-
+def _print(name: str, summary: str, machine: Machine, chosen: Plan, reasons: list[str]) -> None:
     console = CleanConsole()
     console.print(f"{name}: {summary}\n", style="bold", markup=False)
     # a card that is of no use to the plan has a bar, too
@@ -218,7 +209,7 @@ def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons:
         console.print(f"- {reason}", markup=False)
 
 
-def _summary(facts: "ModelFacts", chosen: "Plan") -> str:
+def _summary(facts: ModelFacts, chosen: Plan) -> str:
     where = "GPU" if chosen.uses_gpu else "CPU"
     if chosen.uses_gpu and chosen.placement.n_host_layers(facts):
         where += " and CPU"
@@ -232,13 +223,9 @@ def _summary(facts: "ModelFacts", chosen: "Plan") -> str:
 
 
 def _print_bar(
-    console: Any, label: str, total_bytes: int, sizes: dict[str, int], remark: str
+    console: CleanConsole, label: str, total_bytes: int, sizes: dict[str, int], remark: str
 ) -> None:
     """Print the parts and the free rest as letters; `|` marks the end of a memory too small."""
-    from rich.text import Text
-
-    from gptoss_local.machine.plan.words import gib
-
     n_bytes = sum(sizes.values())
     bar_bytes = max(total_bytes, n_bytes)
     bar, done_bytes = Text(), 0

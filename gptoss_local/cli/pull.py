@@ -21,7 +21,7 @@ from gptoss_local.models.catalog import (
 )
 
 if TYPE_CHECKING:
-    from gptoss_local.models.pulling.preview import PullPreview
+    from gptoss_local.models.pulling.pull import PullPreview
 
 _SOURCES = {
     "checkpoint": "{repo}, converted while it arrives",
@@ -60,7 +60,7 @@ def pull(
     if not was_here:
         known = known or _on_hub(model, dense)
         if dry_run:
-            from gptoss_local.models.pulling.preview import preview_pull
+            from gptoss_local.models.pulling.pull import preview_pull
 
             _print_preview(preview_pull(known, settings, gguf=gguf), json)
             return
@@ -86,7 +86,7 @@ def _model_at(repo: str | None) -> CatalogModel | None:
 
 
 def _on_hub(name: str, dense: str) -> CatalogModel:
-    from gptoss_local.models.pulling.hub_model import pulled_model
+    from gptoss_local.models.pulling.pull import pulled_model
 
     model = pulled_model(name)
     if dense:

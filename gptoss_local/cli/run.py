@@ -118,15 +118,7 @@ def run(
     with "event": "done".
     """
     model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
-    reads_stdin = "-" in words
-    text = " ".join(word for word in words if word != "-")
-    if words and not reads_stdin and not text.strip():
-        raise UsageError("the prompt is empty")
-    if reads_stdin or not (interactive or sys.stdin.isatty()):
-        text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
-        if not text:
-            hint = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT"
-            raise UsageError("no prompt given and nothing on stdin", hint=hint if model else "")
+    text = _prompt(words, model, interactive=interactive)
     begun = find_preset(preset)[1] if preset else Preset()
     if "truncate" in begun.options:
         raise UsageError(f"the preset {preset} sets truncate, which only `gptoss chat` has")
@@ -163,6 +155,19 @@ def run(
             Repl(chat, settings, is_temporary=temporary).talk()
 
 
+def _prompt(words: list[str], model: str | None, *, interactive: bool) -> str:
+    reads_stdin = "-" in words
+    text = " ".join(word for word in words if word != "-")
+    if words and not reads_stdin and not text.strip():
+        raise UsageError("the prompt is empty")
+    if reads_stdin or not (interactive or sys.stdin.isatty()):
+        text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
+        if not text:
+            hint = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT"
+            raise UsageError("no prompt given and nothing on stdin", hint=hint if model else "")
+    return text
+
+
 def _system_message(system: str, file: Path | None, preset: Preset) -> str:
     if system and file:
         raise UsageError("--system and --system-file are two system messages")
@@ -184,7 +189,7 @@ def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> 
         return
     from gptoss_local.cli._tools import RunTools
 
-    chat.tools = RunTools(settings, Path.cwd(), tools, allow)
+    chat.tools = RunTools(chat, settings, Path.cwd(), tools, allow)
     chat.printer.runs_tools = True
     try:
         yield

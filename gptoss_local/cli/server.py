@@ -123,7 +123,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
             model.digest[:12],
             decimal(model.size) if model.size else "-",
             processor(model),
-            _context(model),
+            f"{model.context_length} {model.kv_type.removeprefix('f16')}".strip(),
             _until(model),
         )
         for model in models
@@ -155,11 +155,6 @@ def energy_text(energy: ModelEnergy | None) -> str:
     if energy is not None and energy.watts is not None:
         parts.append(f"{energy.watts:.0f} W")
     return ", ".join(parts)
-
-
-def _context(model: RunningModel) -> str:
-    kind = model.kv_type
-    return f"{model.context_length}{'' if kind in ('', 'f16') else f' {kind}'}"
 
 
 def _until(model: RunningModel) -> str:

@@ -10,6 +10,8 @@ from gptoss_local.base.formats.gguf_file import GGUFInfo
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
+from gptoss_local.machine.plan.facts import read_facts
+from gptoss_local.machine.plan.memory import token_bytes
 from gptoss_local.models.store import ModelDefaults, ModelEntry, read_info, render_modelfile
 
 
@@ -54,7 +56,7 @@ def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
         }
         return {name: value for name, value in facts.items() if value} | _carried(entry.defaults)
     path, info = _read(entry, settings)
-    arch = info.architecture
+    arch, kind = info.architecture, settings.kv_type
     facts = {
         "name": entry.name,
         "file": str(path),
@@ -64,7 +66,7 @@ def facts_of(entry: ModelEntry, settings: Settings) -> dict[str, str]:
         "parameters": f"{info.n_parameters / 1e6:,.1f} M",
         "quantization": info.quantization,
         "context length": f"{info.n_ctx_train:,}",
-        "KV cache": _cache(path, settings),
+        "KV cache": f"{kind}, {decimal(token_bytes(read_facts(path), kind))} a token",
         "layers": str(info.metadata.get(f"{arch}.block_count", "?")),
         "experts": f"{info.metadata.get(f'{arch}.expert_count', '?')}, "
         f"{info.metadata.get(f'{arch}.expert_used_count', '?')} active",
@@ -76,13 +78,6 @@ def _read(entry: ModelEntry, settings: Settings) -> tuple[Path, GGUFInfo]:
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
     return path, read_info(path)
-
-
-def _cache(path: Path, settings: Settings) -> str:
-    from gptoss_local.machine.plan.facts import read_facts
-    from gptoss_local.machine.plan.memory import token_bytes
-
-    return f"{settings.kv_type}, {decimal(token_bytes(read_facts(path), settings.kv_type))} a token"
 
 
 def _carried(defaults: ModelDefaults) -> dict[str, str]:

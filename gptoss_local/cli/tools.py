@@ -1,7 +1,9 @@
 """`gptoss tools`: the tools of the model, and the MCP servers of mcp.json. Needs no server."""
 
+import asyncio
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -10,9 +12,10 @@ from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say, shortened
-
-if TYPE_CHECKING:
-    from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
+from gptoss_local.talk.tools import Group, RunnableTool, Toolbox, ToolSources
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.mcp import McpServers, add_server, new_entry, remove_server
+from gptoss_local.talk.tools.sources import taken_names
 
 
 def tools(
@@ -43,7 +46,10 @@ def tools(
     ${NAME}, so that the file needs no secrets.
     """
     given = words or []
-    _check_options(action, url=url, env=env, header=header, args=args)
+    if action != "add" and (url or env or header):
+        raise UsageError("--url, --env and --header belong to `gptoss tools add`")
+    if action != "test" and args != "{}":
+        raise UsageError("--args belongs to `gptoss tools test`")
     match action:
         case "ls":
             if given:
@@ -53,20 +59,12 @@ def tools(
             _add(_name(given), given[1:], url, env or [], header or [], json=json)
         case "rm":
             for name in given or [_name(given)]:
-                _remove(name, json=json)
+                file = remove_server(name)
+                report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
         case "test":
             if len(given) > 2:
                 raise UsageError(f"test takes a server and a tool, and got '{given[2]}'")
             _test(load_settings(), _name(given), given[1:], args, json=json)
-
-
-def _check_options(
-    action: str, *, url: str, env: list[str] | None, header: list[str] | None, args: str
-) -> None:
-    if action != "add" and (url or env or header):
-        raise UsageError("--url, --env and --header belong to `gptoss tools add`")
-    if action != "test" and args != "{}":
-        raise UsageError("--args belongs to `gptoss tools test`")
 
 
 def _name(words: list[str]) -> str:
@@ -78,28 +76,14 @@ def _name(words: list[str]) -> str:
 def _add(
     name: str, command: list[str], url: str, env: list[str], headers: list[str], *, json: bool
 ) -> None:
-    from gptoss_local.talk.tools.mcp import add_server, new_entry
-    from gptoss_local.talk.tools.sources import taken_names
-
     entry, settings = new_entry(command, url, env, headers), load_settings()
     added = add_server(name, entry, settings, taken_names(settings))
     text = f"Added {name} ({added.reached}) to {added.file}.\nTry it: gptoss tools test {name}"
     report(text, as_json=json, file=added.file, added=name)
 
 
-def _remove(name: str, *, json: bool) -> None:
-    from gptoss_local.talk.tools.mcp import remove_server
-
-    file = remove_server(name)
-    report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
-
-
 def _list(settings: Settings, *, json: bool) -> None:
-    import asyncio
-
-    from gptoss_local.talk.tools import ToolSources
-
-    async def groups() -> "list[Group]":
+    async def groups() -> list[Group]:
         sources = ToolSources(settings, Path.cwd())
         toolbox = sources.toolbox()
         try:
@@ -127,33 +111,27 @@ def _list(settings: Settings, *, json: bool) -> None:
             say(group.problem)
 
 
-def _what(group: "Group") -> str:
+def _what(group: Group) -> str:
     return group.about.removeprefix("is ").removeprefix("an ").removeprefix("built in, and ")
 
 
-def _state(group: "Group") -> str:
+def _state(group: Group) -> str:
     if not group.is_on:
         return "off"
     return "does not answer" if group.problem else "on"
 
 
-def _group_json(group: "Group") -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "about": group.about,
-        "is_on": group.is_on,
-        "problem": group.problem or None,
-        "tools": [_tool_json(tool) for tool in group.tools],
-    }
+def _group_json(group: Group) -> dict[str, Any]:
+    facts = {"name": group.name, "about": group.about, "is_on": group.is_on}
+    tools = [_tool_json(tool) for tool in group.tools]
+    return facts | {"problem": group.problem or None, "tools": tools}
 
 
-def _tool_json(tool: "RunnableTool") -> dict[str, Any]:
+def _tool_json(tool: RunnableTool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def _test(settings: Settings, name: str, tool: list[str], args: str, *, json: bool) -> None:
-    import asyncio
-
     try:
         arguments = msgspec.json.decode(args, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -164,13 +142,6 @@ def _test(settings: Settings, name: str, tool: list[str], args: str, *, json: bo
 async def _tested(
     settings: Settings, name: str, tool: str | None, arguments: dict[str, Any], *, json: bool
 ) -> None:
-    import time
-
-    from gptoss_local.talk.tools import Toolbox
-    from gptoss_local.talk.tools.consent import Consents
-    from gptoss_local.talk.tools.mcp import McpServers
-    from gptoss_local.talk.tools.sources import taken_names
-
     servers = McpServers(settings, Path.cwd())
     try:
         sources = {source.name: source for source in servers.sources(taken_names(settings))}
@@ -186,7 +157,7 @@ async def _tested(
         toolbox = Toolbox([source], Consents(None))
         toolbox.on = {name}
         await toolbox.prepare()
-        about = source.server.about
+        about = source.version
         if tool is None:
             _print_server(toolbox, about, seconds, json=json)
         else:
@@ -195,7 +166,7 @@ async def _tested(
         await servers.close()
 
 
-def _print_server(toolbox: "Toolbox", about: str, seconds: float, *, json: bool) -> None:
+def _print_server(toolbox: Toolbox, about: str, seconds: float, *, json: bool) -> None:
     tools = list(toolbox.tools.values())
     if json:
         print_json(server=about, seconds=round(seconds, 3), tools=[_tool_json(t) for t in tools])
@@ -205,7 +176,7 @@ def _print_server(toolbox: "Toolbox", about: str, seconds: float, *, json: bool)
         print_table(("TOOL", "DESCRIPTION"), [(t.name, shortened(t.description)) for t in tools])
 
 
-async def _call(toolbox: "Toolbox", tool: str, arguments: dict[str, Any], *, json: bool) -> None:
+async def _call(toolbox: Toolbox, tool: str, arguments: dict[str, Any], *, json: bool) -> None:
     if tool not in toolbox.tools:
         hint = f"There are {', '.join(toolbox.tools)}." if toolbox.tools else ""
         raise UsageError(f"there is no tool '{tool}'", hint=hint)

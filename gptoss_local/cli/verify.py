@@ -1,10 +1,11 @@
 """`gptoss verify`: check a GGUF, or all models of this machine."""
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.filesize import decimal
@@ -64,7 +65,7 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Exit code 0 means that nothing is wrong; notes name things that cannot be proven."""
-    from convert.verify import verify_model
+    from convert.verify import verify_model  # PERF: NumPy, 0.2 s of a Tab
 
     settings = load_settings()
     if all_models or not file:
@@ -72,49 +73,39 @@ def verify(
             raise UsageError("nothing to verify", hint="gptoss verify MODEL, FILE.gguf or --all")
         if file or against:
             raise UsageError("--all takes no model and no --against")
-        verify_all(settings, json=json, quiet=quiet)
+        _verify_all(settings, json=json, quiet=quiet)
         return
-    path = Path(file) if Path(file).is_file() else model_file(file, settings)
-    with progress_bar(tenths=True, quiet=quiet) as progress:
-        if not against or Path(against).is_dir():
-            source = Path(against) if against else None
-            report = verify_model(
-                path,
-                against=source,
-                tokenizer=tokenizer,
-                adapter=adapter,
-                n_workers=workers,
-                progress=progress,
-            )
-        else:
-            with _download(against, download_dir, progress) as (source, arrivals, on_used):
-                report = verify_model(
-                    path,
-                    against=source,
-                    tokenizer=tokenizer,
-                    adapter=adapter,
-                    arrivals=arrivals,
-                    on_used=on_used,
-                    n_workers=workers,
-                    progress=progress,
-                )
+    path = Path(file) if Path(file).is_file() else _model_file(file, settings)
+    with (
+        progress_bar(tenths=True, quiet=quiet) as progress,
+        _checkpoint(against, download_dir, progress) as checkpoint,
+    ):
+        report = verify_model(
+            path,
+            **checkpoint,
+            tokenizer=tokenizer,
+            adapter=adapter,
+            n_workers=workers,
+            progress=progress,
+        )
     if json:
         _print_as_json(report)
     elif not quiet:
         _print(report)
     if not report.is_proven:
-        raise as_error(path, report)
+        raise _as_error(path, report)
 
 
 @contextmanager
-def _download(
-    repo: str, folder: Path | None, progress: Progress
-) -> Iterator[tuple[Path, Iterable[Path], Callable[[Path], None]]]:
-    """Fetch a checkpoint: yield its folder, arriving shards, and a function for used ones."""
-    name = repository(repo)
+def _checkpoint(against: str, folder: Path | None, progress: Progress) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `verify_model` about a checkpoint; one of a repository is fetched."""
+    if not against or Path(against).is_dir():
+        yield {"against": Path(against)} if against else {}
+        return
+    name = repository(against)
     if name is None:
         raise UsageError(
-            f"There is no folder {repo}, and it is not the name of a repository.",
+            f"There is no folder {against}, and it is not the name of a repository.",
             hint="Name a checkpoint's folder, or a repository such as openai/gpt-oss-20b.",
         )
     from gptoss_local.models.hub import open_checkpoint
@@ -136,7 +127,11 @@ def _download(
             progress=progress,
         )
         with closing(arriving):
-            yield checkpoint.folder, arriving, lambda p: None if p in kept else p.unlink()
+            yield {
+                "against": checkpoint.folder,
+                "arrivals": arriving,
+                "on_used": lambda shard: None if shard in kept else shard.unlink(),
+            }
 
 
 def _print_as_json(report: "Report") -> None:
@@ -181,7 +176,7 @@ def _print(report: "Report") -> None:
         )
 
 
-def model_file(name: str, settings: Settings) -> Path:
+def _model_file(name: str, settings: Settings) -> Path:
     """Return the file of a model, after checking its sha256 where that is known."""
     if name.lower().endswith(".gguf"):
         raise ModelNotFoundError(f"There is no file {name}.")
@@ -193,7 +188,7 @@ def model_file(name: str, settings: Settings) -> Path:
     return path
 
 
-def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
+def _verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
     unreadable = unreadable_manifests(settings)
     damaged = {name_of(path): f"{e.message}. {e.hint}" for path, e in unreadable.items()}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
@@ -224,7 +219,7 @@ def _check(entry: ModelEntry, settings: Settings, progress: Progress) -> str:
     n_checked = sum(1 for _ in _check_sums(entry, settings, progress))
     report = verify_model(entry.path, progress=progress)
     if not report.is_proven:
-        raise as_error(entry.path, report)
+        raise _as_error(entry.path, report)
     if n_checked == len(entry.files):
         return "whole: the sha256 is right"
     has_sums = all(tensor.is_sum_right for tensor in report.tensors)
@@ -243,8 +238,6 @@ def _check_sums(entry: ModelEntry, settings: Settings, progress: Progress) -> It
 
 
 def _sha256(path: Path, what: str, progress: Progress) -> str:
-    import hashlib
-
     digest, n_done, n_total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):
@@ -254,7 +247,7 @@ def _sha256(path: Path, what: str, progress: Progress) -> str:
     return digest.hexdigest()
 
 
-def as_error(file: Path, report: "Report") -> VerifyError:
+def _as_error(file: Path, report: "Report") -> VerifyError:
     several = len(report.files) > 1
     lines = [f"{f'{each.file}: ' if several else ''}{each.message}" for each in report.findings]
     if len(lines) > _MAX_PRINTED:

@@ -1,5 +1,6 @@
 """`gptoss web`: the chats in a browser, on this machine or on a phone in the local network."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from gptoss_local.base.settings import Settings, config_path, load_settings
 from gptoss_local.cli._options import Json, running_server
 from gptoss_local.cli._output import RESET, is_linear, is_plain, print_json, report, say
 
-_BLACK_ON_WHITE = "\x1b[38;5;16;48;5;231m"  # whatever the terminal's colours are
+_WHITE_ON_BLACK = "\x1b[38;5;231;48;5;16m"  # whatever the terminal's colours are
 
 
 def web(
@@ -106,23 +107,19 @@ def firewall_command(address: str, port: int) -> str:
 
 
 def _draw(link: str) -> None:
-    """Draw a QR code, two rows of it a line; a pipe and a screen reader get none."""
+    """Draw a QR code by its light cells, two rows a line; a pipe and a screen reader get none."""
     if not sys.stderr.isatty() or is_linear():
         return
     import segno
 
-    rows = [[bool(cell) for cell in row] for row in segno.make_qr(link).matrix_iter(border=4)]
-    n_columns = len(rows[0])
-    if os.get_terminal_size(sys.stderr.fileno()).columns < n_columns:
-        say(f"A QR code needs a terminal with {n_columns} columns.")
+    drawn = io.StringIO()
+    segno.make_qr(link).terminal(drawn, border=4, compact=True)
+    lines = drawn.getvalue().splitlines()
+    if os.get_terminal_size(sys.stderr.fileno()).columns < len(lines[0]):
+        say(f"A QR code needs a terminal with {len(lines[0])} columns.")
         return
-    rows.append([False] * n_columns)
-    is_coloured = not is_plain()
-    for upper, lower in zip(rows[::2], rows[1::2], strict=False):
-        # Without colours, light cells are drawn, as most terminals are dark.
-        cells = zip(upper, lower, strict=True)
-        drawn = (" ▄▀█"[2 * (up == is_coloured) + (down == is_coloured)] for up, down in cells)
-        write_style(sys.stderr, _BLACK_ON_WHITE if is_coloured else "")
-        print("".join(drawn), end="", file=sys.stderr)
-        write_style(sys.stderr, RESET if is_coloured else "")
+    for line in lines:
+        write_style(sys.stderr, "" if is_plain() else _WHITE_ON_BLACK)
+        print(line, end="", file=sys.stderr)
+        write_style(sys.stderr, "" if is_plain() else RESET)
         print(file=sys.stderr)

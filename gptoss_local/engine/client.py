@@ -15,7 +15,6 @@ import msgspec
 
 from gptoss_local.base.errors import EngineCrashedError, GptOssError, error_by_name
 from gptoss_local.base.settings import environment_without_secrets
-from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine import protocol
 from gptoss_local.engine.interface import cache_salt, caller
 from gptoss_local.engine.protocol import (
@@ -130,28 +129,23 @@ class EngineClient:
         self._last_words = LastWords(process.stderr)
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
-        self.unread: set[int] = set()
-        """Complete sequences with unread events."""
+        self.unread: set[int] = set()  # complete sequences with unread events
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: GptOssError | None = None
-        self.is_closed = False
-        """`close` ended the process while it was alive."""
+        self.is_closed = False  # `close` ended the process while it was alive
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked, though not by SIGTERM."""
         self._on_blocks: Callable[[BlocksChanged], None] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._loaded: Loaded | None = None
+        self.loaded: Loaded
 
     @classmethod
     async def start(
         cls, load: Load, *, on_progress: Callable[[float], None] | None = None
     ) -> "EngineClient":
-        """Start a process and load a model. `on_progress` gets 0.0 .. 1.0.
-
-        Raises ModelLoadError if llama.cpp refused it, EngineCrashedError if the process died.
-        """
+        """Start a process and load a model. `on_progress` gets 0.0 .. 1.0."""
         client, loaded = await cls._spawn(load, Loaded, on_progress)
-        client._loaded = loaded
+        client.loaded = loaded
         client._reader = asyncio.create_task(client._read_events())
         return client
 
@@ -183,18 +177,15 @@ class EngineClient:
         client = cls(process)
         try:
             client._send(load)
-            return client, await client._wait_for(wanted, on_progress)
+            while not isinstance(event := await client._read_event(), wanted):
+                if isinstance(event, Loading) and on_progress is not None:
+                    on_progress(event.fraction)
+            return client, event
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()  # it has nothing to save, and may be in a long read
             await client.close()
             raise
-
-    @property
-    def loaded(self) -> Loaded:
-        if self._loaded is None:
-            raise RuntimeError("the engine has not been started with start()")
-        return self._loaded
 
     @property
     def is_alive(self) -> bool:
@@ -209,17 +200,7 @@ class EngineClient:
         return len(self._sequences)
 
     async def generate(
-        self,
-        prompt: list[int],
-        sampling: SamplingParams,
-        *,
-        stop_tokens: list[int],
-        max_tokens: int | None = None,
-        grammar: str | None = None,
-        n_logprobs: int | None = None,
-        reports_prefill: bool = False,
-        priority: int = 0,
-        in_memory: bool = False,
+        self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Queue a sequence and yield its events, Finished last; closing the iterator cancels it."""
         if self._crash is not None:
@@ -227,17 +208,14 @@ class EngineClient:
         seq_id = next(self._seq_ids)
         queue: asyncio.Queue[Event | GptOssError] = asyncio.Queue()
         self._sequences[seq_id] = queue
-        request = Generate(
-            seq_id=seq_id, prompt=prompt, sampling=sampling, stop_tokens=stop_tokens,
-            max_tokens=max_tokens, grammar=grammar,
-            # Wide steps round differently from narrow ones, and a seed promises the same answer.
-            drafts=sampling.seed is None,
-            n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
-            caller=caller.get(), in_memory=in_memory, salt=cache_salt.get(),
-        )  # fmt: skip
+        # Wide steps round differently from narrow ones, and a seed promises the same answer.
+        drafts = request.sampling.seed is None
+        command = msgspec.structs.replace(
+            request, seq_id=seq_id, drafts=drafts, caller=caller.get(), salt=cache_salt.get()
+        )
         is_over = False
         try:
-            self._send(request)
+            self._send(command)
             while not is_over:
                 event = await queue.get()
                 is_over = not isinstance(event, Prefilled | Tokens)
@@ -322,35 +300,10 @@ class EngineClient:
             was_killed=was_killed,
         )
 
-    async def _wait_for(
-        self, wanted: type[EventT], on_progress: Callable[[float], None] | None
-    ) -> EventT:
-        while True:
-            event = await self._read_event()
-            if isinstance(event, wanted):
-                return event
-            if isinstance(event, Loading) and on_progress is not None:
-                on_progress(event.fraction)
-
     async def _read_events(self) -> None:
         try:
             while True:
-                event = await self._read_event()
-                if isinstance(event, Stats):
-                    answer = self._stats.popleft()
-                    if not answer.done():  # its caller is gone
-                        answer.set_result(event)
-                    continue
-                if isinstance(event, BlocksChanged):
-                    if self._on_blocks is not None:
-                        self._on_blocks(event)
-                    continue
-                if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
-                    continue
-                if queue := self._sequences.get(event.seq_id):
-                    if isinstance(event, Finished | Failed):
-                        self.unread.add(event.seq_id)
-                    queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
+                self._take(await self._read_event())
         except GptOssError as crash:
             was_told = self._process.returncode == -signal.SIGTERM  # as by an installer
             if self._crash is None and self.on_crash is not None and not was_told:
@@ -361,6 +314,22 @@ class EngineClient:
             for answer in self._stats:
                 if not answer.done():
                     answer.set_exception(self._crash)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Stats):
+            answer = self._stats.popleft()
+            if not answer.done():  # its caller is gone
+                answer.set_result(event)
+        elif isinstance(event, BlocksChanged):
+            if self._on_blocks is not None:
+                self._on_blocks(event)
+        elif isinstance(event, Prefilled | Tokens | Finished | Failed):
+            queue = self._sequences.get(event.seq_id or 0)
+            if queue is None:
+                return
+            if isinstance(event, Finished | Failed):
+                self.unread.add(event.seq_id or 0)
+            queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
 
 
 def _error(failed: Failed) -> GptOssError:

@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator
 from contextvars import ContextVar
 from typing import Protocol
 
-from gptoss_local.base.types import SamplingParams
-from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, Stats, Tokens
 
 caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
 """The key and connection of a request, which take turns where the engine supports it."""
@@ -25,24 +24,11 @@ class AnyEngine(Protocol):
     @property
     def n_active(self) -> int: ...
 
-    def generate(
-        self,
-        prompt: list[int],
-        sampling: SamplingParams,
-        *,
-        stop_tokens: list[int],
-        max_tokens: int | None = None,
-        grammar: str | None = None,
-        n_logprobs: int | None = None,
-        reports_prefill: bool = False,
-        priority: int = 0,
-        in_memory: bool = False,
-    ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
+    def generate(self, request: Generate) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield the events of a sequence, Finished last; closing the iterator cancels it.
 
-        The fields are those in the frame `Generate`. Remote engines may ignore `priority` and
-        `in_memory`, and send no Prefilled. Raises ContextOverflowError, or UsageError for an
-        unsupported request.
+        Remote engines may ignore `priority` and `in_memory`, and send no Prefilled. Raises
+        ContextOverflowError, or UsageError for an unsupported request.
         """
 
     def cancel(self, seq_id: int) -> None:

@@ -5,7 +5,7 @@ never reuses it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, Literal
 
 import msgspec
@@ -29,83 +29,56 @@ of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too.
 
 
 class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The places of conversations' prefixes: in the cache, in host memory and on disk.
+    """Where conversations' prefixes are kept: in the cache, in host memory and on disk."""
 
-    Attributes:
-        checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
-        boundary_tokens: Ids that end a message, the points to return to.
-        folder: For prefixes that outlive the process; None: nowhere.
-        history: The file of chats: while it has a passphrase, no prefix is on disk.
-        disk_bytes: At most, with prefixes of other models; 0: nothing is kept.
-        save_after_s: Idle seconds before prefixes are written.
-        keep_s: Seconds that a written prefix stays in the cache unused while others are used.
-        model_digest: Changes when the model's file does.
-    """
-
-    checkpoint_bytes: int = 0
-    boundary_tokens: tuple[int, ...] = ()
-    folder: str | None = None
-    history: str = ""
-    disk_bytes: int = 0
-    save_after_s: float = 0.0
-    keep_s: float = math.inf
+    checkpoint_bytes: int = 0  # host memory for returning to earlier points of a conversation
+    boundary_tokens: tuple[int, ...] = ()  # ids that end a message, the points to return to
+    folder: str | None = None  # of prefixes that outlive the process
+    history: str = ""  # the file of chats: while it has a passphrase, no prefix is on disk
+    disk_bytes: int = 0  # at most, with prefixes of other models; 0: nothing is kept
+    save_after_s: float = 0.0  # idle seconds before prefixes are written
+    keep_s: float = math.inf  # that a written prefix stays cached while only others are used
     model_digest: str = ""
 
 
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
-    """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
-
-    Attributes:
-        adapter_path: A LoRA for the model; empty: none.
-        is_quiet: CPU threads sleep while a GPU computes, though they wake up late then.
-        offload_min_batch: Tokens from which a GPU computes with weights of the host.
-        step_costs: Of an earlier process; None: measure them.
-        budget_bytes: By place, for the graph's buffer: a load that needs more is refused before
-            anything is read. Empty: no limit.
-        tunes: Measure the model, or only `offload_min_batch`, instead of serving it. Answered by
-            Loading* and Tuned; then the process ends.
-    """
+    """First command of a process, sent once. Answered by Loading* and Loaded, or Failed."""
 
     model_path: str
-    adapter_path: str = ""
+    adapter_path: str = ""  # a LoRA for the model
     model: ModelParams = ModelParams()
     context: ContextParams
     prefixes: PrefixOptions = PrefixOptions()
-    is_quiet: bool = False
-    offload_min_batch: int = 32
-    step_costs: StepTimes | None = None
+    is_quiet: bool = False  # CPU threads sleep while a GPU computes, though they wake up late then
+    offload_min_batch: int = 32  # tokens from which a GPU computes with weights of the host
+    step_costs: StepTimes | None = None  # of an earlier process; None: measure them
     budget_bytes: dict[str, int] = {}
+    """By place, for the graph's buffer: a load that needs more is refused before anything is read.
+    """
     tunes: Literal["nothing", "all", "offload"] = "nothing"
+    """Measure the model, or only `offload_min_batch`. Answered by Loading* and Tuned; then the
+    process ends."""
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.
 
-    Attributes:
-        max_tokens: None: until a stop token, which is reported, or a full context.
-        grammar: For llguidance (Lark, or its JSON); the answer ends where it must.
-        drafts: Allow several tokens a step.
-        n_logprobs: Likeliest tokens to report in place of each token, with its own; None: nothing.
-        reports_prefill: Send Prefilled after each step that reads a part of the prompt.
-        priority: The highest is served first; among equals, callers take turns.
-        caller: A key, and one of its connections.
-        in_memory: Nothing computed from the tokens is written to disk.
-        salt: Of up to 16 bytes; only sequences with the same salt share prefixes.
+    `seq_id`, `drafts`, `caller` and `salt` are the client's to set.
     """
 
-    seq_id: int
+    seq_id: int = 0
     prompt: list[int]
     sampling: SamplingParams
-    stop_tokens: list[int]
-    max_tokens: int | None = None
-    grammar: str | None = None
-    drafts: bool = True
-    n_logprobs: int | None = None
-    reports_prefill: bool = False
-    priority: int = 0
-    caller: tuple[str, str] = ("", "")
-    in_memory: bool = False
-    salt: bytes = b""
+    stop_tokens: list[int] = []
+    max_tokens: int | None = None  # None: until a stop token, which is reported, or a full context
+    grammar: str | None = None  # for llguidance (Lark, or its JSON); the answer ends where it must
+    drafts: bool = True  # allow several tokens a step
+    n_logprobs: int | None = None  # likeliest tokens to report in place of each, with its own
+    reports_prefill: bool = False  # send Prefilled after each step that reads a part of the prompt
+    priority: int = 0  # the highest is served first; among equals, callers take turns
+    caller: tuple[str, str] = ("", "")  # a key, and one of its connections
+    in_memory: bool = False  # nothing computed from the tokens is written to disk
+    salt: bytes = b""  # of up to 16 bytes; only sequences with the same salt share prefixes
 
     @property
     def needs_logits(self) -> bool:
@@ -149,24 +122,17 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
-    """The model is ready. `n_ctx` is the cache's size, at least the requested one.
+    """The model is ready."""
 
-    Attributes:
-        has_gpu: Layers are on a device.
-        buffer_bytes: By place (`CUDA0`, `CPU_Mapped`, …).
-        step_costs: As measured now or given by Load; None: neither drafts nor many streams.
-        description: llama.cpp's name of architecture, size and quantization.
-    """
-
-    n_ctx: int
+    n_ctx: int  # of the cache, at least as many as requested
     n_ctx_train: int
     n_vocab: int
     size_bytes: int
-    has_gpu: bool
+    has_gpu: bool  # layers are on a device
     n_seq: int
-    buffer_bytes: dict[str, int]
-    step_costs: StepTimes | None = None
-    description: str = ""
+    buffer_bytes: dict[str, int]  # by place (`CUDA0`, `CPU_Mapped`, …)
+    step_costs: StepTimes | None = None  # None: neither drafts nor many streams
+    description: str = ""  # llama.cpp's name of architecture, size and quantization
     n_params: int = 0
 
 
@@ -243,46 +209,34 @@ def failure(error: GptOssError, seq_id: int | None) -> Failed:
 
 
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
-    """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
+    """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start."""
 
-    Attributes:
-        n_cells_used: Held by running sequences.
-        n_cells_cached: Held by prefixes until the room is needed.
-        n_cached_tokens: Of prompts, found in the cache by the request.
-        n_prefilled: Other tokens of prompts; each counts once, also after a preemption.
-        n_decoded: Tokens of answers.
-        n_prefetched: Tokens read before a request.
-        n_evicted: Tokens that left the cache.
-        n_checks: Known computations repeated.
-        problems: Of the cache's integrity check; any one is a bug.
-    """
-
-    n_running: int
-    n_waiting: int
-    n_cells: int
-    n_cells_used: int
-    n_cells_cached: int
-    n_checkpoints: int
-    checkpoint_bytes: int
-    n_steps: int
-    n_prefilled: int
-    n_prefetched: int
-    n_decoded: int
-    n_preempted: int
-    n_drafted: int
-    n_accepted: int
-    n_cached_tokens: int
-    n_evicted: int
-    n_checks: int
-    problems: list[str]
+    n_running: int = 0
+    n_waiting: int = 0
+    n_cells: int = 0
+    n_cells_used: int = 0  # held by running sequences
+    n_cells_cached: int = 0  # held by prefixes until the room is needed
+    n_checkpoints: int = 0
+    checkpoint_bytes: int = 0
+    n_steps: int = 0
+    n_prefilled: int = 0  # tokens of prompts not found in the cache; each counts once
+    n_prefetched: int = 0  # tokens read before a request
+    n_decoded: int = 0  # tokens of answers
+    n_preempted: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_cached_tokens: int = 0  # of prompts, found in the cache by the request
+    n_evicted: int = 0  # tokens that left the cache
+    n_checks: int = 0  # known computations repeated
+    problems: list[str] = []  # of the cache's integrity check; any one is a bug
 
 
 Command = Load | Generate | Cancel | Prefetch | ReportBlocks | GetStats | Close
 Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | BlocksChanged | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+decode_command: Callable[[bytes], Command] = msgspec.msgpack.Decoder(Command).decode
+decode_event: Callable[[bytes], Event] = msgspec.msgpack.Decoder(Event).decode
 
 
 def encode_frame(message: Command | Event) -> bytes:
@@ -297,11 +251,3 @@ def write_frames(stream: BinaryIO, messages: Sequence[Command | Event]) -> None:
         n_sent = stream.write(frames)
         while n_sent < len(frames):
             n_sent += stream.write(frames[n_sent:])
-
-
-def decode_command(body: bytes) -> Command:
-    return _command_decoder.decode(body)
-
-
-def decode_event(body: bytes) -> Event:
-    return _event_decoder.decode(body)

@@ -25,7 +25,7 @@ from gptoss_local.base.events import (
 from gptoss_local.base.off_loop import Check, run_off_loop
 from gptoss_local.base.types import Usage
 from gptoss_local.engine.interface import AnyEngine
-from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Prefilled, Tokens
 from gptoss_local.harmony.budget import (
     PromptTooLongError,
     TokenBudget,
@@ -98,9 +98,9 @@ async def answer(
     while prompt := reading.next_prompt:
         if reading.must_answer and grammar:
             grammar = await _make_grammar(request, opens_final=True)
-        generation = engine.generate(
-            prompt,
-            request.sampling,
+        asked = Generate(
+            prompt=prompt,
+            sampling=request.sampling,
             stop_tokens=STOP_TOKENS,
             max_tokens=reading.max_tokens,
             grammar=grammar,
@@ -109,7 +109,7 @@ async def answer(
             priority=request.priority,
             in_memory=request.in_memory,
         )
-        async with aclosing(generation):
+        async with aclosing(engine.generate(asked)) as generation:
             async for frame in generation:
                 if isinstance(frame, Finished) and reading.goes_on(frame, n_ctx):
                     break

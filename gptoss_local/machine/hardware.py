@@ -25,7 +25,6 @@ DiskKind = Literal["nvme", "ssd", "rotating"]
 _OLDEST_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # that a CUDA's compiler knows. Source: nvcc's guide
 _LINKED_CUDA = re.compile(rb"cublas(?:64_|\.so\.)(\d+)")  # `cublas64_13.dll`, `libcublas.so.13`
 _SYS, _PROC = Path("/sys"), Path("/proc")
-_CPUINFO = Path("/proc/cpuinfo")
 _FAST_CAPACITY = 0.8  # of the fastest core's; cores of one kind differ by less
 # Of Arm's, as the kernel names it and as Arm does; llama.cpp is compiled for these.
 _ARM_FEATURES = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "sve": "SVE", "sve2": "SVE2"}
@@ -97,6 +96,7 @@ def read_machine(models_dir: Path) -> Machine:
     available_bytes = min(memory.available, group.available_bytes)
     here, library = _platform(), _cuda_library()
     n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
+    has_avx2, arm_features = _fast_code(_PROC / "cpuinfo")
     return Machine(
         platform=here,
         gpus=tuple(visible(gpus, wanted)),
@@ -107,8 +107,8 @@ def read_machine(models_dir: Path) -> Machine:
         n_cores=n_cores,
         n_performance_cores=n_fast,
         n_logical_cores=n_logical,
-        has_avx2=_has_avx2(_CPUINFO),
-        arm_features=_arm_features(_CPUINFO),
+        has_avx2=has_avx2,
+        arm_features=arm_features,
         total_bytes=total_bytes,
         available_bytes=available_bytes,
         pinnable_bytes=pinnable_bytes(here, total_bytes, available_bytes),
@@ -225,24 +225,16 @@ def _cpu_list(text: str) -> list[int]:
     return found
 
 
-def _has_avx2(cpuinfo: Path) -> bool | None:
-    flags = _cpu_flags(cpuinfo, "flags", ("x86_64", "amd64"))
-    return None if flags is None else "avx2" in flags
-
-
-def _arm_features(cpuinfo: Path) -> tuple[str, ...] | None:
-    flags = _cpu_flags(cpuinfo, "Features", ("aarch64", "arm64"))
-    if flags is None:
-        return None
-    return tuple(name for flag, name in _ARM_FEATURES.items() if flag in flags)
-
-
-def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str] | None:
-    """Return the features of all cores, in the kernel's words; None on other machines."""
-    if platform.machine().lower() not in machines:
-        return None
-    lines = re.findall(rf"^{title}\s*:(.*)$", read(cpuinfo) or "", re.M)
-    return set.intersection(*(set(line.split()) for line in lines)) if lines else None
+def _fast_code(cpuinfo: Path) -> tuple[bool | None, tuple[str, ...] | None]:
+    """Return `has_avx2` and `arm_features`: what the kernel names of all cores."""
+    here = platform.machine().lower()
+    lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", read(cpuinfo) or "", re.M)
+    if not lines or here not in ("x86_64", "amd64", "aarch64", "arm64"):
+        return None, None
+    flags = set.intersection(*(set(line.split()) for line in lines))
+    if here in ("x86_64", "amd64"):
+        return "avx2" in flags, None
+    return None, tuple(name for flag, name in _ARM_FEATURES.items() if flag in flags)
 
 
 def free_bytes(folder: Path) -> int:

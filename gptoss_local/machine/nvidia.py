@@ -75,7 +75,10 @@ def read_gpus() -> tuple[Driver | None, list[Gpu]]:
             found = [_gpu(index, each) for each in parts or [handle]]
             gpus += [gpu for gpu in found if gpu]
             n_silent += found.count(None)
-        return _driver(n_silent), gpus
+        version = _text(_known(pynvml.nvmlSystemGetDriverVersion))
+        cuda = _known(pynvml.nvmlSystemGetCudaDriverVersion)
+        newest = None if cuda is None else (cuda // 1000, cuda % 1000 // 10)
+        return Driver(version, newest, n_silent), gpus
 
 
 def visible(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
@@ -118,15 +121,6 @@ def _nvml() -> Iterator[bool]:
         pynvml.nvmlShutdown()
 
 
-def _driver(n_silent: int) -> Driver:
-    cuda = _known(pynvml.nvmlSystemGetCudaDriverVersion)
-    return Driver(
-        _text(_known(pynvml.nvmlSystemGetDriverVersion)),
-        None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
-        n_silent,
-    )
-
-
 def _mig_handles(handle: Any) -> list[Any]:
     current, _ = _known(pynvml.nvmlDeviceGetMigMode, handle) or (pynvml.NVML_DEVICE_MIG_DISABLE, 0)
     if current != pynvml.NVML_DEVICE_MIG_ENABLE:
@@ -155,9 +149,10 @@ def _memory(handle: Any, name: str) -> tuple[int, int, bool] | None:
 
 
 def _gpu(index: int, handle: Any) -> Gpu | None:
-    name = _text(None if handle is None else _known(pynvml.nvmlDeviceGetName, handle))
-    memory = None if handle is None else _memory(handle, name)
-    if memory is None:
+    if handle is None:
+        return None
+    name = _text(_known(pynvml.nvmlDeviceGetName, handle))
+    if (memory := _memory(handle, name)) is None:
         return None
     total_bytes, free_bytes, shares_ram = memory
     return Gpu(
@@ -233,10 +228,16 @@ class Meters:
         self._handles: dict[str, Any] = {}
         self._is_open = False
         for n, gpu in enumerate(gpus):
-            if not gpu.is_mig:
-                self._names[f"CUDA{n}"] = f"gpu{gpu.index}"
-                with suppress(pynvml.NVMLError, AttributeError):  # a library older than the binding
-                    self._open(f"gpu{gpu.index}", gpu.index)
+            if gpu.is_mig:
+                continue
+            name = self._names[f"CUDA{n}"] = f"gpu{gpu.index}"
+            with suppress(pynvml.NVMLError, AttributeError):  # a library older than the binding
+                if not self._is_open:
+                    pynvml.nvmlInit()
+                    self._is_open = True
+                handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
+                pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+                self._handles[name] = handle
 
     def of(self, llama_names: Iterable[str]) -> frozenset[str]:
         """Return the GPUs with counters, by llama.cpp's names (`CUDA0`)."""
@@ -256,14 +257,6 @@ class Meters:
         if self._is_open:
             self._is_open = False
             pynvml.nvmlShutdown()
-
-    def _open(self, name: str, index: int) -> None:
-        if not self._is_open:
-            pynvml.nvmlInit()
-            self._is_open = True
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-        self._handles[name] = handle
 
     def _read(self, ask: Callable[[Any], float]) -> dict[str, float]:
         found = {}

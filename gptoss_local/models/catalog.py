@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
@@ -86,13 +86,9 @@ UpstreamKind = Literal["vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama
 class UpstreamAddress(_Entry, frozen=True, kw_only=True):
     """Engines elsewhere that compute a model; see `gptoss_local.runner.upstream`.
 
-    Attributes:
-        kind: Their program, which decides the protocol.
-        urls: Of equal engines, without `/v1`.
-        key_env: The environment variable that has the key; empty: none is sent.
-        n_ctx: Tokens of context; 0: the engine's, or else gpt-oss's own.
-        first_token_s: Time limit for the first token, with its queue and prefill.
-        has_priority: Send priorities, which vLLM refuses unless it is configured for them.
+    `urls` are of equal engines, without `/v1`; `key_env` is the environment variable with the key;
+    `n_ctx` 0 is the engine's, or else gpt-oss's own; `first_token_s` includes queue and prefill;
+    vLLM refuses priorities unless it is configured for them.
     """
 
     kind: UpstreamKind
@@ -106,12 +102,10 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
 
 
 class CatalogModel(_Entry, frozen=True, kw_only=True):
-    """One entry.
+    """One entry; `file` lies in the models folder, or is the absolute path of a GGUF elsewhere.
 
-    Attributes:
-        file: A name inside the models folder, or the absolute path of a GGUF elsewhere.
-        is_special: Made for one purpose, so not suggested to start with.
-        layers: With `experts` of each, to plan before the file is here; 0: unknown.
+    A special model is not suggested to start with. `layers` of `experts` are for a plan before the
+    file is here; 0: unknown.
     """
 
     name: str
@@ -142,6 +136,10 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
     def repo(self) -> str:
         source = self.checkpoint or self.gguf
         return source.repo if source else ""
+
+
+class _ModelsFile(_Entry, frozen=True):
+    model: list[dict[str, Any]] = []
 
 
 def catalog() -> tuple[CatalogModel, ...]:
@@ -210,37 +208,25 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
     ours = {name: _convert(table, _OURS) for name, table in tables.items()}
     if not changed_ns:
         return tuple(ours.values())
-    theirs = [_normal(table, users) for table in _tables(users)]
-    names = [table["name"] for table in theirs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{users}: the model '{twice}' is listed twice.")
-    found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
-    _check(found, frozenset(names), users)
+    theirs: dict[str, CatalogModel] = {}
+    for table in _tables(users):
+        name = _plain(str(table.get("name", "")))
+        if name in theirs:
+            raise UsageError(f"{users}: the model '{name}' is listed twice.")
+        theirs[name] = _convert(tables.get(name, {}) | table | {"name": name}, users)
+    found = ours | theirs
+    _check(found, theirs.keys(), users)
     return tuple(found.values())
 
 
 def _tables(path: Path) -> list[dict[str, Any]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
+        return msgspec.convert(content, _ModelsFile).model
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {in_words(error, content)}", hint=_AS_IN) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    tables = content.pop("model", [])
-    if content or not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
-        odd = f"unknown key '{next(iter(content))}'" if content else "'model' is not a [[model]]"
-        raise UsageError(f"{path}: {odd}", hint=_AS_IN)
-    return tables
-
-
-def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    name = table.get("name")
-    if not isinstance(name, str):
-        raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
-    normal = table | {"name": _plain(name)}
-    if isinstance(aliases := table.get("aliases"), list):
-        normal["aliases"] = [_plain(a) if isinstance(a, str) else a for a in aliases]
-    if isinstance(file := table.get("file"), str) and file.startswith("~"):
-        normal["file"] = os.path.expanduser(file)  # one of a user that is not here stays
-    return normal
 
 
 def _plain(name: str) -> str:
@@ -258,10 +244,12 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
             f"{path}, model '{table['name']}': {wrong}",
             hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)}.",
         ) from error
-    return model
+    file = os.path.expanduser(model.file)  # one of a user that is not here stays
+    aliases = tuple(_plain(alias) for alias in model.aliases)
+    return msgspec.structs.replace(model, aliases=aliases, file=file)
 
 
-def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
+def _check(models: dict[str, CatalogModel], users: Collection[str], path: Path) -> None:
     owners = {name: name for name in models}
     for model in models.values():
         for alias in model.aliases:
@@ -302,7 +290,4 @@ def _check_user(model: CatalogModel, path: Path) -> None:
             hint="Choose another name for what is computed elsewhere.",
         )
     if not (model.embedded or model.file or model.repo or model.upstream):
-        raise UsageError(
-            f"{where}: nothing says where it comes from.",
-            hint=_AS_IN,
-        )
+        raise UsageError(f"{where}: nothing says where it comes from.", hint=_AS_IN)

@@ -49,18 +49,12 @@ class Counters:
 
     Attributes:
         n_active: Answers under way, loading included.
-        ends: Answers by reason, class of error, or `left`.
-        tokens: Of complete answers, by kind.
-        nanoseconds: Of complete answers, by phase.
         crashes: Engine processes that ended unasked, by model and class of error.
         watchers: Called with each answer once it is over, by its task.
     """
 
     def __init__(self) -> None:
         self.n_active = 0
-        self.ends: Counter[str] = Counter()
-        self.tokens: Counter[str] = Counter()
-        self.nanoseconds: Counter[str] = Counter()  # sums of floats would drift over months
         self.crashes: Counter[tuple[str, str]] = Counter()
         self.watchers: list[Callable[[AnswerRecord], None]] = []
 
@@ -96,14 +90,6 @@ class Counters:
         if record.end:  # a client may leave as soon as it has the last event
             return
         record.ended_ns, record.end, record.is_error = time.time_ns(), end, is_error
-        self.ends[end] += 1
-        if usage := record.usage:
-            self.tokens["prompt"] += usage.n_prompt
-            self.tokens["cached"] += usage.n_cached
-            self.tokens["generated"] += usage.n_generated
-            self.nanoseconds["queue"] += usage.queue_ns
-            self.nanoseconds["prefill"] += usage.prefill_ns
-            self.nanoseconds["decode"] += usage.decode_ns
         for watcher in self.watchers:
             watcher(record)
 

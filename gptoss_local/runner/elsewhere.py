@@ -12,7 +12,7 @@ from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models import nano
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import ModelEntry
-from gptoss_local.runner.upstream.harmony import probe
+from gptoss_local.runner.upstream.answer import probe
 
 if TYPE_CHECKING:
     from gptoss_local.runner.upstream.client import Upstream

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gptoss_local.api.models import ModelEnergy
@@ -26,24 +27,21 @@ def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:
     return (model.plan.devices or ()) if isinstance(model, LoadedModel) else ()
 
 
+@dataclass(eq=False)
 class AnswerEnergy:
     """An answer's part of the energy, by GPU; several at the same time have equal parts."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.gpus: Sequence[str] = ()
-        self.n_tokens = 0
-        self._joules: dict[str, float] = defaultdict(float)
+    model: str
+    gpus: Sequence[str] = ()
+    n_tokens: int = 0
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_tokens(self, n: int) -> None:
         self.n_tokens += n
 
-    def add_joules(self, device: str, joules: float) -> None:
-        self._joules[device] += joules
-
     @property
     def joules(self) -> dict[str, float]:
-        return {device: round(joules, 3) for device, joules in self._joules.items()}
+        return {device: round(joules, 3) for device, joules in self.spent.items()}
 
 
 class Energy:
@@ -53,10 +51,9 @@ class Energy:
         answers: Joules by model and GPU.
     """
 
-    def __init__(self, open_meters: Callable[[], Meters] | None = None) -> None:
+    def __init__(self) -> None:
         self.answers: dict[tuple[str, str], float] = defaultdict(float)
         self._n_tokens: Counter[str] = Counter()  # of `answers`, by model
-        self._open_meters = open_meters or (lambda: Meters(read_usable_gpus()))
         self._meters: Meters | None = None
         self._thread = ThreadPoolExecutor(1, "energy")
         self._active: set[AnswerEnergy] = set()
@@ -114,7 +111,7 @@ class Energy:
                     continue
                 parts = [part for part in self._active if device in self._opened().of(part.gpus)]
                 for part in parts:
-                    part.add_joules(device, spent / len(parts))
+                    part.spent[device] += spent / len(parts)
                     self.answers[part.model, device] += spent / len(parts)
             await asyncio.sleep(_EVERY_S)
 
@@ -123,5 +120,5 @@ class Energy:
 
     def _opened(self) -> Meters:
         if self._meters is None:
-            self._meters = self._open_meters()
+            self._meters = Meters(read_usable_gpus())
         return self._meters

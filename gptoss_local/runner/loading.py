@@ -46,15 +46,9 @@ _LOOK_S = 0.5  # between two looks whether an engine lives that others wait for
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever.
+    """A model in memory."""
 
-    Attributes:
-        entry: The name it was last used by: several names may share their weights.
-        is_leaving: It accepts no new users, and will be unloaded when idle.
-        idle: Set while it is not in use.
-    """
-
-    entry: ModelEntry
+    entry: ModelEntry  # the name it was last used by: several names may share their weights
     info: GGUFInfo
     plan: Plan
     engine: EngineClient
@@ -62,10 +56,10 @@ class LoadedModel:
     keep_alive_s: float
     load_s: float
     n_users: int = 0
-    is_leaving: bool = False
-    expires_s: float | None = None
+    is_leaving: bool = False  # it accepts no new users, and will be unloaded when idle
+    expires_s: float | None = None  # on the monotonic clock; None while in use or forever
     expiry: asyncio.TimerHandle | None = None
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: asyncio.Event = field(default_factory=asyncio.Event)  # set while it is not in use
 
     def serves(self, n_ctx: int | None) -> bool:
         if self.is_leaving or not self.engine.is_alive:
@@ -110,11 +104,6 @@ async def load_as_fits(
     """Load a model as planned, or smaller if memory turns out to be shorter.
 
     `make_room` unloads other models, before each try, where its plan needs that.
-
-    Raises:
-        DoesNotFitError: there is no plan that keeps to the options.
-        ModelLoadError: the file is broken, or llama.cpp refused it.
-        EngineCrashedError: the process died while loading.
     """
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
@@ -174,9 +163,8 @@ async def load_model(
 def _remember(path: Path, known: Measured, model: LoadedModel, attempt: Attempt) -> None:
     outcome = LoadOutcome(
         plan_id=plan_id(model.plan),
-        extra_margin_bytes=attempt.extra_margin_bytes,
+        attempt=attempt,
         buffer_bytes=model.engine.loaded.buffer_bytes,
-        maps_host=attempt.maps_host,
     )
     is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)

@@ -1,9 +1,8 @@
-"""Tracks the loads under way: one per model for all that wait for it, and how far each is."""
+"""A load under way: how far it is, for all that wait for it."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -14,7 +13,9 @@ _REPORT_EVERY_S = 0.1
 
 
 class LoadProgress:
-    """The load of one model, from waiting to the end. Thread: one event loop."""
+    """The load of one model, shared by all requests that wait for it. Thread: one event loop."""
+
+    task: asyncio.Task[None]
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -56,63 +57,32 @@ class LoadProgress:
             seconds_left=None if left_s is None else round(left_s, 1),
         )
 
-
-class LoadTask:
-    """A task that loads a model, shared by all requests that wait for it."""
-
-    def __init__(self, progress: LoadProgress, task: asyncio.Task[None]) -> None:
-        self.progress = progress
-        self._task = task
-
     @property
     def is_over(self) -> bool:
-        return self._task.done()
+        return self.task.done()
 
     async def wait(self) -> None:
         """Wait for the end, or its error; the load continues if the waiting task is cancelled."""
         try:
-            await asyncio.shield(self._task)
+            await asyncio.shield(self.task)
         except asyncio.CancelledError:
-            if not self._task.cancelled():  # it is we who are cancelled
+            if not self.task.cancelled():  # it is we who are cancelled
                 raise
             raise ModelLoadError(
-                f"the load of {self.progress.model} was stopped",
+                f"the load of {self.model} was stopped",
                 hint="It was unloaded before it was ready; ask again.",
             ) from None
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait((self._task,))
+        self.task.cancel()
+        await asyncio.wait((self.task,))
 
     async def watch(self, work: asyncio.Future[None]) -> AsyncGenerator[LoadStatus, None]:
         """Yield changes until `work`, which waits for the load, is over; then the last one."""
         seen, is_over = None, False
         while not is_over:
             is_over = work.done()
-            if self.progress.status != seen:
-                seen = self.progress.status
+            if self.status != seen:
+                seen = self.status
                 yield seen
             await asyncio.wait((work,), timeout=_REPORT_EVERY_S)
-
-
-class Loads:
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        self._spawn = spawn
-        self._loads: dict[str, LoadTask] = {}
-
-    @property
-    def statuses(self) -> list[LoadStatus]:
-        return [load.progress.status for load in self._loads.values() if not load.is_over]
-
-    def get(self, key: str) -> LoadTask | None:
-        load = self._loads.get(key)
-        return None if load is None or load.is_over else load
-
-    def share(
-        self, key: str, model: str, start: Callable[[LoadProgress], Coroutine[Any, Any, None]]
-    ) -> LoadTask:
-        if load := self.get(key):
-            return load
-        progress = LoadProgress(model)
-        load = self._loads[key] = LoadTask(progress, self._spawn(start(progress)))
-        return load

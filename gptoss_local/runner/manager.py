@@ -39,7 +39,7 @@ from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels
 from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import GrowingContext, may_reload
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
-from gptoss_local.runner.loads import LoadProgress, Loads
+from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.planning import choose_unload, plan_load
 
 _log = logging.getLogger("gptoss")
@@ -71,7 +71,7 @@ class ModelManager:
         self.energy = Energy()
         self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
         self._remote = RemoteModels(settings)
-        self._loads = Loads(self._spawn)
+        self._loads: dict[str, LoadProgress] = {}  # by weights; the last one of each may be over
         self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: Counter[str] = Counter()  # by caller
@@ -86,7 +86,7 @@ class ModelManager:
 
     @property
     def loading(self) -> list[LoadStatus]:
-        return self._loads.statuses
+        return [load.status for load in self._loads.values() if not load.is_over]
 
     async def load(
         self, entry: ModelEntry, *, n_ctx: int | None = None, keep_alive_s: float | None = None
@@ -95,7 +95,7 @@ class ModelManager:
         ready = asyncio.ensure_future(self._touch(entry, n_ctx, keep_alive_s))
         try:
             await asyncio.sleep(0)  # now its load is there, if it needs one
-            if load := self._loads.get(entry.weights_id):
+            if load := self._load_of(entry):
                 async for status in load.watch(ready):
                     yield status
             await ready
@@ -116,11 +116,8 @@ class ModelManager:
         """Hold a model for one request, loading it first where needed.
 
         A loaded model with more context than `n_ctx` is kept, as is any without `may_reload`. A new
-        `keep_alive_s` stays until another request changes it. Upstream models ignore both.
-
-        Raises:
-            ServerBusyError: too many requests of this caller wait already, or of all.
-            EngineError: it cannot be loaded.
+        `keep_alive_s` stays until another request changes it. Upstream models ignore both. Raises
+        ServerBusyError if too many requests wait.
         """
         name, _ = caller.get()
         n_room = most_answers(self.settings) + self.settings.max_queue
@@ -157,8 +154,7 @@ class ModelManager:
         """Hold a model for one answer and yield its events; arguments as `use`.
 
         The context grows if the prompt needs it and no setting fixes it. If the engine is lost
-        before the first piece, another one is asked, once. Raises as `use` and
-        `gptoss_local.harmony.answer`.
+        before the first piece, another one is asked, once.
         """
         growth, tries = GrowingContext(request, self.settings, n_ctx), _Tries()
         begun_ns = ready_ns = time.monotonic_ns()
@@ -224,7 +220,7 @@ class ModelManager:
         if entry.upstream is not None:
             self._remote.drop(entry)
             return
-        if load := self._loads.get(entry.weights_id):
+        if load := self._load_of(entry):
             await load.stop()
         if model := self._models.get(entry.weights_id):
             await self._let_go(model)  # also if the client leaves while it waits
@@ -249,9 +245,16 @@ class ModelManager:
             if model is not None and model.serves(wanted_n_ctx if may_reload.get() else None):
                 model.entry = entry
                 return model
-            start = partial(self._start, entry.name, wanted_n_ctx)
-            await self._loads.share(entry.weights_id, entry.name, start).wait()
+            load = self._load_of(entry)
+            if load is None:
+                load = self._loads[entry.weights_id] = LoadProgress(entry.name)
+                load.task = self._spawn(self._start(entry.name, wanted_n_ctx, load))
+            await load.wait()
             entry = find_model(entry.name, self.settings)  # an embedded model has a file now
+
+    def _load_of(self, entry: ModelEntry) -> LoadProgress | None:
+        load = self._loads.get(entry.weights_id)
+        return None if load is None or load.is_over else load
 
     async def _start(self, name: str, n_ctx: int | None, progress: LoadProgress) -> None:
         async with self._room:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Load, Tokens, Tuned
+from gptoss_local.engine.protocol import Finished, Generate, Load, Tokens, Tuned
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import (
     Measured,
@@ -54,21 +55,24 @@ _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
 _BACKEND = re.compile("[A-Za-z]+")  # CUDA of CUDA0 and CUDA_Host
 _MANY = 128  # tokens that use nearly all experts
 
+Count = Annotated[int, msgspec.Meta(ge=1)]
+_Rate = Annotated[float, msgspec.Meta(gt=0)]  # as `gptoss capacity` reads it from a file
+
 
 class AtDepth(msgspec.Struct, frozen=True):
     """A prompt of `n_tokens`, and the answer after it, alone; cells left by earlier ones."""
 
-    n_tokens: int
-    prefill_tok_s: float
-    decode_tok_s: float
+    n_tokens: Count
+    prefill_tok_s: _Rate
+    decode_tok_s: _Rate
     n_cells_cached: int = 0
 
 
 class AtWidth(msgspec.Struct, frozen=True):
     """Several answers at the same time; tokens of all together."""
 
-    n_streams: int
-    decode_tok_s: float
+    n_streams: Count
+    decode_tok_s: _Rate
     n_cells_cached: int = 0
 
 
@@ -201,8 +205,8 @@ class _Prober:
     ) -> tuple[Finished, list[float], list[int]]:
         times: list[float] = []
         answer: list[int] = []
-        events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=n_answer)
-        async for event in events:
+        asked = Generate(prompt=prompt, sampling=_SAMPLING, max_tokens=n_answer)
+        async for event in self._engine.generate(asked):
             if isinstance(event, Finished):
                 return event, times, answer
             if isinstance(event, Tokens):

@@ -7,14 +7,13 @@ import msgspec
 
 from gptoss_local.base.errors import DoesNotFitError, EngineCrashedError, EngineError
 from gptoss_local.base.settings import Settings
-from gptoss_local.base.types import ModelParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
 from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
 from gptoss_local.machine.hardware import Machine, has_cuda_build, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import Measured, Tuning, measured_path, plan_id
-from gptoss_local.machine.plan.options import OBJECTIVES, Attempt, PlanOptions, plan_options
+from gptoss_local.machine.plan.options import OBJECTIVES, Attempt, plan_options
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry
@@ -82,12 +81,14 @@ def choose_unload(
     machine = read_machine(settings.models_dir)
     options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx, attempt=attempt)
     alone = make_plan(facts, without(machine, others), options)
+    n_ctx_least = min(FLOOR_CTX, alone.shape.n_ctx)
+    worst_s = _BESIDE * worth_s(facts, alone, options)
     for gone in ([], *([each] for each in others)):
         try:
             plan = make_plan(facts, without(machine, gone), options)
         except DoesNotFitError:
             continue
-        if _is_as_good(facts, plan, alone, options):
+        if plan.shape.n_ctx >= n_ctx_least and worth_s(facts, plan, options) <= worst_s:
             return gone[0] if gone else None
     return others[0]
 
@@ -118,10 +119,13 @@ def load_command(
     is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
     # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
     gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
+    params = plan.model_params
+    if not plan.n_gpus and not has_cuda_build():  # llama.cpp itself fills GPUs of other makers
+        params = msgspec.structs.replace(params, n_gpu_layers=settings.gpu_layers)
     return Load(
         model_path=str(path),
         adapter_path=str(entry.adapter or ""),
-        model=_model_params(plan, settings),
+        model=params,
         context=plan.context_params,
         prefixes=PrefixOptions(
             checkpoint_bytes=plan.host.checkpoints,
@@ -140,19 +144,6 @@ def load_command(
             f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
         },
     )
-
-
-def _model_params(plan: Plan, settings: Settings) -> ModelParams:
-    """Return the planned parameters; llama.cpp itself fills GPUs of other makers."""
-    if plan.n_gpus or has_cuda_build():
-        return plan.model_params
-    return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
-
-
-def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions) -> bool:
-    has_context = plan.shape.n_ctx >= min(FLOOR_CTX, other.shape.n_ctx)
-    worst_s = _BESIDE * worth_s(facts, other, options)
-    return has_context and worth_s(facts, plan, options) <= worst_s
 
 
 def without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:

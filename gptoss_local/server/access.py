@@ -30,8 +30,7 @@ from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.growth import may_reload
-from gptoss_local.server.keys import add_phone
-from gptoss_local.server.limits import KeyLimits, KeyUse
+from gptoss_local.server.keys import KeyLimits, KeyUse, add_phone
 from gptoss_local.server.origin import is_loopback, is_own_origin
 
 _log = logging.getLogger("gptoss")
@@ -40,7 +39,6 @@ Kind = Literal["owner", "page", "phone", "key", "anonymous"]
 Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
-_N_LINKS_MAX = 100
 _LOOK_S = 0.15
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
     "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
@@ -112,8 +110,9 @@ class Access:
     `secret` proves a program of the server's account, `page_token` a page that the owner opened.
     """
 
-    def __init__(self, settings: Settings, limits: KeyLimits) -> None:
-        self._settings, self._limits = settings, limits
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._limits = KeyLimits(settings.keys_path, is_needed=settings.api_keys_file is not None)
         self._has_keys = bool(settings.api_key or settings.api_keys_file)
         self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._owners = [key for key in (settings.api_key, self.secret) if key]
@@ -197,15 +196,15 @@ class Access:
 
     def charge(self, record: AnswerRecord) -> None:
         """Charge a finished answer to the program and the key that asked for it."""
+        caller = current_caller()
         if record.usage is not None:
-            name = current_caller().program
-            if name not in self._clients and len(self._clients) >= _N_CLIENTS:
-                name = "others"
+            is_known = caller.program in self._clients or len(self._clients) < _N_CLIENTS
+            name = caller.program if is_known else "others"
             use = self._clients.setdefault(name, ClientUse(name))
             use.n_prompt += record.usage.n_prompt
             use.n_cached += record.usage.n_cached
-        if (caller := current_caller()).has_users_key:
-            self._limits.charge(caller.name, record)
+        if caller.has_users_key:
+            self._limits.charge(caller.name, record.n_prompt, record.n_generated)
 
     @property
     def clients(self) -> list[ClientUse]:
@@ -218,9 +217,9 @@ class Access:
         return {caller.name: use[caller.name]} if caller.has_users_key else use
 
     @contextmanager
-    def secret_in_file(self, settings: Settings) -> Iterator[None]:
+    def secret_in_file(self) -> Iterator[None]:
         """Keep the secret where this account's programs find it, while the server runs."""
-        path = settings.owner_secret_path
+        path = self._settings.owner_secret_path
         try:
             path.unlink(missing_ok=True)  # a mode that another file has had is not kept
             write_whole(path, self.secret)
@@ -235,24 +234,25 @@ class Access:
 
     def new_link(self, *, is_for_phone: bool = False) -> str:
         """Return a secret with which one browser can get the page's token or a key, once."""
-        now_s = time.monotonic()
-        kept = [each for each in self._links.items() if now_s - each[1].made_s < _LINK_S]
-        self._links = dict(kept[-_N_LINKS_MAX + 1 :])
         link = secrets.token_urlsafe(32)
-        self._links[link] = _Link(now_s, is_for_phone)
+        self._links = self._fresh_links() | {link: _Link(time.monotonic(), is_for_phone)}
         return link
 
     def open_link(self, link: str) -> PageToken:
         """Exchange a link, once, for the page's token, or a new key. Raises UnauthorizedError."""
+        self._links = self._fresh_links()
         found = next((each for each in self._links if _is_same(each, link)), None)
-        made = self._links.pop(found) if found else None
-        if made is None or time.monotonic() - made.made_s > _LINK_S:
+        if found is None:
             raise UnauthorizedError(
                 "this link has been used, or is too old", hint="`gptoss web` opens a new one."
             )
-        if made.is_for_phone:
+        if self._links.pop(found).is_for_phone:
             return PageToken(key=add_phone(self._settings.keys_path))
         return PageToken(self.page_token)
+
+    def _fresh_links(self) -> dict[str, _Link]:
+        oldest_s = time.monotonic() - _LINK_S
+        return {text: link for text, link in self._links.items() if link.made_s > oldest_s}
 
     def end_phone_links(self) -> None:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}

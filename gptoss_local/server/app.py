@@ -5,21 +5,18 @@ import errno
 import logging
 import math
 import os
-import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
@@ -36,70 +33,21 @@ from gptoss_local.server.connections import (
     quieten_logs,
     return_memory,
 )
-from gptoss_local.server.dialects.openai.response_store import ResponseStore
-from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
-from gptoss_local.server.dialects.registry import DIALECTS
+from gptoss_local.server.dialects.openai.responses_memory import ResponseStore, ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
-from gptoss_local.server.histograms import Histograms
 from gptoss_local.server.lan import LanDoor
-from gptoss_local.server.limits import KeyLimits
+from gptoss_local.server.metrics import metrics_of
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
-from gptoss_local.server.tracing import Tracing, fail, start_tracing
 from gptoss_local.talk.tools import ToolSources
 
-_UNTRACED = re.compile(r"/|/health|/metrics|/web/.*")  # asked for all the time, and no work
-
-
-class TraceRequests:
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
-        self._app = app
-        self._tracing = tracing
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or _UNTRACED.fullmatch(scope["path"]):
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        span = self._tracing.begin_request(scope["method"], headers)
-        status = 500  # of exceptions: no answer passes here then
-
-        async def answering(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, answering)
-        finally:
-            span.set_attributes(_attributes_of(scope, headers, status))
-            if route := scope.get("route"):
-                span.update_name(f"{scope['method']} {route.path}")
-            if status >= 500:
-                fail(span)
-            span.end()
-
-
-def _attributes_of(scope: Scope, headers: Headers, status: int) -> dict[str, Any]:
-    dialect = next(d.name for d in DIALECTS if d.is_spoken(scope["path"], headers))
-    attributes = {
-        "http.request.method": scope["method"],
-        "http.response.status_code": status,
-        "http.response.header.request-id": [scope["state"]["request_id"]],
-        "url.path": scope["path"],
-        "url.scheme": scope["scheme"],
-        "gptoss.dialect": dialect,
-    }
-    if route := scope.get("route"):
-        attributes["http.route"] = route.path
-    if status >= 500:
-        attributes["error.type"] = str(status)
-    return attributes
-
+if TYPE_CHECKING:
+    from gptoss_local.server.tracing import Tracing
 
 _log = logging.getLogger("gptoss")
+
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 # Of a connection without a request. Python's clients (httpx) drop theirs after 5 s, which is also
 # uvicorn's default: a request that was sent just then got no answer.
@@ -113,7 +61,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.manager = ModelManager(settings)
         watchers = app.state.manager.counters.watchers
-        watchers.append(app.state.histograms.add)
+        watchers.append(lambda record: metrics_of(app).add(record))
         watchers.append(app.state.access.charge)
         if tracing:
             watchers.append(tracing.add_answer)
@@ -136,24 +84,39 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         if tracing:
             await tracing.close()
 
-    limits = KeyLimits(settings.keys_path, is_needed=settings.api_keys_file is not None)
     tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
         middleware=[
             Middleware(RequestIds),
             Middleware(Guard, settings=settings),
-            *([Middleware(TraceRequests, tracing=tracing)] if tracing else []),
+            *([tracing.middleware] if tracing else []),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # `Guard` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
-    app.state.access = Access(settings, limits)
-    app.state.histograms = Histograms()
+    app.state.access = Access(settings)
     app.state.wishes = WeakValueDictionary[tuple[str, str], AnswerNow]()  # of answers under way
     return app
+
+
+def start_tracing() -> "Tracing | None":
+    """Return None unless the environment says where spans go and the SDK is installed."""
+    if not (endpoint := os.environ.get(_ENDPOINT, "").strip()):
+        return None
+    try:
+        from gptoss_local.server.tracing import Tracing
+    except ImportError as error:
+        _log.warning(
+            "%s is set, but there are no traces: %s. pip install 'gptoss-local[otel]' adds them.",
+            _ENDPOINT,
+            error,
+        )
+        return None
+    _log.info("traces go to %s", endpoint)
+    return Tracing()
 
 
 def serve(settings: Settings) -> None:
@@ -217,7 +180,7 @@ class Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("listening on %s", self._settings.url)
-        with self._app.state.access.secret_in_file(self._settings):
+        with self._app.state.access.secret_in_file():
             super().run(sockets=sockets or [self._listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

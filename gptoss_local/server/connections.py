@@ -53,8 +53,8 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
     _since_s = 0.0  # when the client was last heard of, or answered
     _is_spare = False
     _timer: asyncio.TimerHandle | None = None  # while a header is due
-    _n_header_bytes = 0
-    _n_unparsed_bytes = 0  # at least; since the last whole part of a request
+    _n_unread_bytes = 0  # since the last whole header or part of a body
+    _is_header_too_large = False
     _has_headers = False
 
     def __init_subclass__(cls, *, max_connections: int) -> None:
@@ -99,32 +99,31 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
 
     def data_received(self, data: bytes) -> None:
         self._since_s = self.loop.time()
-        self._n_unparsed_bytes += len(data)
+        self._n_unread_bytes += len(data)
         super().data_received(data)
-        if self._n_unparsed_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
+        if self._n_unread_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(*_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._n_header_bytes, self._has_headers = 0, False
+        self._has_headers = False
         super().on_message_begin()
         self.scope["state"]["connection"] = self
 
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
         if not self._has_headers:  # a trailer is no header: RFC 9110, section 6.5.1
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._has_headers = True
+        n_bytes = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if n_bytes > _MAX_HEADER_BYTES:
+            self._is_header_too_large = True
+            raise ValueError  # the parser stops, and uvicorn sends 400
+        self._has_headers, self._n_unread_bytes = True, 0
         self._stop_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._n_unparsed_bytes = 0
+        self._n_unread_bytes = 0
         super().on_body(body)
 
     def on_response_complete(self) -> None:
@@ -133,19 +132,13 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
             self._expect_header(self.timeout_keep_alive)
 
     def send_400_response(self, msg: str) -> None:
-        if self._n_header_bytes > _MAX_HEADER_BYTES:
+        if self._is_header_too_large:
             self._refuse(*_TOO_LARGE)
         else:
             super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: without WebSockets, the request is served as any other."""
-
-    def _count(self, n_bytes: int) -> None:
-        self._n_unparsed_bytes = 0
-        self._n_header_bytes += n_bytes
-        if self._n_header_bytes > _MAX_HEADER_BYTES:
-            raise ValueError("the header is too large")  # the parser stops, and uvicorn sends 400
 
     def _refuse(self, status: bytes, text: bytes) -> None:
         self.transport.write(

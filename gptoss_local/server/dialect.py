@@ -1,6 +1,6 @@
 """Describe a dialect to the server: its package states it in one value."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,16 +14,17 @@ from gptoss_local.server.access import OWN_ORIGIN, Access, Level
 from gptoss_local.server.origin import preflight
 from gptoss_local.server.streaming import Framing
 
+Serve = Callable[[Request], Awaitable[Response]]
+
 
 class Endpoint(NamedTuple):
     """One method of one path: how it is served, and its entry in the OpenAPI document.
 
     Attributes:
         answer: Struct of the body of a 200; None: text, or nothing.
-        body: Struct of the request's body; `bytes` for a file.
+        body: Struct of the request's body; `bytes` for a file. Its fields have defaults, so that a
+            refusal is in our words; `REQUIRED` names those without which there is one.
         stream: Framing of the streamed answer; None: it is never streamed.
-        required: Fields without which a request is refused; the structs have defaults, so that
-            the refusal is in our words.
         queries: JSON schemas of the parameters after the `?`.
         is_refused: It only refuses clearly.
         access: Who may use it. `open`: everybody, as it holds nothing of the user's; `key`: each
@@ -35,12 +36,11 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    serve: Callable[[Request], Awaitable[Response]]
+    serve: Serve
     summary: str
     answer: type | None = None
     body: type | None = None
     stream: Framing | None = None
-    required: tuple[str, ...] = ()
     queries: Mapping[str, dict[str, Any]] = {}
     is_refused: bool = False
     access: Level = "owner"
@@ -51,11 +51,33 @@ class Endpoint(NamedTuple):
         return _Route(self)
 
 
-for_all = partial(Endpoint, access="open")
-for_keys = partial(Endpoint, access="key")
-for_owner_or_all = partial(Endpoint, access="models")
-for_chat = partial(Endpoint, access="chat")
-for_page = partial(Endpoint, access="page")
+class Endpoints(list[Endpoint]):
+    """The endpoints of a module; its decorators add the functions that serve them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.for_all = partial(self.add, access="open")
+        self.for_keys = partial(self.add, access="key")
+        self.metered = partial(self.add, "POST", access="key", is_metered=True)
+        self.for_owner_or_all = partial(self.add, access="models")
+        self.for_chat = partial(self.add, access="chat")
+        self.for_page = partial(self.add, access="page")
+        self.for_owner = partial(self.add, access="owner")
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        answer: type | None = None,
+        body: type | None = None,
+        **more: Any,
+    ) -> Callable[[Serve], Serve]:
+        def keep(serve: Serve) -> Serve:
+            self.append(Endpoint(method, path, serve, summary, answer, body, **more))
+            return serve
+
+        return keep
 
 
 class _Route(Route):
@@ -90,6 +112,6 @@ class Dialect(NamedTuple):
 
     name: str
     is_spoken: Callable[[str, Mapping[str, str]], bool]
-    endpoints: tuple[Endpoint, ...]
+    endpoints: Sequence[Endpoint]
     error_body: Callable[[GptOssError, Request], object]
     error: type

@@ -1,24 +1,27 @@
-"""The file of API keys: names, hashes and limits.
+"""The file of API keys, which people may edit: names, hashes and limits, and the use of each."""
 
-People may edit it, and their comments stay. The keys themselves are stored nowhere.
-"""
-
+import logging
+import math
 import secrets
+import time
 import tomllib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from gptoss_local.base.errors import UsageError
+from gptoss_local.base.errors import RateLimitError, UsageError
 from gptoss_local.base.settings import HOSTED_TOOL
 from gptoss_local.base.validation import in_words
 from gptoss_local.base.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
+
+_log = logging.getLogger("gptoss")
 
 _HEADER = "API keys of gptoss: `gptoss keys add NAME` prints a new key and writes its hash here."
 
@@ -109,3 +112,110 @@ def remove_key(path: Path, name: str) -> None:
         del rows[names.index(name)]
 
     change_toml(path, remove, read_keys)
+
+
+class Bucket:
+    """An amount per minute, all of which may be taken at once."""
+
+    def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute, self._now_s = per_minute, now_s
+        self._level, self._at_s = float(per_minute), now_s()
+
+    def wait_s(self) -> float:
+        """Return the seconds until 1 is there, 0 if it is."""
+        self.take(0)
+        return max(0.0, 1 - self._level) * 60 / self.per_minute
+
+    def take(self, n: int) -> None:
+        """Take `n`, even more than there are."""
+        now_s = self._now_s()
+        gained = (now_s - self._at_s) * self.per_minute / 60
+        self._level, self._at_s = min(self._level + gained, float(self.per_minute)) - n, now_s
+
+
+class KeyUse:
+    def __init__(self) -> None:
+        self.requests = Counter({"admitted": 0, "refused": 0})
+        self.tokens = Counter({"prompt": 0, "generated": 0})
+        self.buckets: dict[str, Bucket] = {}
+
+    def follow(self, key: ApiKey) -> None:
+        """Take over a key's limits; a changed one begins anew."""
+        limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
+        for what, per_minute in limits.items():
+            known = self.buckets.pop(what, None)
+            if known and known.per_minute == per_minute:
+                self.buckets[what] = known
+            elif per_minute is not None:
+                self.buckets[what] = Bucket(per_minute)
+
+
+class KeyLimits:
+    """The keys of a file, and their users' remaining requests and tokens, in one event loop.
+
+    A changed file is read again; while it is wrong, the earlier keys stay in force.
+    """
+
+    def __init__(self, path: Path, *, is_needed: bool = True) -> None:
+        self._path = path
+        self._sign = _sign_of(path)
+        self.use: dict[str, KeyUse] = {}
+        self._follow(read_keys(path) if is_needed or path.exists() else [])
+
+    def key_of(self, sent: bytes) -> ApiKey | None:
+        self._reload()
+        sent_hash, found = hash_key(sent), None
+        for key in self._keys:  # all of them, so that the time says nothing
+            if secrets.compare_digest(key.sha256, sent_hash):
+                found = key
+        return found
+
+    def admit(self, name: str) -> None:
+        """Let a metered request in, and charge it to its key. Raises RateLimitError."""
+        use = self.use[name]
+        waits_s = {what: bucket.wait_s() for what, bucket in use.buckets.items()}
+        if any(waits_s.values()):
+            use.requests["refused"] += 1
+            what = max(waits_s, key=waits_s.__getitem__)  # until then the others are free, too
+            n, retry_after_s = use.buckets[what].per_minute, math.ceil(waits_s[what])
+            raise RateLimitError(
+                f"the API key '{name}' is over its limit of {what}: {n:,} per minute",
+                hint=f"Try again in {retry_after_s} s.",
+                retry_after_s=retry_after_s,
+            )
+        use.requests["admitted"] += 1
+        if bucket_of_requests := use.buckets.get("requests"):
+            bucket_of_requests.take(1)
+
+    def charge(self, name: str, n_prompt: int, n_generated: int) -> None:
+        """Charge an answer. Concurrent ones can overdraw; the next request waits for a refill."""
+        use = self.use[name]
+        use.tokens["prompt"] += n_prompt
+        use.tokens["generated"] += n_generated
+        if bucket := use.buckets.get("tokens"):
+            bucket.take(n_prompt + n_generated)
+
+    def _reload(self) -> None:
+        sign = _sign_of(self._path)
+        if sign == self._sign:
+            return
+        self._sign = sign
+        try:
+            self._follow(read_keys(self._path))
+            _log.info("read %s again: %d keys", self._path, len(self._keys))
+        except UsageError as error:
+            _log.error("%s. The keys that were read before stay in force.", error.message)
+
+    def _follow(self, keys: list[ApiKey]) -> None:
+        self._keys = keys
+        for key in keys:
+            self.use.setdefault(key.name, KeyUse()).follow(key)
+
+
+def _sign_of(path: Path) -> tuple[int, int, int] | None:
+    """Return figures that change with a file; None if it cannot be found."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

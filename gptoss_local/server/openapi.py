@@ -66,8 +66,8 @@ def document() -> dict[str, Any]:
     reference = dict(zip(ordered, references, strict=True)) | {dict: {"type": "object"}}
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
-        if endpoint.body is not None and endpoint.required:
-            schemas[endpoint.body.__name__]["required"] = list(endpoint.required)
+        if endpoint.body is not None and (required := getattr(endpoint.body, "REQUIRED", ())):
+            schemas[endpoint.body.__name__]["required"] = list(required)
         described = _describe(endpoint, reference)
         paths.setdefault(_path(endpoint), {})[endpoint.method.lower()] = described
     keys = {

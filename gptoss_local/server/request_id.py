@@ -2,6 +2,7 @@
 
 import secrets
 from contextvars import ContextVar
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -9,15 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = ("request-id", "x-request-id")
 
-
-class _Current:
-    """The request that a task works for; tasks that it starts share the object."""
-
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-
-
-_current: ContextVar[_Current | None] = ContextVar("request", default=None)
+_current: ContextVar[dict[str, Any]] = ContextVar("request")
+"""The state of the request that a task works for; tasks that it starts share it."""
 
 
 class RequestIds:
@@ -28,9 +22,9 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = f"req_{secrets.token_hex(12)}"
-        _current.set(current := _Current(request_id))
-        scope["state"] = {**scope.get("state", {}), "request_id": request_id}
+        state, request_id = scope.setdefault("state", {}), f"req_{secrets.token_hex(12)}"
+        state["request_id"] = request_id
+        _current.set(state)
 
         async def answering(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -40,7 +34,7 @@ class RequestIds:
         await self._app(scope, receive, answering)
         # Tasks that outlive it are not part of it: a model's keep-alive, an answer of the page.
         # After an exception the id stays, for uvicorn logs that one.
-        current.request_id = ""
+        del state["request_id"]
 
 
 def add_request_id(headers: MutableHeaders, request_id: str) -> None:
@@ -55,5 +49,5 @@ def request_id_of(request: Request) -> str:
 
 def current_request_id() -> str:
     """Return the id of the request that this task or thread works for; empty without one."""
-    current = _current.get()
-    return current.request_id if current else ""
+    request_id: str = _current.get({}).get("request_id", "")
+    return request_id

@@ -19,7 +19,7 @@ from gptoss_local.harmony import Started
 
 _log = logging.getLogger("gptoss")
 
-_LEFT_OUT, _WARNING = "X-Messages-Left-Out", "X-Gptoss-Warning"
+_JSON = "application/json; charset=utf-8"
 _UNFIT = re.compile(r"[^\x20-\x7e]")  # names in a warning are the client's
 _MAX_HEADER = 1000
 _HEADERS_S = 4.0  # until then, an error has its own status
@@ -86,7 +86,7 @@ class AnswerWriter(Protocol[EventIn]):
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return one JSON body, in Ollama's content type."""
-    return Response(_encode(value), status, media_type="application/json; charset=utf-8")
+    return Response(_encode(value), status, media_type=_JSON)
 
 
 def log_error(error: GptOssError) -> None:
@@ -105,9 +105,10 @@ class AnswerResponse(Response, Generic[EventT]):
     def __init__(
         self, events: AsyncGenerator[EventT, None], writer: AnswerWriter[EventT], *, stream: bool
     ) -> None:
+        is_sse = stream and writer.framing is SSE
         super().__init__(
-            headers={"Cache-Control": "no-cache"} if writer.framing is SSE else None,
-            media_type=writer.framing.media_type,
+            headers={"Cache-Control": "no-cache"} if is_sse else None,
+            media_type=writer.framing.media_type if stream else _JSON,
         )
         del self.headers["content-length"]
         self._events = events
@@ -118,8 +119,8 @@ class AnswerResponse(Response, Generic[EventT]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if warning := scope.get("state", {}).get("warning"):
-            self.headers[_WARNING] = _UNFIT.sub("?", warning[:_MAX_HEADER])
-        work = asyncio.create_task(self._answer(scope, receive, send))
+            self.headers["X-Gptoss-Warning"] = _UNFIT.sub("?", warning[:_MAX_HEADER])
+        work = asyncio.create_task(self._answer(send))
         gone = asyncio.create_task(disconnected(receive))
         ending = asyncio.create_task(scope["app"].state.ending.wait())
         pulse = asyncio.create_task(self._beat(send))
@@ -137,12 +138,13 @@ class AnswerResponse(Response, Generic[EventT]):
                 raise error
             await self._fail(error, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             try:
                 async for event in events:
                     if isinstance(event, Started) and event.n_left_out:
-                        self._tell_left_out(event.n_left_out)
+                        _log.warning("%d messages did not fit and were left out", event.n_left_out)
+                        self.headers["X-Messages-Left-Out"] = str(event.n_left_out)
                     frames = self._writer.feed(event)
                     if self._stream:
                         await self._send_frames(frames, send)
@@ -156,18 +158,12 @@ class AnswerResponse(Response, Generic[EventT]):
                     error = GptOssError("internal error, see the server log")
                 await self._fail(error, send)
                 return
-        if self._stream:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        else:
-            whole = json_response(self._writer.whole())
-            for name in (_LEFT_OUT, _WARNING):
-                if name in self.headers:
-                    whole.headers[name] = self.headers[name]
-            await whole(scope, receive, send)
-
-    def _tell_left_out(self, n_messages: int) -> None:
-        _log.warning("%d messages did not fit and were left out", n_messages)
-        self.headers[_LEFT_OUT] = str(n_messages)
+        body = b""
+        if not self._stream:
+            body = _encode(self._writer.whole())
+            self.headers["content-length"] = str(len(body))
+        await self._start(send)
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _fail(self, error: GptOssError, send: Send) -> None:
         await self._send_frames(self._writer.failed(error), send)

@@ -10,60 +10,115 @@ Names of attributes: OpenTelemetry's semantic conventions for HTTP and for gener
 """
 
 import asyncio
-import functools
 import logging
-import os
+import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.base.events import ToolCall
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, following
-from gptoss_local.talk.loop import Loop
-from gptoss_local.talk.tools import Call, ToolResult
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span, SpanKind
+from gptoss_local.server.dialects.registry import DIALECTS
+from gptoss_local.talk.loop import following_calls
+from gptoss_local.talk.tools import ToolResult
 
 _log = logging.getLogger("gptoss")
 
-_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _CLOSE_S = 2.0  # for the last spans, if the collector is slow
+_UNTRACED = re.compile(r"/|/health|/metrics|/web/.*")  # asked for all the time, and no work
+
+_request: ContextVar[Span | None] = ContextVar("request", default=None)
+"""The span of the request that this task, or the task that started it, works for."""
+
+
+class _TraceRequests:
+    def __init__(self, app: ASGIApp, tracing: "Tracing") -> None:
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _UNTRACED.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
+        span = self._tracing.begin_request(method, headers)
+        status = 500  # of exceptions: no answer passes here then
+
+        async def answering(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answering)
+        finally:
+            dialect = next(d.name for d in DIALECTS if d.is_spoken(path, headers))
+            span.set_attributes(
+                {
+                    "http.request.method": method,
+                    "http.response.status_code": status,
+                    "http.response.header.request-id": [scope["state"]["request_id"]],
+                    "url.path": path,
+                    "url.scheme": scope["scheme"],
+                    "gptoss.dialect": dialect,
+                }
+            )
+            if route := scope.get("route"):
+                span.update_name(f"{method} {route.path}")
+                span.set_attribute("http.route", route.path)
+            if status >= 500:
+                _fail(span, str(status))
+            span.end()
 
 
 class Tracing:
     """Makes spans, and hands them to the exporter, which sends them from a thread of its own."""
 
-    def __init__(self, provider: "TracerProvider") -> None:
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        self._provider = provider
-        self._tracer = provider.get_tracer("gptoss", __version__)
+    def __init__(self) -> None:
+        ours = Resource.create({"service.name": "gptoss", "service.version": __version__})
+        resource = ours.merge(OTELResourceDetector().detect())  # the environment's names win
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("gptoss", __version__)
         self._propagator = TraceContextTextMapPropagator()
 
-    def begin_request(self, method: str, headers: Mapping[str, str]) -> "Span":
-        """Begin the span of this task's request, in the client's trace if the headers name it."""
-        from opentelemetry.context import Context
-        from opentelemetry.trace import SpanKind
+    @property
+    def middleware(self) -> Middleware:
+        return Middleware(_TraceRequests, tracing=self)
 
+    def begin_request(self, method: str, headers: Mapping[str, str]) -> Span:
+        """Begin the span of this task's request, in the client's trace if the headers name it."""
         parent = self._propagator.extract(headers, Context())
         span = self._tracer.start_span(method, parent, SpanKind.SERVER)
-        _request.set(_Request(self, span))
-        following.set(functools.partial(self._follow, span))
+        _request.set(span)
+        following.set(partial(self._follow, span))
+        following_calls.set(partial(self._follow_call, span))
         return span
 
     def add_answer(self, record: AnswerRecord) -> None:
         """Add the spans of a finished answer to its request; the last measured phase ends now."""
-        if (request := _request.get()) is None:
+        if (parent := _request.get()) is None:
             return
-        parent, usage = request.span, record.usage
+        usage = record.usage
         if parent.is_recording():  # a saved chat's has ended long before its answer
             parent.set_attribute("gen_ai.request.model", record.model)
         attributes: dict[str, Any] = {
@@ -72,9 +127,7 @@ class Tracing:
             "gen_ai.request.model": record.model,
             "gen_ai.response.finish_reasons": [record.end],
         }
-        if record.is_error:
-            attributes["error.type"] = record.end
-        else:
+        if not record.is_error:
             attributes["gen_ai.usage.input_tokens"] = record.n_prompt
             attributes["gen_ai.usage.output_tokens"] = record.n_generated
         if usage:
@@ -99,26 +152,31 @@ class Tracing:
             self._begin(answer, "prefill", prefill_ns, read).end(decode_ns)
             self._begin(answer, "decode", decode_ns, written).end(record.ended_ns)
         if record.is_error:
-            fail(answer)
+            _fail(answer, record.end)
         answer.end(record.ended_ns)
 
-    def add_call(self, request: "Span", call: ToolCall, begun_ns: int, error: str) -> None:
-        """Add the span of a call that has ended now; `error` is its kind, if there was one."""
+    async def _follow_call(
+        self, request: Span, call: ToolCall, running: Coroutine[Any, Any, ToolResult]
+    ) -> ToolResult:
         attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         if call.id:
             attributes["gen_ai.tool.call.id"] = call.id
-        if error:
-            attributes["error.type"] = error
-        span = self._begin(request, f"execute_tool {call.name}", begun_ns, attributes)
-        if error:
-            fail(span)
-        span.end()
+        span = self._begin(request, f"execute_tool {call.name}", time.time_ns(), attributes)
+        error = "cancelled"
+        try:
+            result = await running
+            error = "tool_error" if result.is_error else ""
+            return result
+        except Exception as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            if error:
+                _fail(span, error)
+            span.end()
 
     @contextmanager
-    def _follow(self, request: "Span", call: UpstreamCall) -> Iterator[None]:
-        from opentelemetry.context import Context
-        from opentelemetry.trace import SpanKind, set_span_in_context
-
+    def _follow(self, request: Span, call: UpstreamCall) -> Iterator[None]:
         url = urlsplit(call.url)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "text_completion",
@@ -137,8 +195,7 @@ class Tracing:
             yield
         except Exception as raised:
             error = raised.error if isinstance(raised, UpstreamFault) else raised
-            span.set_attribute("error.type", type(error).__name__)
-            fail(span)
+            _fail(span, type(error).__name__)
             raise
         finally:
             if call.status:
@@ -158,84 +215,18 @@ class Tracing:
 
     def _begin(
         self,
-        parent: "Span",
+        parent: Span,
         name: str,
         begun_ns: int,
         attributes: Mapping[str, Any],
-        kind: "SpanKind | None" = None,
-    ) -> "Span":
-        from opentelemetry.context import Context
-        from opentelemetry.trace import SpanKind, set_span_in_context
-
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> Span:
+        context = set_span_in_context(parent, Context())
         return self._tracer.start_span(
-            name,
-            set_span_in_context(parent, Context()),
-            kind or SpanKind.INTERNAL,
-            attributes=attributes,
-            start_time=begun_ns,
+            name, context, kind, attributes=attributes, start_time=begun_ns
         )
 
 
-class _Request(NamedTuple):
-    tracing: Tracing
-    span: "Span"
-
-
-_request: ContextVar[_Request | None] = ContextVar("request", default=None)
-"""The request that this task, or the task that started it, works for."""
-
-
-def start_tracing() -> Tracing | None:
-    """Return None unless the environment says where spans go and the SDK is installed."""
-    if not (endpoint := os.environ.get(_ENDPOINT, "").strip()):
-        return None
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        _log.warning(
-            "%s is set, but there are no traces: %s. pip install 'gptoss-local[otel]' adds them.",
-            _ENDPOINT,
-            error,
-        )
-        return None
-    # The environment's name of the service wins; the SDK would let ours win.
-    ours = {"service.name": "gptoss", "service.version": __version__}
-    given = Resource.create().attributes
-    resource = Resource.create({**ours, **_named(given)})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    _log.info("traces go to %s", endpoint)
-    return Tracing(provider)
-
-
-class TracedLoop(Loop):
-    """The loop of answers and calls, with a span of each call if there are traces."""
-
-    async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
-        if (request := _request.get()) is None:
-            return await super()._run_call(call, made)
-        begun_ns, error = time.time_ns(), "cancelled"
-        try:
-            result = await super()._run_call(call, made)
-            error = "tool_error" if result.is_error else ""
-            return result
-        except Exception as raised:
-            error = type(raised).__name__
-            raise
-        finally:
-            request.tracing.add_call(request.span, call, begun_ns, error)
-
-
-def _named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment's names of the service, without the SDK's stopgaps."""
-    found = {name: given.get(name, "") for name in ("service.name", "service.version")}
-    return {n: v for n, v in found.items() if v and not str(v).startswith("unknown_service")}
-
-
-def fail(span: "Span") -> None:
-    from opentelemetry.trace import StatusCode
-
+def _fail(span: Span, error: str) -> None:
+    span.set_attribute("error.type", error)
     span.set_status(StatusCode.ERROR)

@@ -1,10 +1,14 @@
-"""One answer as it comes: its texts, its phase, its figures. No screen, no HTTP."""
+"""One answer as it comes, also from `/api/chat`: its texts, its phase, its figures."""
 
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
+from gptoss_local.api.answers import call_of, metrics_of
+from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.events import (
     ChatEvent,
     ContentDelta,
@@ -106,6 +110,9 @@ class Answer(WholeAnswer):
         if self.is_live:
             self.phase, self.error, self._end_s = phase, error, self._clock()
 
+    def fail(self, error: GptOssError) -> None:
+        self.end("failed", f"{error.message}. {error.hint}".strip())
+
     @property
     def tool_calls(self) -> tuple[dict[str, Any], ...]:
         return (*self._earlier_calls, *map(wire_call, self.calls))
@@ -150,10 +157,10 @@ class Answer(WholeAnswer):
         passed_s = (self._end_s or self._clock()) - self._first_s
         return (self.n_frames - 1) / passed_s if passed_s > 0 else None
 
-    def turn_fields(self, earlier: dict[str, Any]) -> dict[str, Any]:
-        """Return fields for `History.update`; `earlier` figures stay until there are new ones."""
+    def turn_fields(self) -> dict[str, Any]:
+        """Return fields for `History.update`; earlier figures stay until there are new ones."""
         states: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
-        kept = {name: value for name, value in earlier.items() if name != "error"}
+        kept = {name: value for name, value in self._earlier.items() if name != "error"}
         if self.n_frames:
             over = ("tokens", "done_reason")
             kept = {name: value for name, value in kept.items() if name not in over}
@@ -177,26 +184,15 @@ class Answer(WholeAnswer):
 
 
 def figures_of(done: Done) -> dict[str, Any]:
-    """Return an answer's figures by Ollama's names, durations in ns; zeros are left out."""
-    figures = {
-        "done_reason": done.end,
-        "total_duration": done.total_ns,
-        "load_duration": done.load_ns,
-        "prompt_eval_count": done.usage.n_prompt,
-        "prompt_cached_count": done.usage.n_cached,
-        "prompt_eval_duration": done.usage.prefill_ns,
-        "eval_count": done.usage.n_generated,
-        "eval_duration": done.usage.decode_ns,
-        "tokens": done.tokens,
-        "joules": done.joules,
-    }
-    return {name: value for name, value in figures.items() if value}
+    """Return an answer's figures as on the wire, durations in ns; zeros are left out."""
+    figures: dict[str, Any] = msgspec.to_builtins(metrics_of(done))
+    return figures | ({"tokens": done.tokens} if done.tokens else {})
 
 
 def wire_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as an entry of `message.tool_calls` of Ollama's API."""
-    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "function": function}
+    """Return a call as it is stored, and as `message.tool_calls` has it."""
+    wire: dict[str, Any] = msgspec.to_builtins(call_of(call))
+    return wire
 
 
 def _continued(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,8 @@ def read_text(data: bytes) -> Document:
 
 
 async def read_document(name: str, data: bytes) -> Document:
-    from gptoss_local.talk.tools.browser.reader import UnreadableError, read_attached  # PERF: 50 ms
+    from gptoss_local.talk.tools.browser.page import UnreadableError
+    from gptoss_local.talk.tools.browser.reader import read_attached  # PERF: 50 ms
 
     check(name, len(data))
     if not is_document(name):

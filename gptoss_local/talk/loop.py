@@ -1,21 +1,34 @@
 """One exchange: answers of the model, and the calls of tools between them."""
 
 import asyncio
+import math
 import time
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.what_runs import Decision
 
 T = TypeVar("T")
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
+_N_EQUAL_RUN, _N_EQUAL_MAX = 2, 5
+REPEATED = ToolResult(
+    "Not run: you have this result already, from an equal call. Use it, or do something else.",
+    is_error=True,
+)
 TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
 
 
@@ -31,14 +44,14 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class CallRefused(msgspec.Struct, frozen=True):
-    """A call is not run, as there were too many before it, or the exchange was stopped."""
+    """A call is not run: too many or equal ones were before it, or the exchange was stopped."""
 
     call: ToolCall
     result: ToolResult
 
 
 class LimitReached(msgspec.Struct, frozen=True):
-    """The model called again when it was told to answer without; the exchange ends."""
+    """The model called when it was told not to, or the same once more; the exchange ends."""
 
     limit: str
 
@@ -50,6 +63,9 @@ class Continued(msgspec.Struct, frozen=True):
 LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | LimitReached | Continued
 Ask = Callable[[RunnableTool, Arguments], Awaitable[ToolResult | None]]
 """Asks the user; returns the result of a call that is denied."""
+_Follow = Callable[[ToolCall, Coroutine[Any, Any, ToolResult]], Coroutine[Any, Any, ToolResult]]
+following_calls: ContextVar[_Follow | None] = ContextVar("following_calls", default=None)
+"""Awaits each call that runs in this context, for tracing."""
 
 
 class Source(Protocol):
@@ -65,8 +81,7 @@ class Loop:
     """One exchange.
 
     Args:
-        ask: Whether a call may run; None: all may.
-        must_ask: Says of which tools; by default, as the user has allowed them.
+        ask: Whether a call may run, of the tools of `must_ask`; None: all may.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.
         n_calls_max: Most calls that are run, besides the limits of the toolbox.
     """
@@ -77,17 +92,16 @@ class Loop:
         toolbox: Toolbox,
         ask: Ask | None,
         *,
-        must_ask: Callable[[RunnableTool], bool] | None = None,
         is_ours: Callable[[str], bool] = lambda _: True,
         n_calls_max: int | None = None,
     ) -> None:
         self._source = source
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._ask = ask
-        self._must_ask = must_ask or toolbox.needs_consent
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
-        self._limit = toolbox.loop_limit()
+        self._n_rounds, self._end_s = 0, math.inf
+        self._n_equal: Counter[bytes] = Counter()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
 
@@ -95,15 +109,22 @@ class Loop:
     def is_stopped(self) -> bool:
         return self._ended is not None
 
+    def must_ask(self, tool: RunnableTool) -> bool:
+        return self.toolbox.needs_consent(tool)
+
     def stop(self, result: ToolResult = STOPPED) -> None:
-        """Stop the exchange, keeping the partial answer; calls without a result get this one."""
+        """Stop it, also before it begins, keeping the partial answer; open calls get `result`."""
         self._ended = self._ended or result
         if self._waiting is not None and self._waiting is not asyncio.current_task():
             self._waiting.cancel()
 
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
-        """Yield the events; at a limit the model is told once to answer without calls."""
+        """Yield the events; at a limit the model is told once to answer without calls.
+
+        A call that was made twice before is not run, and the fifth equal one is the last.
+        """
         was_refused = False
+        self._end_s = time.monotonic() + self.toolbox.loop_s
         while True:
             async with aclosing(self._source.events()) as events:
                 while event := await self.until_stopped(anext(events, None)):
@@ -115,13 +136,17 @@ class Loop:
             ours = [call for call in answer.calls if self._is_ours(call.name)]
             if answer.phase != "done" or answer.done.reason != "stop" or not ours:
                 return
-            is_over, limit = len(ours) < len(answer.calls), self._limit.reached()
+            is_over, limit = len(ours) < len(answer.calls), self._limit()
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
-                made = self._toolbox.call(call.name, call.arguments)
+                if (n_equal := self._count(call)) == _N_EQUAL_MAX:
+                    limit, was_refused = limit or f"{n_equal} equal calls of {call.name}", True
+                made = self.toolbox.call(call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
+                elif n_equal > _N_EQUAL_RUN:
+                    yield CallRefused(call, REPEATED)
                 else:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)
@@ -133,6 +158,20 @@ class Loop:
                 return
             was_refused = bool(limit)
             yield Continued()
+
+    def _limit(self) -> str:
+        """Count the next round of calls; return which limit forbids it, or nothing."""
+        self._n_rounds += 1
+        if self._n_rounds > self.toolbox.n_rounds:
+            return f"{self.toolbox.n_rounds} rounds of tools"
+        is_over = time.monotonic() > self._end_s
+        return f"{self.toolbox.loop_s:g} s of tools" if is_over else ""
+
+    def _count(self, call: ToolCall) -> int:
+        """Return how many calls of the exchange were equal to this one, itself included."""
+        key = msgspec.json.encode((call.name, call.arguments), order="deterministic")
+        self._n_equal[key] += 1
+        return self._n_equal[key]
 
     async def until_stopped(self, work: Awaitable[T]) -> T | None:
         """Do a part of the exchange that `stop` ends; None if it did."""
@@ -152,13 +191,87 @@ class Loop:
             self._waiting = before
 
     async def _result(self, call: ToolCall, made: Call) -> ToolResult:
-        if self._ask is not None and made.tool is not None and self._must_ask(made.tool):
+        if self._ask is not None and made.tool is not None and self.must_ask(made.tool):
             asked_s = time.monotonic()
             refusal = await self._ask(made.tool, made.arguments)
-            self._limit.pause(time.monotonic() - asked_s)
+            self._end_s += time.monotonic() - asked_s
             if refusal is not None:
                 return refusal
-        return await self._run_call(call, made)
+        running, follow = self.toolbox.run_call(made), following_calls.get()
+        return await (follow(call, running) if follow else running)
 
-    async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
-        return await self._toolbox.run_call(made)
+
+class Exchange(Loop, ABC):
+    """A loop as the front ends have it, which say how they stream, ask, keep and show.
+
+    Attributes:
+        answer: The newest one.
+    """
+
+    answer: Answer
+
+    def __init__(self) -> None:
+        super().__init__(self, Toolbox([], Consents(None)), self._refusal)
+
+    async def follow_all(self, toolbox: Toolbox) -> None:
+        self.toolbox = toolbox
+        async with aclosing(self.run()) as events:
+            async for event in events:
+                await self.follow(event)
+
+    async def follow(self, event: LoopEvent) -> None:
+        match event:
+            case CallBegun(call):
+                await self.begin_call(call)
+            case CallEnded(call, result):
+                await self.end_call(call, result)
+            case CallRefused(call, result):
+                await self.refuse_call(call, result)
+            case Continued():
+                await self.begin_answer()
+            case LimitReached(limit):
+                self.tell(f"Stopped after {limit}.")
+
+    async def _refusal(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
+        decision = await self.decide(tool, arguments)
+        if decision is None:
+            return self._ended or UNANSWERED
+        if decision.scope is None:
+            text = f"The user denied this call. {decision.reason}".strip()
+            return ToolResult(text, is_error=True)
+        if decision.scope != "once":
+            try:
+                self.toolbox.allow(tool, decision.scope)
+            except UsageError as error:  # it holds for this chat where it cannot be kept
+                self.warn(error)
+        return None
+
+    @abstractmethod
+    def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Let the model answer the conversation so far."""
+
+    @abstractmethod
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
+        """Ask the user whether a call may run; None: there was no answer."""
+
+    @abstractmethod
+    async def begin_call(self, call: ToolCall) -> None:
+        """Show that a call is asked about and run; `end_call` follows."""
+
+    @abstractmethod
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call."""
+
+    async def refuse_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the result of a call that is not run."""
+        await self.end_call(call, result)
+
+    @abstractmethod
+    async def begin_answer(self) -> None:
+        """Begin the answer to the results."""
+
+    @abstractmethod
+    def tell(self, notice: str) -> None: ...
+
+    def warn(self, error: UsageError) -> None:
+        self.tell(error.message)

@@ -13,7 +13,7 @@ from gptoss_local.base.errors import BrokenCallError
 from gptoss_local.base.events import CallDelta, ChatEvent, Done
 from gptoss_local.harmony import ChatRequest, FreeText, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
-from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
+from gptoss_local.server.dialects.anthropic.routes import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter

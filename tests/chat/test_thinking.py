@@ -10,7 +10,7 @@ import pytest
 
 from gptoss_local.base.events import WholeAnswer
 from gptoss_local.base.types import Usage
-from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Prefilled, Tokens
 from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
 from gptoss_local.harmony.thinking import Repetition
@@ -29,9 +29,9 @@ class PlayedEngine:
         self.prompts: list[list[int]] = []
 
     async def generate(
-        self, prompt: list[int], sampling: Any, **_: Any
+        self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
-        self.prompts.append(list(prompt))
+        self.prompts.append(list(request.prompt))
         self._cancelled = False
         n, reason = 0, "length"
         for token in self._replies[len(self.prompts) - 1]:
@@ -44,7 +44,7 @@ class PlayedEngine:
             if token in STOP_TOKENS:
                 reason = "stop"
                 break
-        yield Finished(1, reason, Usage(len(prompt), n, 1, 1))  # type: ignore[arg-type]
+        yield Finished(1, reason, Usage(len(request.prompt), n, 1, 1))  # type: ignore[arg-type]
 
     def cancel(self, seq_id: int) -> None:
         self._cancelled = True

@@ -56,17 +56,15 @@ def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opene
 needs_lan = pytest.mark.skipif(not lan_addresses(), reason="needs an address of a local network")
 
 
-def drawn(screen: str, dark: str) -> list[list[bool]]:
-    """The cells of the QR code on a screen, whether they are dark; `dark` is drawn for two."""
+def drawn(screen: str) -> list[list[bool]]:
+    """The cells of the QR code on a screen, whether they are dark; light ones are drawn."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", screen)
-    halves = {" ": (False, False), "▀": (True, False), "▄": (False, True), "█": (True, True)}
-    rows: list[list[bool]] = []
+    halves = {" ": (True, True), "▀": (False, True), "▄": (True, False), "█": (False, False)}
+    rows: list[tuple[bool, ...]] = []
     for line in plain.splitlines():
         if len(line) > 30 and set(line) <= set(halves):
-            cells = [halves[char] for char in line]
-            rows += [[up == (dark == "█") for up, _ in cells]]
-            rows += [[down == (dark == "█") for _, down in cells]]
-    return rows
+            rows += zip(*(halves[char] for char in line), strict=True)
+    return [list(row) for row in rows]
 
 
 @needs_lan
@@ -79,11 +77,11 @@ def test_lan_draws_the_link_for_a_phone(fresh: dict[str, str], variables: dict[s
     link = re.search(rf"{address}/#open=[\w-]{{43}}", screen)
     assert link, screen
     wanted = [[bool(cell) for cell in row] for row in segno.make_qr(link[0]).matrix_iter(border=4)]
-    cells = drawn(screen, " " if variables else "█")
+    cells = drawn(screen)
     assert cells[: len(wanted)] == wanted
-    assert ("\x1b[38;5;16;48;5;231m" in screen) == (not variables)
+    assert ("\x1b[38;5;231;48;5;16m" in screen) == (not variables)
     narrow = in_terminal(environment, "web", "--lan", columns=30)
-    assert drawn(narrow, "█") == []
+    assert drawn(narrow) == []
     assert "columns" in narrow
 
 

@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint, plan_conversion
-from convert.tensor_types import widen_bf16
-from convert.tensor_types.mxfp4 import dequantize
+from convert.tensor_types import dequantize, widen_bf16
 from convert.verify import verify_model
 from gptoss_local.base.errors import ConvertError
 from tests.convert.gguf_file import read_gguf

@@ -15,9 +15,10 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 from openai_harmony import HarmonyEncoding
 
-from convert.checkpoint import read_tensors
-from convert.header import STORAGE
-from convert.tensor_types.mxfp4 import dequantize
+from convert.files import STORAGE
+from convert.journal import JournalState
+from convert.source import Source
+from convert.tensor_types import dequantize
 from tests.convert.gguf_file import GgufFile, Tensor
 from tests.convert.llama_cpu import F32, N_CTX, load_model, logits
 from tests.convert.write_gguf import write_gguf
@@ -29,7 +30,8 @@ class CheckpointReader:
     """Reads the values of a checkpoint's tensors."""
 
     def __init__(self, folder: Path) -> None:
-        self.tensors = read_tensors(folder)
+        shards = Source(folder).shards(JournalState())
+        self.tensors = {name: t for shard in shards for name, t in shard.tensors.items()}
 
     def read(self, name: str) -> NDArray[Any]:
         """Map one tensor into memory: uint8 for U8, the bits as uint16 for BF16."""

@@ -14,8 +14,8 @@ import pytest
 
 from convert import convert_checkpoint, finished_shards, plan_conversion
 from convert.journal import read_journal
-from convert.schedule import n_peak_bytes
-from convert.shards import local_shards
+from convert.run import n_peak_bytes
+from convert.source import Source
 from gptoss_local.base.errors import ConvertError
 from tests.conftest import wait_until
 from tests.convert.large import names, sha256, write_large
@@ -159,7 +159,7 @@ def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> No
     def truncate(what: str, done: int, total: int) -> None:
         os.truncate(shard, 10_000_000)
 
-    match = f"{shard.name} ended inside "
+    match = f"{shard.name} became shorter while it was read"
     with pytest.raises(ConvertError, match=match):
         convert_checkpoint(source, target, progress=truncate)
     assert names(target.parent) == []
@@ -187,7 +187,7 @@ def test_space_needed_while_shards_are_deleted(large: Path, tmp_path: Path) -> N
     source, target = tmp_path / "large", tmp_path / "model.gguf"
     shutil.copytree(large, source)
     plan = plan_conversion(source, target)
-    shards = local_shards(source, read_journal(source, target))
+    shards = Source(source).shards(read_journal(source, target))
     n_peak = n_peak_bytes(plan.tensors, set(), shards)
     n_source = sum(shard.n_bytes for shard in shards)
     assert n_source / 4 < n_peak < plan.n_data_bytes < n_source

@@ -11,8 +11,17 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
-from convert.tensor_types import BF16, DENSE_TYPES, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
-from convert.tensor_types.mxfp4 import MAX_SCALE, dequantize, repack_blocks
+from convert.tensor_types import (
+    BF16,
+    DENSE_TYPES,
+    MAX_SCALE,
+    MXFP4,
+    TENSOR_TYPES,
+    TensorType,
+    dequantize,
+    repack_blocks,
+    widen_bf16,
+)
 from gptoss_local.base.errors import UsageError
 from tests.convert import ggml
 from tests.convert.gguf_file import read_gguf

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from convert.tokenizer import read_tokenizer
-from convert.tokenizer_files import Tokenizer
+from convert.tokenizer import Tokenizer, read_tokenizer
 from convert.verify import Report, verify_model
 from gptoss_local.base.errors import ConvertError
 from gptoss_local.base.formats.gguf_file import read_info, read_tokens
@@ -200,18 +199,20 @@ def test_other_sources(
     nano_checkpoint: Path, q8_0_gguf: Path, published: Tokenizer, tmp_path: Path
 ) -> None:
     for source in (q8_0_gguf, nano_checkpoint, nano_checkpoint / "tokenizer.json"):
-        assert read_tokenizer(tmp_path, VOCAB_SIZE, source) == published
+        assert read_tokenizer(source, VOCAB_SIZE) == published
     own, named = write_tiny(tmp_path / "own"), write_tiny(tmp_path / "named")
     text = (named / "tokenizer.json").read_text().replace('"plain"', '"other"')
     (named / "tokenizer.json").write_text(text)
-    assert read_tokenizer(own, 24).tokens[22] == "plain"
-    assert read_tokenizer(own, 24, named).tokens[22] == "other"  # it wins
+    target = tmp_path / "m.gguf"
+    for chosen, text in ((None, "plain"), (named, "other")):
+        convert_checkpoint(own, target, tokenizer=chosen)
+        assert read_tokens(target)[22] == text
 
 
 def test_from_a_rank_file(published: Tokenizer, tmp_path: Path) -> None:
     rank_file = tmp_path / "o200k_base.tiktoken"
     rank_file.write_bytes(render_tiktoken(load_ranks()))
-    tokenizer = read_tokenizer(tmp_path, VOCAB_SIZE, rank_file)
+    tokenizer = read_tokenizer(rank_file, VOCAB_SIZE)
     assert tokenizer.tokens[:200018] == published.tokens[:200018]
     assert tokenizer.types[:200018] == published.types[:200018]
     assert tokenizer.tokens[200018:200020] == ["<|endofprompt|>", "[PAD200019]"]
@@ -238,10 +239,10 @@ def test_from_a_rank_file(published: Tokenizer, tmp_path: Path) -> None:
 def test_broken_sources(tmp_path: Path, name: str, content: bytes, match: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ConvertError, match=match):
-        read_tokenizer(tmp_path, VOCAB_SIZE, tmp_path / name)
+        read_tokenizer(tmp_path / name, VOCAB_SIZE)
 
 
 @pytest.mark.parametrize("name", ["x", "x.json", "x.tiktoken", "x.gguf"])
 def test_missing_sources(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConvertError, match=name):
-        read_tokenizer(tmp_path, VOCAB_SIZE, tmp_path / name)
+        read_tokenizer(tmp_path / name, VOCAB_SIZE)

@@ -179,12 +179,6 @@ def to_original(tensors: Tensors) -> Tensors:
     return renamed
 
 
-def original_dtypes(tensors: Tensors) -> dict[str, str]:
-    """Return `dtypes.json` for tensors in OpenAI's layout."""
-    kinds = {".blocks": "FP4", ".scales": "UE8"}
-    return {name: kinds.get(name[-7:], "BF16") for name in tensors}
-
-
 def tiny_tokenizer() -> dict[str, Any]:
     """Ids 0..9 are text, 20..22 added; the rest of the 24 have no token."""
     letters = "abcdefgh"
@@ -266,7 +260,6 @@ def write_tiny(
     pattern = "model-{:05d}-of-{:05d}"
     if layout == "original":
         tensors, config = to_original(tensors), original_config(config)
-        write_json(folder / "dtypes.json", original_dtypes(tensors))
         pattern = "model--{:05d}-of-{:05d}"
     else:
         write_tokenizer(folder)

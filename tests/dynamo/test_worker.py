@@ -14,8 +14,8 @@ from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import END
 from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.runner.upstream.answer import probe
 from gptoss_local.runner.upstream.client import Upstream
-from gptoss_local.runner.upstream.harmony import closer, probe
 from tests.conftest import wait_until
 from tests.dynamo.cluster import N_PARALLEL, Answer, Cluster, running
 from tests.dynamo.packages import dynamo_packages
@@ -83,7 +83,7 @@ def test_golden_conversations(cluster: Cluster, vocabulary: Vocabulary, nano_ggu
 
     async def converse() -> list[tuple[list[Tokens], Finished]]:
         address = UpstreamAddress(urls=(cluster.url,), kind="dynamo", model="nano", n_ctx=4096)
-        upstream = Upstream("far", address, closer(vocabulary), nano_gguf)
+        upstream = Upstream("far", address, vocabulary, nano_gguf)
         try:
             await upstream.connect(*probe(vocabulary))
             return await asyncio.gather(*(collect(upstream, g["prompt"]) for g in some))

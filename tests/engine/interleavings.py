@@ -35,7 +35,7 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.cache import archive, prefix_cache
 from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from tests.engine.prefix_run import END, Reference, most_cached, text

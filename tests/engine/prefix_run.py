@@ -23,7 +23,7 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.engine.worker.costs import StepCosts
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
 from tests.engine import run

@@ -40,11 +40,15 @@ def make_context(model: Model, **sizes: Any) -> Context:
     return Context(model, ContextParams(**given))
 
 
+def asked(prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any) -> Generate:
+    given = {"stop_tokens": STOP_TOKENS} | fields
+    return Generate(prompt=prompt, sampling=sampling, **given)
+
+
 def request(
     seq_id: int, prompt: list[int], sampling: SamplingParams = GREEDY, **fields: Any
 ) -> Generate:
-    given = {"stop_tokens": STOP_TOKENS, "max_tokens": 40} | fields
-    return Generate(seq_id=seq_id, prompt=prompt, sampling=sampling, **given)
+    return asked(prompt, sampling, **{"seq_id": seq_id, "max_tokens": 40} | fields)
 
 
 class Run:

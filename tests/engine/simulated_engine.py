@@ -12,7 +12,7 @@ from gptoss_local.engine.protocol import Generate, PrefixOptions
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots
 from gptoss_local.engine.worker.costs import StepCosts
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.scheduler import Scheduler, Work
 from gptoss_local.engine.worker.sequence import Sequence
 

@@ -17,7 +17,7 @@ from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.protocol import Finished, Stats, Tokens
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from tests.conftest import wait_until
-from tests.engine.run import GREEDY, N_CTX, Prompt, load_of
+from tests.engine.run import GREEDY, N_CTX, Prompt, asked, load_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ENDLESS = "Count from 1 to 900."
@@ -37,7 +37,7 @@ async def collect(
     sampling: SamplingParams = GREEDY,
     max_tokens: int | None = None,
 ) -> tuple[list[int], Finished]:
-    stream = engine.generate(tokens, sampling, stop_tokens=STOP_TOKENS, max_tokens=max_tokens)
+    stream = engine.generate(asked(tokens, sampling, max_tokens=max_tokens))
     *events, finished = [event async for event in stream]
     assert isinstance(finished, Finished)
     return [t for e in events if isinstance(e, Tokens) for t in e.tokens], finished
@@ -112,7 +112,7 @@ async def test_ends(engine: EngineClient, prompt: Prompt) -> None:
 async def test_cancel_while_running_waiting_and_in_prefill(
     engine: EngineClient, prompt: Prompt
 ) -> None:
-    streams = [engine.generate(prompt(ENDLESS), GREEDY, stop_tokens=[]) for _ in range(4)]
+    streams = [engine.generate(asked(prompt(ENDLESS), stop_tokens=[])) for _ in range(4)]
     firsts = [await anext(stream) for stream in streams]
     waiting = asyncio.create_task(collect(engine, prompt(ENDLESS)))
     await stats_where(engine, lambda now: now.n_waiting == 1)
@@ -137,7 +137,7 @@ async def test_cancels_take_effect_before_the_next_step(engine: EngineClient) ->
     n_prompts, n_tokens = 12, 600
     before = (await engine.stats()).n_prefilled
     prompts = ([1000 + i] * n_tokens for i in range(n_prompts))
-    streams = [engine.generate(prompt, GREEDY, stop_tokens=STOP_TOKENS) for prompt in prompts]
+    streams = [engine.generate(asked(prompt)) for prompt in prompts]
     waiting = [asyncio.create_task(anext(stream)) for stream in streams]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:

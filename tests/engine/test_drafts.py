@@ -17,8 +17,7 @@ from gptoss_local.base.types import StepTimes
 from gptoss_local.engine.llama import Sampler
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.engine.worker.costs import WIDTHS, StepCosts, Table
-from gptoss_local.engine.worker.drafts.draft import N_GRAM, Drafter, RecentAnswers
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import N_GRAM, Drafter, RecentAnswers, Speculation
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
 from tests.engine.run import GREEDY, request

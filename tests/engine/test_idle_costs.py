@@ -11,7 +11,6 @@ import pytest
 from gptoss_local.engine.llama import Model
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.costs import IdleCosts
 from tests.engine.prefix_run import on_disk, text
@@ -80,13 +79,11 @@ class Cache:
         options = on_disk(folder)
         self.slots = Slots(self.context)
         self.cache = PrefixCache(self.context, self.slots, options)
-        store = open_store(options, self.context)
-        assert store is not None
-        self.archive = Archive(self.context, self.slots, self.cache, store, options)
+        self.archive = Archive(self.context, self.slots, self.cache, options)
 
     def answer(self, tokens: list[int], *, in_memory: bool = False) -> Slot:
         wanted = array("i", tokens)
-        self.archive.fetch(wanted, self.cache.match(wanted, len(wanted)).n_tokens, len(wanted))
+        self.archive.fetch(wanted, self.cache.match(wanted, len(wanted)).n_tokens, len(wanted), b"")
         match = self.cache.match(wanted, len(wanted))
         slot = self.cache.place(wanted, match, n_asked=len(wanted), in_memory=in_memory)
         for start in range(match.n_tokens, len(wanted), 512):

@@ -20,9 +20,9 @@ import pytest
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.types import CacheType
 from gptoss_local.engine.llama import Canary, Model, Sampler
+from gptoss_local.engine.worker.cache.archive import PrefixStore
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import Speculation
 from tests.engine.interleavings import Interleaving, Judge, SmallMasks, repeatable
 from tests.engine.smooth_model import GPU_TOLERANCE, TOLERANCE
 from tests.engine.test_canary import keep_no_outputs
@@ -131,7 +131,7 @@ def owners_are_one_in_memory(patch: pytest.MonkeyPatch) -> None:
 def owners_are_one_on_disk(patch: pytest.MonkeyPatch) -> None:
     find, write = PrefixStore.find, PrefixStore.write
     patch.setattr(PrefixStore, "find", lambda s, tokens, n, salt: find(s, tokens, n, b""))
-    patch.setattr(PrefixStore, "write", lambda s, *prefix: write(s, *prefix[:-1]))
+    patch.setattr(PrefixStore, "write", lambda s, *prefix: write(s, *prefix[:-1], b""))
 
 
 @pytest.mark.nightly  # it watches the watchmen

@@ -9,7 +9,7 @@ import pytest
 from gptoss_local.base.errors import ComputeError, EngineCrashedError, EngineError, ModelLoadError
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.client import EngineClient
-from tests.engine.run import load_of
+from tests.engine.run import asked, load_of
 
 ENDLESS = [200006, 1428, 200008, 3417, 591, 220, 16, 316, 220, 7467, 200007, 200006, 173781]
 HOT = SamplingParams(temperature=1, top_k=40)  # drawn by llama.cpp's own loop
@@ -50,7 +50,7 @@ async def test_a_broken_library(
 
 async def drawn(engine: EngineClient) -> int:
     n = 0
-    async for _ in engine.generate(ENDLESS, HOT, stop_tokens=[], max_tokens=200):
+    async for _ in engine.generate(asked(ENDLESS, HOT, stop_tokens=[], max_tokens=200)):
         n += 1
     return n
 

@@ -27,7 +27,7 @@ from gptoss_local.engine.protocol import (
     write_frames,
 )
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.process import _Closed, _serve
+from gptoss_local.engine.worker.process import Server
 from gptoss_local.engine.worker.scheduler import StepTiming
 from tests.engine.run import load_of, make_context, request
 
@@ -88,8 +88,7 @@ def serve(
     for command in commands:
         waiting.put(command)
     prepare(engine, waiting.put, sent)
-    with pytest.raises(_Closed):
-        _serve(engine, waiting, sent)
+    Server(engine, waiting, sent).serve()
     model.close()
     return sent
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from gptoss_local.base.errors import ModelLoadError
-from gptoss_local.engine.worker.loading import read_ahead
+from gptoss_local.engine.worker import process
 
 N_BYTES = 20 * 2**20 + 1
 
@@ -41,7 +41,7 @@ def is_cached(descriptor: int, at: int) -> bool:
 
 def test_all_is_there_afterwards(cold: Path) -> None:
     fractions: list[float] = []
-    share = read_ahead.read_ahead(cold, fractions.append)
+    share = process.read_ahead(cold, fractions.append)
     assert cached_share(cold) == 1
     assert share == fractions[-1] == pytest.approx(0.9)
     assert len(fractions) == 3
@@ -52,8 +52,8 @@ def test_a_file_larger_than_ram_is_left_to_the_system(
     cold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = SimpleNamespace(total=N_BYTES - 1)
-    monkeypatch.setattr(read_ahead.psutil, "virtual_memory", lambda: memory)
-    assert read_ahead.read_ahead(cold, pytest.fail) == 0
+    monkeypatch.setattr(process.psutil, "virtual_memory", lambda: memory)
+    assert process.read_ahead(cold, pytest.fail) == 0
 
 
 def test_a_disk_that_cannot_be_read_is_a_clear_error(
@@ -62,6 +62,6 @@ def test_a_disk_that_cannot_be_read_is_a_clear_error(
     def fail(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(read_ahead.os, "pread", fail)
+    monkeypatch.setattr(process.os, "pread", fail)
     with pytest.raises(ModelLoadError, match=r"cannot read .*: Input/output error"):
-        read_ahead.read_ahead(cold, lambda _: None)
+        process.read_ahead(cold, lambda _: None)

@@ -19,8 +19,7 @@ from gptoss_local.base.types import SamplingParams, StepTimes, Usage
 from gptoss_local.engine.llama import Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
-from gptoss_local.engine.worker.drafts.draft import N_GRAM, Drafter
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.drafts import N_GRAM, Drafter, Speculation
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.harmony import Vocabulary
@@ -90,7 +89,7 @@ def oracle(
     """Every step has drafts: of the known answers, or wrong ones without `rng`."""
     Oracle.known, Oracle.rng = known, rng
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gptoss_local.engine.worker.drafts.speculation.Drafter", Oracle)
+        patch.setattr("gptoss_local.engine.worker.drafts.Drafter", Oracle)
         patch.setattr(StepCosts, "draft_length", lambda self, n, p, n_max: min(n_max, 20))
         patch.setattr(Speculation, "observe", lambda self, rows, step_s: None)
         yield
@@ -165,5 +164,4 @@ def test_drafts_come_from_an_owners_answers() -> None:
     for salt, n_found in ((b"two", 0), (b"", 0), (b"one", 100 - 50 - N_GRAM)):
         asking = sequence(salt, [5000, *range(50, 50 + N_GRAM)])
         speculation.start(asking)
-        assert asking.drafter is not None
-        assert asking.drafter.look() == n_found
+        assert speculation.drafters[asking].look() == n_found

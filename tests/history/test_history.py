@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gptoss_local.base.errors import ChatNotFoundError
-from gptoss_local.talk.history import History
+from gptoss_local.talk.history import History, Watch
 
 pytestmark = pytest.mark.quick
 
@@ -139,3 +139,28 @@ def test_a_fork_is_a_copy_of_the_branch(history: History) -> None:
     assert history.tree(new_id) == copied
     with pytest.raises(ChatNotFoundError):
         history.fork(9999)
+
+
+def test_each_look_finds_what_was_written_since_by_anybody(history: History) -> None:
+    other, watch = History(history.path), Watch(n_chats=10)
+    chat_id = history.new_chat("nano", "low", "Sums")
+    asked = history.add(chat_id, None, "user", "1 + 1?")
+    answer = other.add(chat_id, asked.id, "assistant", "", state="streaming")
+
+    def look(watched_id: int | None = chat_id) -> list[Any]:
+        news = watch.look(history, watched_id)
+        return [] if news is None else [[c.title for c in news.chats], news.chat, news.turns]
+
+    assert look() == [["Sums"], history.chat(chat_id), [asked, answer]]
+    assert not look()
+    other.update(answer.id, content="2", state="streaming")
+    assert look()[2] == [history.turn(answer.id)]
+    other.close()
+    assert [(turn.content, turn.state) for turn in look()[2]] == [("2", "stopped")]
+    history.rename(chat_id, "Other")
+    assert look() == [["Other"], history.chat(chat_id), []]
+    hidden_id = history.temporary.new_chat("nano", "low")
+    hidden = history.temporary.add(hidden_id, None, "user", "Hidden")
+    assert look(hidden_id) == [["Other"], history.temporary.chat(hidden_id), [hidden]]
+    history.delete(chat_id)
+    assert look() == [[], None, []]

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from gptoss_local.base.errors import ChatNotFoundError
-from gptoss_local.talk.history import History
+from gptoss_local.talk.history import History, Turn
 
 WORDS = ("apple", "Banana", "çédille", "snake_case", "don't", "x", "中文", "*", '"', "NEAR")
 texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
@@ -65,6 +65,7 @@ class Chats(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "chats.sqlite3"
         self.connections = [History(self.path), History(self.path)]
+        self.seen: dict[int, tuple[int, dict[int, Turn]]] = {}  # by chat
         self.model = Model()
 
     @rule(target=chats, which=which, title=texts)
@@ -137,6 +138,14 @@ class Chats(RuleBasedStateMachine):
         for turn_id in streaming:
             self.model.turns[turn_id].state = self.connections[which].turn(turn_id).state
             assert self.model.turns[turn_id].state in ("streaming", "stopped")
+
+    @rule(which=which, chat_id=chats)
+    def catch_up(self, which: int, chat_id: int) -> None:
+        history, (since, seen) = self.connections[which], self.seen.get(chat_id, (0, {}))
+        changed, since = history.changed(chat_id, since)
+        self.seen[chat_id] = since, seen | {turn.id: turn for turn in changed}
+        assert [*self.seen[chat_id][1].values()] == history.tree(chat_id)
+        assert history.changed(chat_id, since) == ([], since)
 
     @rule(which=which, word=st.sampled_from(["apple", "CEDILLE", "snake_case", "x", "中文", "*"]))
     def search(self, which: int, word: str) -> None:

@@ -187,7 +187,7 @@ PLACE = "turn.id, turn.chat_id, turn.parent_id, turn.role"
         "UPDATE turn SET id = 9 WHERE id = 3",
         "DELETE FROM turn WHERE id = 1",  # the instructions
         "INSERT INTO turn SELECT 9, chat_id, 3, 'system', '', '', '[]', '', '', '', 'done', '{}', "
-        "1.0, '' FROM turn WHERE id = 3",
+        "1.0, '', 0 FROM turn WHERE id = 3",
         "CREATE TRIGGER evil AFTER INSERT ON turn BEGIN UPDATE turn SET content = "
         f"sealed('INJECTED', 'turn.content', {PLACE}) WHERE id = 1; END",
         "UPDATE passphrase SET n = 1 << 27",

@@ -32,7 +32,6 @@ def repo_files(seed: int = 0) -> dict[str, bytes]:
         INDEX: json.dumps({"weight_map": weight_map}).encode(),
         **{shard: noise.randbytes(SHARD_BYTES) for shard in SHARDS},
         "original/config.json": b'{"num_hidden_layers": 1}',
-        "original/dtypes.json": b"{}",
         "original/model.safetensors": noise.randbytes(SHARD_BYTES),
         "metal/model.bin": b"for another program",
     }

@@ -13,7 +13,6 @@ from gptoss_local.engine.llama import (
     Context,
     Model,
     Sampler,
-    list_devices,
 )
 from tests.engine.run import make_context
 from tests.engine.smooth_model import write_smooth_model
@@ -133,7 +132,7 @@ def test_nothing_works_after_close(nano_gguf: Path) -> None:
         lambda: context.positions(0),
         lambda: context.save(0),
         lambda: context.handle,
-        lambda: model.n_vocab,
+        lambda: model.handle,
         lambda: sampler.sample(context),
         lambda: sampler.unbind(),
     )
@@ -158,8 +157,6 @@ def test_memory_figures(model: Model, context: Context) -> None:
 
 
 def test_devices_and_load_parameters(nano_gguf: Path) -> None:
-    cpu = next(d for d in list_devices() if d.kind == "cpu")
-    assert 0 < cpu.free_bytes <= cpu.total_bytes
     with pytest.raises(ModelLoadError, match="no device CUDA99"):
         Model(nano_gguf, ModelParams(devices=("CUDA99",)))
     params = ModelParams(

@@ -110,7 +110,7 @@ def test_fast_cores(
 def test_avx2(tmp_path: Path, flags: str | None, known: bool | None, monkeypatch: Any) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     files = {"cpuinfo": f"model name\t: any\nflags\t\t: {flags}\n"} if flags else {}
-    assert hardware._has_avx2(write(tmp_path, files) / "cpuinfo") is known
+    assert hardware._fast_code(write(tmp_path, files) / "cpuinfo") == (known, None)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,7 @@ def test_arm(
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     text = "".join(f"processor\t: {n}\nFeatures\t: {f}\n\n" for n, f in enumerate(cores))
     cpuinfo = write(tmp_path, {"cpuinfo": text}) / "cpuinfo"
-    assert hardware._arm_features(cpuinfo) == known
-    assert hardware._has_avx2(cpuinfo) is None
+    assert hardware._fast_code(cpuinfo) == (None, known)
     machine = Machine(total_bytes=GIB, available_bytes=GIB, arm_features=known)
     assert machine.lacks == ("dotprod" if known == () else "")
 

@@ -1,17 +1,12 @@
 """The shipped weights: rows that are computed rather than kept, exactly the same everywhere."""
 
-import json
-import lzma
 from hashlib import sha256
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.models.nano.compact import (
     N_BITS,
-    CompactModel,
     coded_rows,
     vocabulary_codes,
 )
@@ -56,10 +51,3 @@ def test_chunks_and_columns_do_not_matter() -> None:
     for chunk in (1, 7, 999, 4096):
         np.testing.assert_array_equal(rows(chunk), whole)
     np.testing.assert_array_equal(rows(64, slice(0, 5)), whole[:, :5])
-
-
-@pytest.mark.parametrize("header", [{}, {"format": "gpt-oss-nano-compact-1", "tensors": []}])
-def test_other_formats_are_refused(header: dict[str, object]) -> None:
-    head = json.dumps(header).encode()
-    with pytest.raises(ModelLoadError, match=r"format .*, this version reads 'gpt-oss"):
-        CompactModel(lzma.compress(len(head).to_bytes(8, "little") + head))

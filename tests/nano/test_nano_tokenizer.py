@@ -17,8 +17,8 @@ from gptoss_local.base.formats.o200k import (
     has_its_ranks,
     parse_ranks,
 )
+from gptoss_local.models.nano.materialize import tokenizer_json
 from gptoss_local.models.nano.ranks import load_ranks
-from gptoss_local.models.nano.tokenizer import tokenizer_json
 from tests.convert.llama_cpu import load_model, tokenize
 from tests.nano.tiktoken_file import render_tiktoken
 

@@ -12,7 +12,7 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine, known_cards
 from gptoss_local.machine.plan.memory import all_cache_bytes
-from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.options import Attempt, PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
 from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import FACTS, GIB, LARGE, SMALL, gpu, machine, machines, try_plan
@@ -94,7 +94,8 @@ def test_without_a_gpu() -> None:
     assert plan.host.mapped == LARGE.weight_bytes
     assert "disk" in " ".join(explain(LARGE, here, PlanOptions(), plan))
     assert make_plan(LARGE, machine(ram_gib=96)).repacks
-    assert not make_plan(SMALL, machine(ram_gib=32), PlanOptions(maps_host=True)).repacks
+    mapped = PlanOptions(attempt=Attempt(maps_host=True))
+    assert not make_plan(SMALL, machine(ram_gib=32), mapped).repacks
     with pytest.raises(DoesNotFitError, match="RAM"):
         make_plan(LARGE, machine(ram_gib=24))
 
@@ -319,8 +320,9 @@ def test_imagined_cards_leave_room_for_a_desktop() -> None:
 def test_a_card_is_known_by_the_name_that_its_driver_gives() -> None:
     for text in ("RTX 5070 Ti", "rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", "5070 ti"):
         card = card_named(text)
-        assert (card.name, card.gib, card.gb_s) == ("RTX 5070 Ti", 16, 896)
-    assert card_named("NVIDIA GeForce RTX 4090 Laptop GPU").gib == 16
+        assert (card.name, card.total_bytes) == ("RTX 5070 Ti", 16 * GIB)
+        assert card.bandwidth_bytes_s == 896e9
+    assert card_named("NVIDIA GeForce RTX 4090 Laptop GPU").total_bytes == 16 * GIB
     for text in ("RTX 9090", "RTX 5060 Ti", ""):
         with pytest.raises(UsageError, match="is not known"):
             card_named(text)

@@ -10,7 +10,7 @@ import pytest
 from convert import convert_checkpoint
 from gptoss_local.base.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
 from gptoss_local.base.settings import Settings
-from gptoss_local.models.pulling.hub_model import pulled_model
+from gptoss_local.models.pulling.pull import pulled_model
 from gptoss_local.models.store import find_model
 from tests.cli.conftest import fresh, run_cli  # noqa: F401
 from tests.convert.tiny import write_tiny

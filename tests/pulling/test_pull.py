@@ -18,8 +18,7 @@ from gptoss_local.base.errors import DownloadError
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.models.hub import folder as hub_folder
-from gptoss_local.models.pulling.preview import preview_pull
-from gptoss_local.models.pulling.pull import pull_checkpoint, pull_model
+from gptoss_local.models.pulling.pull import preview_pull, pull_checkpoint, pull_model
 from gptoss_local.models.store import (
     delete_model,
     find_garbage,

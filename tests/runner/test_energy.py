@@ -8,7 +8,6 @@ import pynvml
 import pytest
 
 from gptoss_local.api.models import ModelEnergy
-from gptoss_local.machine.nvidia import Meters
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner import energy as module
 from gptoss_local.runner.energy import Energy
@@ -47,6 +46,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _: 30_000)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: card.calls.append("init"))
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: card.calls.append("shutdown"))
+    monkeypatch.setattr(module, "read_usable_gpus", lambda: [CARD])
     monkeypatch.setattr(module, "_EVERY_S", 0.001)
     return card
 
@@ -60,7 +60,7 @@ def model(name: str = "20b", *, on_gpu: bool = True) -> LoadedModel:
 
 
 async def test_answers_share_what_the_card_spends(card: Card) -> None:
-    energy, of = Energy(lambda: Meters([CARD])), model()
+    energy, of = Energy(), model()
     with energy.answering("20b") as first, energy.answering("other") as second:
         energy.begin(first, of)
         await card.spend(40)
@@ -85,7 +85,7 @@ async def test_answers_share_what_the_card_spends(card: Card) -> None:
 
 
 async def test_without_a_gpu_no_driver_is_asked(card: Card) -> None:
-    energy, of = Energy(lambda: Meters([CARD])), model(on_gpu=False)
+    energy, of = Energy(), model(on_gpu=False)
     with energy.answering("20b") as part:
         energy.begin(part, of)
         assert part.joules == {}

@@ -22,7 +22,7 @@ from gptoss_local.machine.plan.measured import (
     read_measured,
     write_measured,
 )
-from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.options import Attempt, PlanOptions
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
@@ -31,7 +31,6 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,
-    Attempt,
     choose_unload,
     load_command,
     measured_file,
@@ -220,10 +219,7 @@ def test_what_a_load_needed_is_kept(
     entry = find_model("nano", settings)
     plan = plan_load(nano_gguf, settings, None, attempt=needed)
     assert plan != plan_load(nano_gguf, settings, None)
-    outcome = LoadOutcome(
-        plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
-        maps_host=needed.maps_host, buffer_bytes={},
-    )  # fmt: skip
+    outcome = LoadOutcome(plan_id=plan_id(plan), attempt=needed, buffer_bytes={})
     write_measured(measured_file(entry, settings), Measured(outcome=outcome))
     refuse = Refusing(ModelLoadError("another error"))
     load_refused(empty_home, monkeypatch, refuse, **options)
@@ -266,7 +262,7 @@ def test_a_process_killed_for_ram_takes_no_more_ram_with_the_next_plan() -> None
     assert pinned.host.is_pinned
     second = next_attempt(Attempt(), pinned, killed, free_before=FREE, free_now=FREE)
     assert second == Attempt(maps_host=True)
-    mapped = make_plan(LARGE, HERE, PlanOptions(maps_host=True))
+    mapped = make_plan(LARGE, HERE, PlanOptions(attempt=Attempt(maps_host=True)))
     assert next_attempt(second, mapped, killed, free_before=FREE, free_now=FREE) is None
 
 

@@ -24,7 +24,7 @@ from gptoss_local.runner.manager import ModelManager
 from tests import faulty_llama
 from tests.cli.conftest import run_cli
 from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
-from tests.engine.run import GREEDY
+from tests.engine.run import asked
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.conftest import metric
 from tests.server.test_limits import BODIES, COUNT, running
@@ -171,7 +171,7 @@ async def test_nobody_waits_for_a_client_that_does_not_read_a_complete_answer(
     """The model goes, and its client may still read to the end."""
     manager, nano = managed
     async with manager.use(nano) as model:
-        answer = model.engine.generate([1, 2, 3], GREEDY, stop_tokens=[], max_tokens=20)
+        answer = model.engine.generate(asked([1, 2, 3], stop_tokens=[], max_tokens=20))
         await anext(answer)
         while not model.engine.unread:
             await asyncio.sleep(0.01)

@@ -36,7 +36,8 @@ def write_script(vocabulary: Vocabulary) -> Script:
     script.say("Set", calls("python", {"code": "n = 6 * 7"}, "Compute."), answer("It is set."))
     script.say("Get", calls("python", {"code": "print(n)"}, "Print."), answer("It is 42."))
     script.say("Wait", calls("python", {"code": "wait"}), answer("Over."))
-    script.say("Forever", calls("python", {"code": "print(1)"}, "Again."))
+    script.say("Forever", *(calls("python", {"code": f"print({n})"}, "On.") for n in range(9)))
+    script.say("The same", calls("python", {"code": "print(1)"}, "Again."))
     script.say("Note", calls("add", {"text": "milk"}, "I add it."), answer("Noted."))
     script.say("Lose", calls("lose", {}), answer("It failed."))
     script.otherwise(answer("Well."))
@@ -219,9 +220,10 @@ def test_without_the_setting_tools_are_skipped_and_servers_need_their_names(
 
 
 def test_a_loop_ends_at_its_limit_and_with_its_client(owner: openai.OpenAI, log: Path) -> None:
-    made = ask(owner, "Forever", tools=[CODE])
-    assert kinds(made) == ["code_interpreter_call"] * 3
-    assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_messages")
+    for question, n_run in (("Forever", 3), ("The same", 2)):
+        made = ask(owner, question, tools=[CODE])
+        assert kinds(made) == ["code_interpreter_call"] * n_run
+        assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_messages")
     with owner.responses.create(model="nano", input="Wait", tools=[CODE], stream=True) as events:
         next(e for e in events if e.type == "response.code_interpreter_call.interpreting")
         wait_until(lambda: "waits" in log.read_text())

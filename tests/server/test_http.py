@@ -11,7 +11,7 @@ from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.base.settings import Settings
 from gptoss_local.server.app import _bind, make_app
-from gptoss_local.server.dialects.ollama.options import parse_think
+from gptoss_local.server.dialects.ollama.request import parse_think
 from tests.conftest import RunningServer
 
 HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "hi"}]}

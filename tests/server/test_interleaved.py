@@ -13,7 +13,7 @@ import pytest
 
 from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
-from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
+from gptoss_local.server.dialects.anthropic.routes import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter

@@ -145,28 +145,6 @@ def test_many_large_bodies(own_server: RunningServer) -> None:
         assert_undisturbed(own_server.url, attack)
 
 
-SOME = '{"a": [' + "1," * 100_000 + "1]}"
-MANY = '{"a": [' + "1," * 200_000 + "1]}"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        ([SOME], 404),
-        ([SOME] * 3, 413),
-        (['{"a": "cut', MANY, MANY], 413),
-        (['{"a": "cut', '{"a": "' + "{" * 70_000 + '"}'], 404),
-    ],
-    ids=["some", "together", "after a cut text", "a text after a cut one"],
-)
-def test_arguments_of_one_request_count_together(
-    http: httpx.Client, arguments: list[str], status: int
-) -> None:
-    """There is no such model, so bodies that are not too large are not read."""
-    reply = http.post("/api/chat", content=with_arguments(*arguments, model="absent"))
-    assert reply.status_code == status
-
-
 @pytest.mark.parametrize("path", BODIES)
 def test_a_length_that_is_too_large_is_refused_before_the_body(
     server: RunningServer, path: str

@@ -72,16 +72,16 @@ PLAIN: list[Refused] = [
 def compressed(encoding: str) -> list[Refused]:
     pack, broken = PACK[encoding], f"failed to decompress {encoding} body"
     packed = pack(NANO * 100)
-    bombs = (pack(b" " * (40 * MIB)), pack(b" " * (20 * MIB)) * 2)
-    damaged = [packed[:-1], NANO, packed + b"x", packed[1:]]
+    bomb = pack(b" " * (40 * MIB))
+    damaged = [packed[:-1], NANO, packed + b"x", packed[1:], packed * 2]
     if encoding == "gzip":
         damaged.append(packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:])
-    assert len(bombs[0]) < MIB
+    assert len(bomb) < MIB
     return [
-        *((encoding, data, 413, "larger than 32 MiB") for data in bombs),
+        (encoding, bomb, 413, "larger than 32 MiB"),
         (encoding, pack(TEN_MILLION), 413, "names, objects and arrays"),
         *((encoding, data, 400, broken) for data in damaged),
-        (encoding, pack(b"") * 100_000, 400, "more than 1000 frames"),
+        (encoding, pack(b"") * 100_000, 400, broken),
         (encoding, pack(b""), 400, "missing request body"),
     ]
 
@@ -103,14 +103,11 @@ def test_bodies_have_limits(http: httpx.Client, refused: list[Refused], path: st
 
 @pytest.mark.parametrize("encoding", PACK)
 def test_compressed_bodies_are_read_as_if_plain(http: httpx.Client, encoding: str) -> None:
-    """Also in several frames, one byte after the other, and with frames that hold no data."""
-    pack = PACK[encoding]
-    frames = pack(NANO[:5]) + pack(b"") + pack(NANO[5:])
-    notes = bytes.fromhex("502a4d18") + (5).to_bytes(4, "little") + b"notes"
+    """Also one byte after the other."""
+    packed = PACK[encoding](NANO)
     sent: list[tuple[str, Any]] = [
-        *((encoding, pack(NANO)), (encoding.upper(), pack(NANO)), ("identity", NANO)),
-        *((encoding, frames), (encoding, (bytes([byte]) for byte in frames))),
-        *([(encoding, notes + pack(NANO) + notes)] if encoding == "zstd" else []),
+        *((encoding, packed), (encoding.upper(), packed), ("identity", NANO)),
+        (encoding, (bytes([byte]) for byte in packed)),
     ]
     plain = http.post("/api/show", content=NANO)
     for named, content in sent:

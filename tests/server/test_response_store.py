@@ -11,7 +11,7 @@ import pytest
 
 from gptoss_local.base.errors import ResponseNotFoundError
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.server.dialects.openai.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.responses_memory import ResponseStore
 from tests.scripted_engine import Reply, Script, answer, calls
 from tests.server.asked import Asked, run_asked
 from tests.server.dialects import user

@@ -11,13 +11,12 @@ import pytest
 
 from gptoss_local.base.errors import EngineError
 from gptoss_local.base.types import Usage
-from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started, ToolCall
+from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started, TokenLogprob, ToolCall
 from gptoss_local.server import streaming
-from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
+from gptoss_local.server.dialects.anthropic.routes import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
     ChatWriter,
-    chat_event_frame,
-    generate_event_frame,
+    GenerateWriter,
 )
 from gptoss_local.server.dialects.openai.chat import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
@@ -158,10 +157,19 @@ CUT = Done("length", Usage(1, 1, 1, 1), [])
 
 def test_calls_of_ollama_are_numbered_and_none_is_lost() -> None:
     """Not even at an endpoint without tools."""
-    assert generate_event_frame("nano", CALL, with_context=True).response == 'f({"a":1})'
+    (said,) = GenerateWriter("nano", with_context=True).feed(CALL)
+    assert said.response == 'f({"a":1})'
     function = {"index": 1, "name": "f", "arguments": {"a": 1}}
-    calls = chat_event_frame("nano", CALL).message.tool_calls
-    assert calls == [{"id": "call_x", "function": function}]
+    (frame,) = ChatWriter("nano").feed(CALL)
+    assert msgspec.to_builtins(frame.message.tool_calls) == [{"id": "call_x", "function": function}]
+
+
+def test_a_part_begins_empty() -> None:
+    """Though its first token is known by then."""
+    writer = ResponsesWriter(ResponsesBody(model="nano"), ClientTools(), lambda _: None)
+    frames = list(writer.feed(ContentDelta("x", (TokenLogprob(b"x", -0.5, (), 0),))))
+    (part,) = (f.data["part"] for f in frames if f.name == "response.content_part.added")
+    assert (part["text"], part["logprobs"]) == ("", [])
 
 
 @pytest.mark.parametrize("is_cut_in_text", [False, True])

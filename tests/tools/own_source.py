@@ -1,12 +1,11 @@
 """A source of tools for tests, in the place of a server or of something built in."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from gptoss_local.base.errors import ToolError
-from gptoss_local.talk.tools import Arguments, Page, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Page, RunnableTool, Toolbox
 from gptoss_local.talk.tools.consent import Consents
-
-Run = Callable[[Arguments], Awaitable[str | ToolResult]]
+from gptoss_local.talk.tools.tool import Run
 
 
 class OwnSource:

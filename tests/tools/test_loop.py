@@ -21,7 +21,7 @@ from gptoss_local.talk.loop import (
     LimitReached,
     Loop,
 )
-from gptoss_local.talk.tools import Arguments, LoopLimit, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 from tests.tools.own_source import OwnSource
 
@@ -103,8 +103,16 @@ async def deny(_tool: RunnableTool, _arguments: Arguments) -> ToolResult:
 
 RAN = ["done", "begin f", "end f: ran 0", "again"]
 REFUSED = ["done", f"refuse f: {TOO_MANY}"]
+REPEATED = ["done", f"refuse f: {loop.REPEATED.text}"]
 ONLY_F: dict[str, Any] = {"is_ours": lambda name: name == "f"}
-ALL: dict[str, Any] = {"must_ask": lambda _tool: True}
+
+
+class AskingAlways(Loop):
+    def must_ask(self, tool: RunnableTool) -> bool:
+        return True
+
+
+ALL: dict[str, Any] = {"kind": AskingAlways}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +149,13 @@ ALL: dict[str, Any] = {"must_ask": lambda _tool: True}
                                                "limit 1 rounds of tools"]),
         ([said("f", "f"), said()], allow, {"n_rounds": 0},
          [*REFUSED, f"refuse f: {TOO_MANY}", "again", "done"]),
+        ([said("f"), said("f"), said("f"), said()], allow, {},
+         [*RAN * 2, *REPEATED, "again", "done"]),
+        ([said("f")], allow, {}, [*RAN * 2, *(*REPEATED, "again") * 2, *REFUSED,
+                                  "limit 5 equal calls of f"]),
+        ([said(*"ffff"), said()], allow, {},
+         ["done", *(line for n in range(4) for line in ("begin f", f"end f: ran {n}")),
+          "again", "done"]),
         ([said("f")], allow, {"loop_s": -1.0}, [*REFUSED, "again", *REFUSED,
                                                 "limit -1 s of tools"]),
     ],
@@ -149,9 +164,9 @@ async def test_asks_decisions_and_ends(
     answers: list[Said], ask: Any, how: dict[str, Any], expected: list[str]
 ) -> None:
     limits = {name: how[name] for name in ("n_rounds", "loop_s") if name in how}
-    tools = await toolbox(**limits)
-    rest = {name: value for name, value in how.items() if name not in limits}
-    events = Loop(Scripted(*answers), tools, ask, **rest).run()
+    tools, kind = await toolbox(**limits), how.get("kind", Loop)
+    rest = {name: value for name, value in how.items() if name not in (*limits, "kind")}
+    events = kind(Scripted(*answers), tools, ask, **rest).run()
     assert [line async for event in events for line in told(event)] == expected
 
 
@@ -168,9 +183,7 @@ async def test_what_the_user_allowed_is_not_asked_about_again() -> None:
 
 
 async def test_the_time_of_asking_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, tools = [0.0], await toolbox()
-    limit = LoopLimit(9, 10, lambda: now[0])
-    monkeypatch.setattr(tools, "loop_limit", lambda: limit)
+    now, tools = [0.0], await toolbox(loop_s=10.0)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def ask(_tool: RunnableTool, _arguments: Arguments) -> None:
@@ -194,7 +207,6 @@ async def stopped(
         lines += told(event) or ["text"]
         if lines[-1] == at:
             asyncio.get_running_loop().call_soon(stop)
-    assert running.is_stopped
     return lines
 
 
@@ -236,4 +248,3 @@ async def test_a_cancelled_loop_is_not_a_stopped_one() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not running.is_stopped

@@ -14,8 +14,8 @@ from gptoss_local.base.errors import ToolError
 from gptoss_local.base.settings import HUB_TOKENS, SECRETS, Settings
 from gptoss_local.models.pulling.process import command
 from gptoss_local.talk.tools.mcp import Server, entry_of
-from gptoss_local.talk.tools.programs import run_program
 from gptoss_local.talk.tools.python import Python
+from gptoss_local.talk.tools.sources import run_program
 from tests.conftest import run_server
 from tests.tools.mcp.conftest import GOOD
 
@@ -52,7 +52,7 @@ async def mcp_server(folder: Path, _nano_home: Path) -> str:
     try:
         return (await server.call("environment", {})).text
     finally:
-        await server.close()
+        await server.end()
 
 
 async def sandbox(folder: Path, _nano_home: Path) -> str:
@@ -112,6 +112,6 @@ async def test_none_is_filled_in(tmp_path: Path, name: str) -> None:
     entry = entry_of("good", GOOD | {"env": {"KEY": f"${{{name}}}"}}, tmp_path)
     server = Server(entry, tmp_path, tmp_path / "log")
     with pytest.raises(ToolError, match=f"{name}, which is for gptoss alone") as refused:
-        await server.listed()
+        await server.tools()
     assert refused.value.hint == "If the server may have it, write its value there."
     assert "value-of" not in refused.value.message

@@ -20,16 +20,14 @@ from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFi
 from gptoss_local.base.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import what_runs
-from gptoss_local.talk.conversation.what_runs import answers_to, asked_text
-from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult, ToolSources
-from gptoss_local.talk.tools.programs import Program
+from gptoss_local.talk.tools.sources import Program
+from gptoss_local.talk.what_runs import answers_to, asked_text, what_runs
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat
-from tests.tui.scripted import ScriptedServer, installed, running
+from tests.tui.scripted import ScriptedServer, chat_frame, installed, running
 from tui.conversation import Conversation
 from tui.exchange import overflow_text, ways_for
 from tui.screens.chats import ChatsDialog
@@ -139,7 +137,7 @@ def streaming(*frames: dict[str, Any], step_s: float = 0.5) -> Answer:
     answer = Answer(clock=lambda: now[0])
     for frame in frames:
         now[0] += step_s
-        for event in events_of({"message": {}, "done": False} | frame):
+        for event in chat_frame(**frame).events():
             answer.add(event)
     now[0] += step_s
     return answer

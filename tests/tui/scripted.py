@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
 from textual.highlight import highlight
 
+from gptoss_local.api.answers import ChatFrame
 from gptoss_local.api.client import AsyncClient
 from gptoss_local.api.gptoss import GpuMemory, Inspection, ModelFit, ModelFits, ServerStatus
 from gptoss_local.api.models import (
@@ -20,6 +23,8 @@ from gptoss_local.api.models import (
     RunningModels,
 )
 from gptoss_local.base.errors import UnauthorizedError
+from gptoss_local.base.events import ChatEvent, ContentDelta, Done, ToolCall
+from gptoss_local.base.types import Usage
 
 _CODE = "    value = compute(index, offset)  # row\n" * 100
 _SLEEP_S = 0.005
@@ -42,8 +47,15 @@ def running(name: str, n_ctx: int, size: int = 1, size_vram: int = 0) -> Running
     return RunningModel(name, name, size, "", installed(name).details, "", size_vram, n_ctx)
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"function": {"name": name, "arguments": arguments}}
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(0, "", name, arguments)
+
+
+def chat_frame(**fields: Any) -> ChatFrame:
+    """A frame of `/api/chat`, of which only some fields count."""
+    message = {"role": "assistant", "content": ""} | fields.pop("message", {})
+    frame = {"model": "", "created_at": "", "done": False, "message": message, **fields}
+    return msgspec.convert(frame, ChatFrame)
 
 
 class ScriptedServer(AsyncClient):
@@ -64,7 +76,7 @@ class ScriptedServer(AsyncClient):
         per_s: float = 1000.0,
         *,
         holds: bool = False,
-        before: Iterable[Sequence[dict[str, Any]] | str] = (),
+        before: Iterable[Sequence[ToolCall] | str] = (),
         tags: Sequence[InstalledModel] = (),
         loaded: Sequence[RunningModel] = (),
         fits: Sequence[ModelFit] = (),
@@ -88,21 +100,22 @@ class ScriptedServer(AsyncClient):
 
     async def stream_chat(
         self, body: dict[str, Any], *_: object
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[ChatEvent, None]:
         self.bodies.append(body)
         if self._before:
             first = self._before.pop(0)
-            for part in first if isinstance(first, str) else [first]:
-                yield _frame(part) if isinstance(part, str) else _frame("", tool_calls=part)
+            for n, part in enumerate(first):
+                is_call = isinstance(part, ToolCall)
+                yield replace(part, index=n) if is_call else ContentDelta(part)
                 await asyncio.sleep(0)
         else:
-            yield _frame(self._at_once)
+            yield ContentDelta(self._at_once)
             start_s = time.monotonic()
             for n, piece in enumerate(self._pieces):
                 await asyncio.sleep(max(0.0, start_s + n / self._per_s - time.monotonic()))
-                yield _frame(piece)
+                yield ContentDelta(piece)
             await self.may_end.wait()
-        yield _frame("") | {"done": True}
+        yield Done("stop", Usage(0, 0, 0, 0), [])
 
     async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         if path == "/api/gptoss/tokens":
@@ -118,10 +131,6 @@ class ScriptedServer(AsyncClient):
             "/api/gptoss/fits": ModelFits(self.fits),
             "/api/gptoss/status": self._status,
         }[path.partition("?")[0]]
-
-
-def _frame(content: str, **more: Any) -> dict[str, Any]:
-    return {"message": {"role": "assistant", "content": content, **more}, "done": False}
 
 
 class Lag(NamedTuple):

@@ -4,6 +4,7 @@ Everything here looks at the cells of a real screen.
 """
 
 import random
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -89,7 +90,8 @@ async def screen(width: int = 80, height: int = 260) -> AsyncIterator[Screen]:
 
 def missing(source: str, rows: list[str]) -> Counter[str]:
     """Letters and digits of a text that are not on the screen."""
-    return _signs(source) - _signs("".join(rows))
+    drawn = re.sub(r"</?(?:br|kbd)>", "", source)
+    return _signs(drawn) - _signs("".join(rows))
 
 
 def _signs(text: str) -> Counter[str]:

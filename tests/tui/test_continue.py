@@ -12,12 +12,12 @@ from gptoss_local.base.errors import ContextOverflowError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
-from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer, run_server
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import Chat, OpenChat, opener
+from tests.tui.scripted import chat_frame
 from tests.tui.test_answer_screen import missing
 from tests.tui.test_tools import weather
 from tui.conversation import Conversation
@@ -138,8 +138,8 @@ def test_figures_of_an_answer_are_those_of_both_parts() -> None:
     begun = Turn(id=1, chat_id=1, parent_id=None, role="assistant", content="a", created_s=0)
     for earlier, joules in ((stats, {"gpu0": 5.0}), ({"eval_count": 5}, {})):
         grown = Answer(begun=msgspec.structs.replace(begun, stats=earlier))
-        frame = {"message": {}, "done": True, "eval_count": 7, "joules": {"gpu0": 3.0}}
-        for event in events_of(frame):
+        frame = chat_frame(done=True, eval_count=7, joules={"gpu0": 3.0})
+        for event in frame.events():
             grown.add(event)
         assert grown.stats.get("joules") == joules
         assert grown.stats["eval_count"] == 12

@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from textual.events import Key, Paste
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.events import ChatEvent
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, call
 from tests.tui.test_tools import SHELL
@@ -32,12 +38,11 @@ class Talker(ScriptedServer):
 
     async def stream_chat(
         self, body: dict[str, Any], *arguments: object
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[ChatEvent, None]:
         if body["messages"][-1]["role"] == "user":
-            calls = [call("sh", cmd="touch RAN")]
-            yield {"message": {"content": "", "tool_calls": calls}, "done": False}
-        async for frame in super().stream_chat(body, *arguments):
-            yield frame
+            yield call("sh", cmd="touch RAN")
+        async for event in super().stream_chat(body, *arguments):
+            yield event
 
 
 def characters(text: str) -> Counter[str]:
@@ -165,3 +170,78 @@ def test_keys_that_nothing_has(keys: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_keys(keys)
     assert said in caught.value.hint
+
+
+EDITS = {  # a key of the terminal, and as a program reads its bytes
+    "left": "\x1b[D", "right": "\x1b[C", "home": "\x1b[H", "end": "\x1b[F", "backspace": "\x7f",
+    "ctrl+a": "\x01", "ctrl+e": "\x05", "ctrl+w": "\x17", "delete": "\x1b[3~",
+}  # fmt: skip
+BURST = st.lists(st.sampled_from([*"abc de", *EDITS, *EDITS]), max_size=30)
+
+
+def line_of(keys: list[str]) -> str:
+    """What another line editor makes of the keys."""
+    with create_pipe_input() as pipe:
+        pipe.send_text("".join(EDITS.get(key, key) for key in keys) + "\r")
+        return PromptSession(input=pipe, output=DummyOutput()).prompt()
+
+
+async def burst(chat: Chat, keys: list[str]) -> None:
+    """Press all keys before the first of them is read."""
+    for key in keys:
+        letter = key if len(key) == 1 else None
+        chat.app.post_message(Key("space" if key == " " else key, letter))
+    await chat.pilot.pause()
+
+
+async def test_keys_in_one_write_are_read_in_order(history_path: Path) -> None:
+    lines: dict[tuple[str, ...], str] = {}
+
+    @settings(database=None, deadline=None)
+    @given(BURST)
+    def collect(keys: list[str]) -> None:
+        lines[tuple(keys)] = line_of(keys)
+
+    await asyncio.to_thread(collect)
+    async with run_chat(ScriptedServer("Well."), history_path) as chat:
+        prompt = chat.app.chat.prompt
+        for keys, line in lines.items():
+            await burst(chat, list(keys))
+            assert prompt.text == line, keys
+            prompt.text = ""
+        await burst(chat, [*"helo", "backspace", *"p me", "enter", *"/effort high", "enter", *"x"])
+        await chat.answered()
+        assert (chat.turns()[0].content, prompt.text) == ("help me", "x")
+        await chat.shows("nano │ high")
+        await burst(chat, ["backspace", "ctrl+f", *"Wele", "backspace", *"l", "enter", *"y"])
+        await chat.until(lambda: any(notice.startswith("1 of 1") for notice in chat.told))
+        assert prompt.text == "y"
+
+
+async def test_stop_and_send_takes_the_letters_before_it(history_path: Path) -> None:
+    server = ScriptedServer("a", ["b"], 30, holds=True)
+    async with run_chat(server, history_path) as chat:
+        await burst(chat, [*"first", "enter"])
+        await chat.until(lambda: chat.app.chat.is_answering)
+        await burst(chat, [*"secoml", "left", "backspace", "n", "end", "backspace", "d", "ctrl+s"])
+        await chat.until(lambda: [t.content for t in chat.turns() if t.role == "user"][1:] != [])
+        assert [t.content for t in chat.turns() if t.role == "user"] == ["first", "second"]
+
+
+async def test_ctrl_c_copies_once_and_alt_types_no_letter(history_path: Path) -> None:
+    async with run_chat(ScriptedServer("Well, ", ["well."], 30), history_path) as chat:
+        screen = chat.app.chat
+        await chat.ask("go")
+        await chat.press("alt+r")
+        await chat.shows("‹ 2/2 ›")
+        await chat.answered()
+        await chat.press(*"ab", "alt+d", "alt+x", "alt+full_stop", "shift+left", "ctrl+c")
+        assert (screen.prompt.text, chat.app.clipboard) == ("ab", "b")
+        assert chat.told[-1] == "Copied 1 character."
+        await chat.press("ctrl+c")
+        assert screen.prompt.text == ""
+        await chat.enter("/temporary")
+        await chat.press("ctrl+n")
+        assert screen.conversation.is_temporary
+        await chat.enter("/temporary")
+        assert not screen.conversation.is_temporary

@@ -16,10 +16,12 @@ from gptoss_local.talk.presets import Preset, presets_path, read_presets, save_p
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, installed
 from tui.markdown_blocks import code_blocks, links_of
+from tui.screens.chat import ChatScreen
 from tui.screens.chats import ChatsDialog
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog
 from tui.screens.presets import PresetForm, PresetsDialog
+from tui.widgets.answer_view import AnswerView
 from tui.widgets.chat_list import ChatList
 from tui.widgets.speed_panel import stats_lines
 
@@ -162,6 +164,25 @@ async def test_searches_and_keys_lead_to_places_of_a_long_chat(history_path: Pat
         await chat.until(lambda: chat.app.chat.prompt.text == "question-30")
 
 
+async def test_find_lands_on_the_words_and_marks_them(history_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {n} of the **fox** number {n} jumps." for n in range(1500))
+    code = "```py\n" + "\n".join(f"row_{n} = {n}" for n in range(1500)) + "\n```"
+    async with run_chat(ScriptedServer(f"{text}\n\n{code}"), history_path) as chat:
+        await chat.ask("go")
+        for words in ("fox number 1177", "number 302 jumps", "row_1333", "paragraph 77 of"):
+            await chat.enter(f"/find {words}")
+            await chat.shows(words.replace("p", "P", words[0] == "p"))
+            (answer,) = chat.app.chat.query(AnswerView)
+            assert len([span for spans in answer._marks.values() for span in spans]) == 1
+        await chat.press("f2")
+        await chat.press(*"row_777")
+        await chat.shows("row_777 = 777")
+        await chat.pilot.pause(0.3)
+        await chat.press("enter")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        await chat.shows("row_777 = 777", "row_775 = 775")
+
+
 async def test_an_exported_chat_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is pinned as it was. tests/history compares each field and refuses other files."""
     monkeypatch.chdir(tmp_path)
@@ -213,6 +234,8 @@ LINKS = [f"https://example.org/{name}" for name in "abc"]
 @pytest.mark.quick
 async def test_links_and_blocks(history_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert links_of("[x](https://a\x1b]8;;b) <file:///etc/passwd> ftp://x.test") == []
+    wiki = "https://en.wikipedia.org/wiki/Rust_(language)"
+    assert links_of(f"{wiki}, ({wiki}) and https://a.b/x_(y)_z") == [wiki, "https://a.b/x_(y)_z"]
     assert code_blocks("a\n```py\n1\n```\n- b\n  ```\n  2\n  ```\n") == ["1\n", "2\n"]
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url, **_: opened.append(url))
@@ -221,7 +244,7 @@ async def test_links_and_blocks(history_path: Path, monkeypatch: pytest.MonkeyPa
         await chat.tells("there is no answer to copy")
         await chat.ask("go")
         await chat.until(lambda: chat.links().get("the page") == LINKS[0])
-        assert set(chat.links().values()) == set(LINKS[:2])  # terminals find bare ones
+        assert set(chat.links().values()) == set(LINKS)
         await chat.press("alt+o")
         await chat.shows("─ Open a link ─", *LINKS)
         await chat.press("down", "enter")

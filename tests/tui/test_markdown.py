@@ -1,6 +1,8 @@
 """Markdown of a growing text: nothing is lost, and it is drawn as the whole text would be."""
 
 import random
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -15,6 +17,7 @@ from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_rows import formula, formula_rows, markdown_rows, parse
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows
+from tui.widgets.answer_view import AnswerView
 
 pytestmark = pytest.mark.quick
 
@@ -249,3 +252,37 @@ def test_formulas_that_stay_as_they_were_typed(tex: str) -> None:
 )  # fmt: skip
 def test_formulas_in_rows(tex: str, rows: list[str] | None) -> None:
     assert formula_rows(tex, 70) == rows
+
+
+LINES = (Path(__file__).parents[1] / "written.txt").read_text(encoding="utf-8").splitlines()
+"""Lines as models write them, behind a tab their text on the screen if it differs."""
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_signs_stay_as_they_were_written(line: str) -> None:
+    markdown, _, shown = line.partition("\t")
+    rows = markdown_rows(markdown, 200, DARK)
+    assert " ".join(row.content.plain for row in rows) == (shown or markdown)
+
+
+@pytest.mark.parametrize("width", [100, 60, 14])
+async def test_a_long_table_stays_a_table_while_it_streams(width: int) -> None:
+    """Its columns stay as they were once it is long; no cell is lost."""
+    cells = [(str(n), f"**name** {n}", "some words " * (n % 5)) for n in range(400)]
+    head = "| n | name | about |\n|---|:-:|---|\n"
+    text = head + "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    view, widths = AnswerView(), set()
+    view._look = lambda: DARK  # type: ignore[method-assign]
+    view.drop_from = lambda y: None  # type: ignore[method-assign]
+    view.wrap(width)
+    for end in range(len(head), len(text), 977):
+        view._add(text[:end], is_complete=False)
+        rows = [view.row(y).content.plain for y in range(view.n_rows)]
+        assert not [row for row in rows if "|" in row]
+        widths |= {tuple(map(len, row.split("┼"))) for row in rows if end > 6000 and "┼" in row}
+    view._add(text, is_complete=True)
+    rows = [view.row(y).content.plain for y in range(view.n_rows)]
+    words = Counter(" ".join(rows).replace("│", " ").split())
+    assert not Counter(" ".join(map(" ".join, cells)).replace("**", "").split()) - words
+    assert len(widths) == (width > 14)
+    assert view.row(0).content.plain.split()[0] == ("n" if width > 14 else "n:")

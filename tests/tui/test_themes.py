@@ -1,6 +1,7 @@
 """The chat can be read in every theme, and colours of the terminal are left to it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rich.style import Style
@@ -97,3 +98,22 @@ def contrast(style: Style) -> float:
 def _luminance(*channels: int) -> float:
     linear = [((c / 255 + 0.055) / 1.055) ** 2.4 if c > 10 else c / 255 / 12.92 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+async def test_comments_are_dimmer_than_code_and_diffs_coloured(history: History) -> None:
+    conversation = Conversation(history, "nano", "medium")
+    talk(conversation)
+    answer(conversation, content="```py\nx = 1  # why\n```\n\n```diff\n-old\n+new\n same\n```\n")
+    app = ChatApp(ChatServer(still_server()), history, conversation, toolbox)
+    async with app.run_test(size=(80, 40)) as pilot:
+        chat = Chat(app, pilot)
+        await chat.until(lambda: "+new" in chat.screen())
+        colors: dict[str, Any] = {
+            text.strip(): style.color.triplet
+            for text, style in styles_of_words(chat)
+            if style.color
+        }
+        assert max(colors["# why"]) < max(colors["same"])
+        red, green = colors["-old"], colors["+new"]
+        assert red[0] == max(red)
+        assert green[1] == max(green)

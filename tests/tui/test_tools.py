@@ -12,9 +12,9 @@ import pytest
 from textual.events import Key
 
 from gptoss_local.base.settings import ToolCommand
-from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Arguments, Page, RunnableTool, ToolResult
+from gptoss_local.talk.what_runs import about_text, always_text, shell_text
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer, call, installed
@@ -191,7 +191,9 @@ async def test_arguments_show_what_cannot_be_seen_and_a_no_has_a_reason(tmp_path
         await chat.shows(r"sh -c $'rm \u200breport\u202etxt.exe'")
         await chat.shows(r'"cmd": "rm \u200breport\u202etxt.exe"')
         await chat.answer("No, because")
-        await chat.press(*"it lies", "enter")
+        await chat.press(*"it lies")
+        await chat.shows("it lies")
+        await chat.press("enter")
         await chat.shows(f"sh -c '{kept}'", f'"cmd": "{kept}"')
         assert server.asked[-1] == "The user denied this call. it lies"
         await chat.answer("No")

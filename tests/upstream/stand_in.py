@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from tests.conftest import free_port
@@ -100,20 +100,17 @@ class StandIn:
             seed=body.get("seed"),
             logit_bias=tuple((int(t), b) for t, b in _pairs(body.get("logit_bias") or {})),
         )
-        n_logprobs = body.get("n_probs" if llama else "logprobs")
-        stop_tokens = STOP_TOKENS if llama else body["stop_token_ids"]
-        max_tokens = body["n_predict" if llama else "max_tokens"]
-        stream = self.engine.generate(
-            body["prompt"],
-            sampling,
-            stop_tokens=stop_tokens,
-            max_tokens=max_tokens,
-            n_logprobs=n_logprobs,
+        asked = Generate(
+            prompt=body["prompt"],
+            sampling=sampling,
+            stop_tokens=STOP_TOKENS if llama else body["stop_token_ids"],
+            max_tokens=body["n_predict" if llama else "max_tokens"],
+            n_logprobs=body.get("n_probs" if llama else "logprobs"),
         )
         last, answer, part = 0, list[int](), b""
         self.n_running += 1
         try:
-            async with aclosing(stream):
+            async with aclosing(self.engine.generate(asked)) as stream:
                 async for frame in stream:
                     if isinstance(frame, Tokens):
                         last = frame.tokens[-1]

@@ -13,10 +13,9 @@ from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import JsonFormat
-from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.models.catalog import UpstreamKind
-from gptoss_local.runner.upstream.harmony import probe
-from tests.engine.run import GREEDY
+from gptoss_local.runner.upstream.answer import probe
+from tests.engine.run import GREEDY, asked
 from tests.nano.golden import CONVERSATIONS as GOLDEN
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, stream, tokens_event
@@ -39,8 +38,7 @@ END = 'data: {"choices": [{"text": "", "token_ids": [], "finish_reason": "length
 async def collect(
     engine: AnyEngine, prompt: list[int], sampling: SamplingParams = GREEDY, **options: object
 ) -> tuple[list[Tokens], Finished]:
-    options = {"stop_tokens": STOP_TOKENS} | options
-    *events, finished = [e async for e in engine.generate(prompt, sampling, **options)]  # type: ignore[arg-type]
+    *events, finished = [e async for e in engine.generate(asked(prompt, sampling, **options))]
     assert isinstance(finished, Finished)
     assert all(isinstance(event, Tokens) for event in events)
     return [event for event in events if isinstance(event, Tokens)], finished

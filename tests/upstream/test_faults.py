@@ -16,9 +16,10 @@ from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.runner.upstream.calls import following
 from tests.conftest import PATIENCE_S, free_port
+from tests.engine.run import asked
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import Fault, StandIn, serving, status, stream, tokens_event
-from tests.upstream.test_conversations import CONVERSATIONS, GREEDY, STOP_TOKENS, collect, ids
+from tests.upstream.test_conversations import CONVERSATIONS, collect, ids
 
 pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
@@ -77,7 +78,7 @@ async def test_after_the_first_token_it_is_an_error(
     stand_in.faults = [stream(tokens_event(*ANSWER[:2]), **parts)]
     got = []
     async with upstream_to(stand_in, stall_s=2.0) as upstream:
-        answer = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        answer = upstream.generate(asked(PROMPT))
         got.append(await anext(answer))
         with pytest.raises(UpstreamError, match=message):
             await anext(answer)
@@ -160,7 +161,7 @@ async def test_an_address_comes_back_once_it_says_that_it_is_well(
     upstream_to: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gptoss_local.runner.upstream.replicas._REST_S", 0.0)
+    monkeypatch.setattr("gptoss_local.runner.upstream.connection._REST_S", 0.0)
     other = StandIn("vllm", engine, vocabulary, is_ill=True, faults=[status(500)])
     async with serving(other), upstream_to(other, stand_in) as upstream:
         for _ in range(3):
@@ -175,9 +176,8 @@ async def test_an_address_comes_back_once_it_says_that_it_is_well(
 
 async def test_closing_the_answer_disconnects(stand_in: StandIn, upstream_to: Connect) -> None:
     prompt = next(g for g in CONVERSATIONS if g["name"] == "count, low")["prompt"]
-    endless = {"sampling": GREEDY, "stop_tokens": [], "max_tokens": 3000}
     async with upstream_to(stand_in) as upstream:
-        answer = upstream.generate(prompt, **endless)
+        answer = upstream.generate(asked(prompt, stop_tokens=[], max_tokens=3000))
         async with aclosing(answer):
             await anext(answer)
         async with asyncio.timeout(PATIENCE_S):
@@ -190,7 +190,7 @@ async def test_a_cancelled_answer_finishes_at_once(stand_in: StandIn, upstream_t
     stand_in.faults = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
     async with upstream_to(stand_in) as upstream:
         events: list[object] = []
-        async for event in upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS):
+        async for event in upstream.generate(asked(PROMPT)):
             events.append(event)
             if isinstance(event, Tokens):
                 upstream.cancel(event.seq_id)
@@ -217,8 +217,8 @@ async def test_the_address_with_the_least_to_do_is_asked(
     waiting = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
     stand_in.faults, other.faults = list(waiting), list(waiting)
     async with serving(other), upstream_to(stand_in, other) as upstream:
-        first = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
-        second = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        first = upstream.generate(asked(PROMPT))
+        second = upstream.generate(asked(PROMPT))
         async with aclosing(first), aclosing(second):
             await anext(first)
             await anext(second)

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.prose import PROSE, Piece
 from tests.tui.documents import at_random, every_pair, pieces
+from tests.tui.test_markdown import LINES
 from tests.web.answers import RICH
 from tests.web.chatting import ask, prose, until
 from tests.web.conftest import Watch
@@ -224,3 +225,23 @@ def test_text_is_there_without_the_part_that_renders_it(page: Page, watch: Watch
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text("A part of this page could not be loaded.")
     expect(prose(page)).to_contain_text("**Newton's method** finds a root")
+
+
+DRAWN = re.compile(r"^(?:[-*>]|\d+[.)]) |^# |^\* |\$[a-zx]|\\[(\[]|<\w|\[[ x^]")
+TEXTS = """async (lines) => {
+  const { Growing } = await import("/web/markdown.js");
+  return lines.map((line) => {
+    const place = document.createElement("div");
+    place.append(...new Growing().update(line, true).map((block) => block.make()));
+    return place.textContent.trim();
+  });
+}"""
+
+
+def test_signs_stay_as_they_were_written(page: Page) -> None:
+    """As in the terminal, but for what is drawn otherwise: marks of lists and formulas."""
+    pairs = [line.partition("\t")[::2] for line in LINES]
+    ways = {markdown: shown or markdown for markdown, shown in pairs if not DRAWN.search(markdown)}
+    assert len(ways) > 180
+    seen = page.evaluate(TEXTS, list(ways))
+    assert dict(zip(ways, seen, strict=True)) == ways

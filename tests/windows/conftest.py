@@ -1,4 +1,4 @@
-"""gptoss on Windows' own Python, under Wine: `python3 installers/windows_on_wine.py` makes it.
+"""gptoss on Windows' own Python, under Wine: `python3 tests/windows/on_wine.py` makes it.
 
 Where that has not been done, these tests are skipped.
 """
@@ -16,18 +16,15 @@ import httpx
 import pytest
 
 from tests.conftest import free_port, wait_until
-from tests.installers.conftest import INSTALLERS  # makes the installer's modules importable
+from tests.windows import on_wine
 
-import windows_on_wine  # isort: skip
-
-assert INSTALLERS
-PYTHON = windows_on_wine.PYTHON
+PYTHON = on_wine.PYTHON
 IS_THERE = PYTHON.is_file() and shutil.which("wine") is not None
 COMMAND_S = 500.0
 ON_WINDOWS = [
     pytest.mark.nightly,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not IS_THERE, reason="first: python3 installers/windows_on_wine.py"),
+    pytest.mark.skipif(not IS_THERE, reason="first: python3 tests/windows/on_wine.py"),
 ]
 
 
@@ -59,7 +56,7 @@ class Pc:
             "GPTOSS_CONTEXT_LENGTH": "4096",
             "NO_PROXY": "*",
         }
-        return windows_on_wine.environment() | own | self.variables
+        return on_wine.environment() | own | self.variables
 
     def start(self, *arguments: str) -> "Running":
         """Start Windows' Python with these arguments."""
@@ -134,7 +131,7 @@ class Running:
 @pytest.fixture(scope="session")
 def installed() -> None:
     """This clone, as it is now, on Windows' Python."""
-    windows_on_wine.set_up()
+    on_wine.set_up()
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +142,6 @@ def pc(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pc
     for command, seconds in made.took_s.items():
         print(f"gptoss {command}: {seconds:.1f} s")
     made.gptoss("stop")
-    subprocess.run([windows_on_wine.WINESERVER, "-k"], env=made.environment, check=False)
+    subprocess.run([on_wine.WINESERVER, "-k"], env=made.environment, check=False)
     for running in made.started:
         running.close()

@@ -7,12 +7,11 @@ from pathlib import Path
 import pefile
 import pytest
 
+from tests.windows import on_wine
 from tests.windows.conftest import ON_WINDOWS, PYTHON
 
-import windows_on_wine  # isort: skip
-
 pytestmark = [*ON_WINDOWS, pytest.mark.usefixtures("installed")]
-SITE = windows_on_wine.SITE
+SITE = on_wine.SITE
 LLAMA = SITE / "llama_cpp" / "lib"
 # Microsoft's runtime of C++, which Wine has and a fresh Windows has not.
 _REDISTRIBUTABLE = re.compile(r"(msvcp|vcruntime|vcomp|concrt|mfc|atl)\d")
@@ -32,7 +31,7 @@ def imports(dll: Path) -> set[str]:
 
 def missing(dll: Path, *folders: Path) -> set[str]:
     """Return the DLLs that are neither of Windows, nor of Python, nor in these folders."""
-    own = {path.name.lower() for path in windows_on_wine.SYSTEM.iterdir()}
+    own = {path.name.lower() for path in on_wine.SYSTEM.iterdir()}
     found = {name for name in own if not _REDISTRIBUTABLE.match(name)}
     for folder in (PYTHON.parent, dll.parent, *folders):
         found |= {path.name.lower() for path in folder.iterdir()}

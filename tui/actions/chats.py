@@ -6,7 +6,7 @@ from functools import partial
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.whole_file import PRIVATE
 from gptoss_local.models.catalog import DEVICE
-from gptoss_local.talk.conversation.tool_choice import without_tools
+from gptoss_local.talk.conversation import without_tools
 from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
 from tui.chat_parts import ChatParts
@@ -44,16 +44,30 @@ async def open_chat(
     await chat.open_tools()
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
     await chat.view.show_branch(found[0] if found else None)
+    if found and place is not None and (words := _found_in(found[0].content, place.words)):
+        await chat.view.transcript.show(found[0], words)
     chat.view.model_changed()
 
 
+def _found_in(text: str, words: str) -> str:
+    """Return the words as searched for, or the first of them that the text has."""
+    tried = [words, *words.split()]
+    return next((each for each in tried if each.casefold() in text.casefold()), "")
+
+
 async def new(chat: ChatParts, _argument: str) -> None:
-    await open_chat(chat, None)
+    is_temporary = chat.conversation.is_temporary
+    await open_chat(chat, None, is_temporary=is_temporary)
+    if is_temporary:
+        chat.app.notify("This one is temporary, too; /temporary begins one that is kept.")
 
 
 async def temporary(chat: ChatParts, _argument: str) -> None:
-    await open_chat(chat, None, is_temporary=True)
-    chat.app.notify("Nothing of this chat is kept: it ends when you leave it.")
+    """Begin a chat that is not kept; from such a chat, one that is."""
+    is_temporary = not chat.conversation.is_temporary
+    await open_chat(chat, None, is_temporary=is_temporary)
+    kept = "Nothing of this chat is kept: it ends when you leave it."
+    chat.app.notify(kept if is_temporary else "This chat is kept.")
 
 
 async def system(chat: ChatParts, argument: str) -> None:

@@ -10,7 +10,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import parse_option
 from gptoss_local.base.types import Effort
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
-from gptoss_local.talk.conversation.tool_choice import without_tools
+from gptoss_local.talk.conversation import without_tools
 from tui.chat_parts import ChatParts
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog

@@ -1,5 +1,7 @@
 """Commands that look for words in the open chat, and for messages that were written."""
 
+import re
+
 from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.history.plain import one_line
 from tui.chat_parts import ChatParts
@@ -31,18 +33,18 @@ async def _find(chat: ChatParts, words: str) -> None:
     above = [spot for spot in spots if words == found.words and spot < found.spot]
     found.words, found.spot = words, (above or spots)[-1]
     n, at = found.spot
-    await chat.view.transcript.show(turns[n], at / len(turns[n].content))
     place = spots.index(found.spot) + 1
+    before = [spot for spot in spots[: place - 1] if spot[0] == n]
+    share = at / len(turns[n].content)
+    await chat.view.transcript.show(turns[n], words, len(before), share)
     chat.app.notify(f"{place} of {len(spots)}; again shows the one above.", markup=False)
 
 
 def _spots(text: str, words: str) -> list[int]:
-    text, words = text.casefold(), words.casefold()
-    spots, at = list[int](), text.find(words)
-    while at >= 0:
-        spots.append(at)
-        at = text.find(words, at + len(words))
-    return spots
+    """Return where the words are, as written or as they are seen: without stars and backticks."""
+    ways = (text, re.sub(r"[*`]", "", text))
+    found = [[m.start() for m in re.finditer(re.escape(words), w, re.IGNORECASE)] for w in ways]
+    return found[0] or found[1]
 
 
 async def recall(chat: ChatParts, _argument: str) -> None:

@@ -16,9 +16,10 @@ from textual.widgets import Input, Static
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
 from gptoss_local.base.errors import GptOssError, HistoryError
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
-from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.history import ChatSummary, History, Turn, Watch
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY, values_of
 from tui.actions.answers import continue_turn, copy_text, edit_turn
@@ -61,7 +62,7 @@ class ChatScreen(Screen[None]):
         Binding("f4,ctrl+t", "command('effort next')", "Effort", id="chat.effort"),
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
-        Binding("alt+r", "command('retry')", "Answer again", id="chat.retry"),
+        Binding("alt+r", "command('retry')", "Answer again", id="chat.retry", priority=True),
         Binding("ctrl+r", "command('recall')", "Search your messages", id="chat.recall"),
         Binding("ctrl+f", "command('find')", "Find in this chat", id="chat.find", priority=True),
         Binding("ctrl+z", "app.suspend_process", "Suspend", id="chat.suspend", priority=True),
@@ -118,7 +119,9 @@ class ChatScreen(Screen[None]):
         self._hint = Static(id="hint", markup=False)
         self._sidebar, self._recent = ChatList("sidebar"), ChatList("recent")
         self._has_sidebar = True
-        self._listed_at: object = None
+        self._watch = Watch(_N_LISTED)
+        self._chats: list[ChatSummary] = []
+        self._listed: object = None
         self.transcript = Transcript(
             lambda turn_id: self.conversation.place(turn_id),
             lambda turn_id: self.conversation.pages_before(turn_id),
@@ -368,19 +371,19 @@ class ChatScreen(Screen[None]):
         self.show_status()
 
     def _list_chats(self) -> None:
-        history, chat_id = self._history, self.conversation.chat_id
-        busy = [room.conversation.chat_id or 0 for room in self.rooms if room.dialogue.is_busy]
         with suppress(HistoryError):  # the next message will say it
-            if (seen := (history.version, chat_id, busy)) == self._listed_at:
-                return
-            self._listed_at = seen
-            chats = history.chats(_N_LISTED, pinned_first=True)
+            if news := self._watch.look(self._history, None):
+                self._chats = news.chats
+        chats, chat_id = self._chats, self.conversation.chat_id
+        busy = [room.conversation.chat_id or 0 for room in self.rooms if room.dialogue.is_busy]
+        if self._listed != (chats, chat_id, busy):
+            self._listed = chats, chat_id, busy
             self._sidebar.show(chats, chat_id, busy)
             self._recent.show(chats[:_N_RECENT], chat_id, busy)
             self.set_class(self._has_sidebar and len(chats) > 1, "-listed")
 
     def action_list(self) -> None:
-        self._has_sidebar, self._listed_at = not self._has_sidebar, None
+        self._has_sidebar, self._listed = not self._has_sidebar, None
         self._list_chats()
 
     @on(ChatList.OptionSelected, "ChatList")
@@ -449,6 +452,7 @@ class ChatScreen(Screen[None]):
 
     def action_escape(self) -> None:
         """Take back the last waiting message; else stop the answer; else leave the edit."""
+        self.transcript.drop_marks()
         if not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
@@ -469,6 +473,9 @@ class ChatScreen(Screen[None]):
         """Copy the selection; else put the draft aside; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
+            self.notify(f"Copied {counted(len(selected), 'character')}.")
+            self.clear_selection()
+            self.prompt.move_cursor(self.prompt.cursor_location)
         elif self.dialogue.editing is not None:
             self.prompt.take()
             self.dialogue.leave_edit()

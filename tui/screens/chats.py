@@ -28,6 +28,7 @@ class Place(NamedTuple):
 
     chat_id: int
     turn_id: int | None
+    words: str = ""  # that were searched for
 
 
 class ChatsDialog(Dialog[Place | None]):
@@ -177,7 +178,7 @@ class ChatsDialog(Dialog[Place | None]):
     def _find(self) -> list[tuple[Place, Content]]:
         if self._words:
             hits = self._history.search(self._words, _MAX_SHOWN)
-            return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
+            return [(Place(hit.chat_id, hit.turn_id, self._words), _hit_line(hit)) for hit in hits]
         chats = self._history.chats(_MAX_SHOWN, pinned_first=True)
         return [(Place(chat.id, None), _chat_line(chat)) for chat in chats]
 

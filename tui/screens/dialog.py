@@ -1,5 +1,6 @@
 """The base of all dialogs, and two small ones: a line of text, and a confirmation."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
@@ -39,6 +40,13 @@ class Dialog(ModalScreen[_T]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True)
     ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()  # it has the focus for the next key
+
+    def on_screen_resume(self) -> None:
+        self.call_next(self.is_open.set)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes=f"dialog {self.LOOK}") as frame:

@@ -3,12 +3,16 @@
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from gptoss_local.base.printable import shown
 from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
-from tui.markdown_blocks import FENCE, Block, BlockSplitter
+from tui.markdown_blocks import FENCE, Block, BlockSplitter, is_table
 from tui.rows import LineRows, Row
 from tui.widgets.line_block import RowsView
+
+if TYPE_CHECKING:
+    from tui.markdown_rows import LongTable
 
 _MAX_OPEN = 4000  # PERF: characters; a longer block is shown as it is typed while it is open
 _MAX_RENDERED = 30_000  # PERF: a longer one stays so; Markdown of that length takes 0.2 s
@@ -130,6 +134,7 @@ class _TextPart(_ShownBlock):
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._typed: LineRows | None = None
+        self._table: LongTable | None = None
         self._made_for: tuple[int, CodeStyle] | None = None
 
     def show(self, block: Block, *, is_complete: bool) -> bool:
@@ -138,7 +143,12 @@ class _TextPart(_ShownBlock):
         self.block, self._made_for = block, None
         n_brackets = block.text.count("[") + block.text.count("\\(")
         cost = max(len(block.text), n_brackets * _PER_BRACKET)
-        if cost > (_MAX_RENDERED if is_complete else _MAX_OPEN):
+        is_long = cost > (_MAX_RENDERED if is_complete else _MAX_OPEN)
+        if self._table is None and is_long and is_table(block.text):
+            from tui.markdown_rows import LongTable  # PERF: as below
+
+            self._table = LongTable()
+        if is_long and self._table is None:
             self._typed = self._typed or LineRows()
             self._typed.show(block.text.rstrip() if is_complete else block.text)
         else:
@@ -154,7 +164,10 @@ class _TextPart(_ShownBlock):
             from tui.markdown_rows import markdown_rows  # PERF: the first prompt comes before it
 
             before, self._made_for = self._rows, (width, look)
-            self._rows = markdown_rows(self.block.text, width, look, self.block.number)
+            if self._table is not None:
+                self._rows = self._table.rows(self.block.text, width, look)
+            else:
+                self._rows = markdown_rows(self.block.text, width, look, self.block.number)
             self.n_rows = len(self._rows)
             pairs = enumerate(zip(before, self._rows, strict=False))
             self.n_same = next((n for n, (a, b) in pairs if not a.content.is_same(b.content)),

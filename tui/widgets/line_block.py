@@ -1,6 +1,8 @@
 """Show rows of text. PERF: only rows that are seen, and changed, are rendered."""
 
+import re
 from abc import abstractmethod
+from bisect import bisect_left, bisect_right
 
 from textual.geometry import Size
 from textual.selection import Selection
@@ -19,6 +21,7 @@ class RowsView(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._strips: dict[int, Strip] = {}
+        self._marks: dict[int, list[tuple[int, int]]] = {}  # columns of a row
         self._made_for: object = None  # the width and theme of the rows
 
     @property
@@ -34,6 +37,25 @@ class RowsView(Widget):
     def drop_from(self, y: int) -> None:
         for old in [old for old in self._strips if old >= y]:
             del self._strips[old]
+
+    def mark(self, words: str, n: int = 0) -> int | None:
+        """Mark the words wherever they are, also across rows; return the row of the `n`-th."""
+        text, starts = "", list[int]()
+        for y in range(self.n_rows if words else 0):
+            row = self.row(y)
+            text += ("\n" if row.joins is None else row.joins) if y else ""
+            starts.append(len(text))
+            text += row.content.plain[row.n_mark :]
+        self._marks = {}
+        self._strips.clear()
+        self.refresh()
+        found = list(re.finditer(re.escape(words), text, re.IGNORECASE)) if words else []
+        for each in found:
+            for y in range(bisect_right(starts, each.start()) - 1, bisect_left(starts, each.end())):
+                first = starts[y] - self.row(y).n_mark
+                span = max(each.start(), starts[y]) - first, each.end() - first
+                self._marks.setdefault(y, []).append(span)
+        return bisect_right(starts, found[min(n, len(found) - 1)].start()) - 1 if found else None
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
@@ -72,10 +94,13 @@ class RowsView(Widget):
         if made_for != self._made_for:
             self._made_for = made_for
             self._strips.clear()
+            self._marks.clear()
             self.wrap(max(2, width))
 
     def _strip(self, y: int) -> Strip:
         content = self.row(y).content if y < self.n_rows else Row().content
+        for start, end in self._marks.get(y, ()):
+            content = content.stylize("reverse", start, end)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             start, end = span

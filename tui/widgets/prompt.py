@@ -197,6 +197,8 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.action_newline()
+        elif event.key.startswith("alt+"):  # the text area would take its letter
+            event.prevent_default()
         else:
             await super()._on_key(event)
 
@@ -271,6 +273,15 @@ class Prompt(TextArea):
 
     def action_newline(self) -> None:
         self.insert("\n")
+
+    def action_delete_word_left(self) -> None:
+        """Delete back to white space, as readline does."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        if before and not self.selected_text:
+            self.delete((row, len(re.sub(r"\S*\s*$", "", before))), (row, column))
+        else:
+            super().action_delete_word_left()
 
     def action_complete(self) -> None:
         self._fill_menu()

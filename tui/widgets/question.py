@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.talk.conversation.what_runs import CallPart
+from gptoss_local.talk.what_runs import CallPart
 
 _KEYS = "↑ ↓ ⏎ answer   Esc stop   from a draft Shift-Tab first"
 _HASTE_S = 0.5  # in which a key was meant for the input
@@ -33,7 +33,7 @@ class Question(Vertical):
         OptionList, OptionList:focus {
             height: auto; border: none; background: transparent; padding: 0;
         }
-        Input { border: none; background: $boost; height: 1; padding: 0 1; }
+        Input, Input:focus { border: none; background: $boost; height: 1; padding: 0 1; }
     }
     """
 

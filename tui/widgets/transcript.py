@@ -6,6 +6,7 @@ from textual.containers import VerticalScroll
 
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
+from tui.widgets.answer_view import AnswerView
 from tui.widgets.question import CallView
 from tui.widgets.turn_view import AssistantTurnView, TurnView, view_of
 
@@ -69,15 +70,15 @@ class Transcript(VerticalScroll, can_focus=False):
             self.scroll_to_widget, call, top=True, animate=False, immediate=True
         )
 
-    async def show(self, turn: Turn, share: float = 0.0) -> None:
-        """Scroll to a turn, or to a part of it from 0 to 1."""
+    async def show(self, turn: Turn, words: str = "", n: int = 0, share: float = 0.0) -> None:
+        """Scroll to a turn, or to the `n`-th place of words in it, about at a share of its text."""
         views = self.views()
         if views[-1].turn.state == "streaming":  # its view must stay
             while self._older and self.view(turn) is None:
                 await self._load_older()
         elif self.view(turn) is None:
             await self.open(self._turns(), turn)
-        self.call_after_refresh(self._show_part, turn, share)
+        self.call_after_refresh(self._show_part, turn, words, n, share)
 
     async def show_question(self, step: int) -> None:
         """Go to the last question above the first row, or the first one below it."""
@@ -102,12 +103,22 @@ class Transcript(VerticalScroll, can_focus=False):
     def _turns(self) -> list[Turn]:
         return [*self._older, *(view.turn for view in self.views()), *self._newer]
 
-    def _show_part(self, turn: Turn, share: float) -> None:
-        if (view := self.view(turn)) is not None:
-            place = view.virtual_region
-            row = place.y + int(place.height * share) - (self.size.height // 3 if share else 0)
-            self.release_anchor()
-            self.scroll_to(y=row, animate=False, immediate=True)
+    def _show_part(self, turn: Turn, words: str, n: int, share: float) -> None:
+        self.drop_marks()
+        if (view := self.view(turn)) is None:
+            return
+        place = view.virtual_region
+        row = place.y + int(place.height * share)
+        for answer in view.query(AnswerView):
+            if (y := answer.mark(words, n)) is not None:
+                row = place.y + answer.virtual_region.y + y
+        self.release_anchor()
+        above = self.size.height // 3 if words else 0
+        self.scroll_to(y=row - above, animate=False, immediate=True)
+
+    def drop_marks(self) -> None:
+        for answer in self.query(AnswerView):
+            answer.mark("")
 
     async def grow(self, turns: Sequence[Turn]) -> bool:
         """Show turns as they are now; False if one has changed otherwise than by growing."""

@@ -16,9 +16,9 @@ from gptoss_local.base.printable import printable, shown, visible
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
-from gptoss_local.talk.conversation.what_runs import code_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
+from gptoss_local.talk.what_runs import code_of
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView

@@ -1,13 +1,22 @@
 """`gptoss doctor`: find and fix obstacles to a fast model on this machine."""
 
+import asyncio
+import platform
+import signal
+import socket
+import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
+from rich.text import Text
 
+from gptoss_local import __version__
+from gptoss_local.api.client import Client
 from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.base.settings import (
     Settings,
@@ -15,15 +24,12 @@ from gptoss_local.base.settings import (
     load_settings,
     settings_without_file,
 )
+from gptoss_local.cli._console import CleanConsole
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
-from gptoss_local.cli.doctor.diagnosis import (
-    SavedScores,
-    Surroundings,
-    UpstreamState,
-    Verdict,
-    diagnose,
-)
+from gptoss_local.cli._question import confirm
+from gptoss_local.cli.doctor.diagnosis import Level, Surroundings, Verdict, diagnose
+from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.machine.hardware import Machine, free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import list_models
@@ -50,17 +56,19 @@ def doctor(
 
     No repair deletes a model, a chat or a file of yours.
     """
-    from gptoss_local.cli.doctor.repair import find_faults
-
     if yes and not fix:
         raise UsageError("--yes needs --fix")
     if fix and not yes and (json or not sys.stdin.isatty()):
         raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
     settings = _settings()
     machine = read_machine(settings.models_dir)
-    around = _look_around(machine, settings)
     done: list[tuple[Verdict, Repair | None]] = []
-    for finding in chain(diagnose(machine, around), find_faults(settings)):
+    for finding in chain(
+        diagnose(machine, _look_around(settings)),
+        _upstreams(settings),
+        _scores(machine, settings),
+        find_faults(settings),
+    ):
         if not json:
             _print(finding)
         outcome = _repair(finding, asks=not yes) if fix and finding.level != "ok" else None
@@ -90,10 +98,6 @@ def _settings() -> Settings:
 
 
 def _print(finding: Verdict) -> None:
-    from rich.text import Text
-
-    from gptoss_local.cli._console import CleanConsole
-
     sign, colour = _SIGNS[finding.level]
     text = Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}")
     CleanConsole().print(text)
@@ -103,11 +107,8 @@ def _repair(finding: Verdict, *, asks: bool) -> Repair:
     name = finding.name
     if finding.repair is None:
         return Repair(name, "not repaired here", f"For you to do: {finding.fix}")
-    if asks:
-        from gptoss_local.cli._question import confirm
-
-        if not confirm(f"        {finding.question}", default=True):
-            return Repair(name, "declined", "Left as it is.")
+    if asks and not confirm(f"        {finding.question}", default=True):
+        return Repair(name, "declined", "Left as it is.")
     try:
         return Repair(name, "repaired", f"Done. {finding.repair()}")
     except GptOssError as error:
@@ -117,10 +118,6 @@ def _repair(finding: Verdict, *, asks: bool) -> Repair:
 
 
 def _versions() -> dict[str, str]:
-    import platform
-
-    from gptoss_local import __version__
-
     return {
         "gptoss": __version__,
         "llama_cpp_python": llama_version(),
@@ -129,7 +126,7 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _look_around(machine: Machine, settings: Settings) -> Surroundings:
+def _look_around(settings: Settings) -> Surroundings:
     return Surroundings(
         models_dir=str(settings.models_dir),
         disk_free_bytes=free_bytes(settings.models_dir),
@@ -137,27 +134,26 @@ def _look_around(machine: Machine, settings: Settings) -> Surroundings:
         address=settings.url,
         answers=_who_answers(settings),
         kv_type=settings.kv_type,
-        upstreams=_upstreams(settings),
         llama_problem=_llama_problem(),
         losses=tuple(losses.read(settings)),
-        scores=_scores(machine, settings),
     )
 
 
-def _scores(machine: Machine, settings: Settings) -> tuple[SavedScores, ...]:
+def _scores(machine: Machine, settings: Settings) -> Iterator[Verdict]:
     from gptoss_local.cli.eval.scores import stale
 
-    return tuple(
-        SavedScores(f"{run.suite} {run.model}", run.date[:10], tuple(changed))
-        for run, changed in stale(machine, settings)
-    )
+    for run, changed in stale(machine, settings):
+        name = f"{run.suite} {run.model}"
+        text = f"The scores of `gptoss eval {name}` were saved on {run.date[:10]}"
+        if changed:
+            text += f"; since then, {' and '.join(changed)} changed."
+            yield Verdict("scores", "note", text, f"Compare: gptoss eval {name} --save")
+        else:
+            yield Verdict("scores", "ok", f"{text}; nothing has changed since.")
 
 
 def _llama_problem() -> str:
     """Say why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
-    import signal
-    import subprocess
-
     env = environment_without_secrets()
     done = subprocess.run(
         _TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env
@@ -175,36 +171,34 @@ def _has_model(settings: Settings) -> bool:
         return False
 
 
-def _upstreams(settings: Settings) -> tuple[UpstreamState, ...]:
+def _upstreams(settings: Settings) -> list[Verdict]:
     try:
         found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
     except (GptOssError, OSError):
-        return ()
-    if not found:
-        return ()
-    import asyncio
+        return []
 
-    async def look() -> list[UpstreamState]:
-        return await asyncio.gather(*(_state(name, address) for name, address in found))
+    async def look() -> list[Verdict]:
+        return await asyncio.gather(*(_upstream(name, address) for name, address in found))
 
-    return tuple(asyncio.run(look()))
+    return asyncio.run(look()) if found else []
 
 
-async def _state(name: str, address: UpstreamAddress) -> UpstreamState:
+async def _upstream(model: str, address: UpstreamAddress) -> Verdict:
     from gptoss_local.runner.upstream.connection import silent_urls
 
+    name = f"model {model}"
     try:
-        silent, problem = await silent_urls(name, address), ""
+        silent = await silent_urls(model, address)
     except GptOssError as error:  # no key
-        silent, problem = (), error.message
-    return UpstreamState(name, address.kind, address.urls, silent, problem)
+        return Verdict(name, "problem", f"{error.message}.", "Set it where the server starts.")
+    if not silent:
+        return Verdict(name, "ok", f"{address.kind} at {', '.join(address.urls)} is well.")
+    level: Level = "problem" if len(silent) == len(address.urls) else "note"
+    text = f"{address.kind} at {', '.join(silent)} does not say that it is well."
+    return Verdict(name, level, text, f"`gptoss upstream test {model}` says more.")
 
 
 def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no address"]:
-    import socket
-
-    from gptoss_local.api.client import Client
-
     try:
         if Client(settings).is_running():
             return "gptoss"

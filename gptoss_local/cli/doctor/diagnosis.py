@@ -1,4 +1,4 @@
-"""Finds obstacles to a fast model, and their fixes, from facts that `cli.doctor` gathers."""
+"""Finds obstacles to a fast model, and their fixes, from facts about the machine."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,24 +35,6 @@ class Verdict(msgspec.Struct, frozen=True):
     repair: Callable[[], str] | None = None
 
 
-class UpstreamState(msgspec.Struct, frozen=True):
-    """A model that is computed elsewhere; no health check succeeds at the `silent` addresses."""
-
-    name: str
-    kind: str
-    urls: tuple[str, ...]
-    silent: tuple[str, ...]
-    problem: str = ""
-
-
-class SavedScores(msgspec.Struct, frozen=True):
-    """Scores of `gptoss eval --save`, and the facts that have changed since."""
-
-    name: str
-    date: str
-    changed: tuple[str, ...]
-
-
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that matter besides the machine.
 
@@ -65,10 +47,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
     kv_type: KvType = "f16"
-    upstreams: tuple[UpstreamState, ...] = ()
     llama_problem: str = ""
     losses: tuple[Loss, ...] = ()
-    scores: tuple[SavedScores, ...] = ()
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
@@ -82,8 +62,6 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
         _port(around),
         *_cache(around),
         *_losses(machine, around),
-        *map(_upstream, around.upstreams),
-        *map(_scores, around.scores),
     ]
 
 
@@ -257,22 +235,3 @@ def _remedy(message: str, machine: Machine) -> str:
             f"install driver {_DRIVER} or newer; `sudo dmesg | grep Xid` names a fault of the GPU."
         )
     return "`gptoss logs` says more."
-
-
-def _upstream(state: UpstreamState) -> Verdict:
-    name = f"model {state.name}"
-    if state.problem:
-        return Verdict(name, "problem", f"{state.problem}.", "Set it where the server starts.")
-    if not state.silent:
-        return Verdict(name, "ok", f"{state.kind} at {', '.join(state.urls)} is well.")
-    level: Level = "problem" if len(state.silent) == len(state.urls) else "note"
-    text = f"{state.kind} at {', '.join(state.silent)} does not say that it is well."
-    return Verdict(name, level, text, f"`gptoss upstream test {state.name}` says more.")
-
-
-def _scores(scores: SavedScores) -> Verdict:
-    text = f"The scores of `gptoss eval {scores.name}` were saved on {scores.date}"
-    if not scores.changed:
-        return Verdict("scores", "ok", f"{text}; nothing has changed since.")
-    text += f"; since then, {' and '.join(scores.changed)} changed."
-    return Verdict("scores", "note", text, f"Compare: gptoss eval {scores.name} --save")

@@ -151,7 +151,10 @@ def _close_to_others(paths: list[Path]) -> str:
 def _store(settings: Settings) -> Iterator[Verdict]:
     try:
         yield from _leftovers(find_garbage(settings))
-        yield from _models(settings)
+        for name, error in unusable_models(settings):
+            fix = f"{error.hint} Models are never deleted by a repair: `gptoss rm {name}` does it."
+            text = f"It cannot be loaded: {error.message}."
+            yield Verdict(f"model {name}", "problem", text, fix.strip())
     except (GptOssError, OSError):
         pass  # the faults of a file or a folder say it
     if settings.history_path.is_file():
@@ -179,13 +182,6 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
         text = f"{_n_files(interrupted)} of interrupted pulls take {_size(interrupted)}."
         fix = "They stay, as a pull continues from there; `gptoss gc --interrupted` removes them."
         yield Verdict("interrupted pulls", "note", text, fix)
-
-
-def _models(settings: Settings) -> Iterator[Verdict]:
-    for name, error in unusable_models(settings):
-        fix = f"{error.hint} Models are never deleted by a repair: `gptoss rm {name}` does it."
-        text = f"It cannot be loaded: {error.message}."
-        yield Verdict(f"model {name}", "problem", text, fix.strip())
 
 
 def _remove(found: list[Leftover]) -> str:

@@ -1,6 +1,5 @@
 """`gptoss eval`: how good the answers of a model are here, with intervals."""
 
-import datetime
 import importlib.util
 import os
 import sys
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from gptoss_local.api.client import owner_key
 from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.types import Effort
@@ -29,6 +29,8 @@ from gptoss_local.cli.eval.scores import (
     keep,
     read_runs,
 )
+from gptoss_local.machine.hardware import read_machine
+from gptoss_local.models.store import find_model
 
 _SuiteName = Literal["smoke", "gpqa", "aime25", "ifeval", "bfcl"]
 
@@ -87,11 +89,13 @@ def eval_(
     servers = [] if url else [_own(model, settings)]
     if url or against:
         name = (model or "") if url else against_model
-        servers.append((_other(url or against, name, key_env), {}))
+        servers.append(_other(url or against, name, key_env))
+    from gptoss_local.cli.eval.asking import ask
+
     earlier, runs = read_runs(settings), list[Run]()
     try:
-        for server, facts in servers:
-            run = _run(suite, server, effort, limit, facts, settings, save=save, quiet=quiet)
+        for server in servers:
+            run = ask(suite, server, effort, limit, settings, is_saved=save, quiet=quiet)
             keep(run, settings)
             runs.append(run)
     except KeyboardInterrupt:
@@ -113,16 +117,12 @@ def _agree(download: str) -> None:
         raise typer.Exit(1)
 
 
-def _own(model: str | None, settings: Settings) -> tuple[Server, dict[str, str]]:
-    from gptoss_local.api.client import owner_key
-    from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.models.store import find_model
-
+def _own(model: str | None, settings: Settings) -> Server:
     name = named(model, settings) if model else chosen_model(settings)
     server_for(name, settings)
     entry = find_model(name, settings)
     facts = facts_of(entry, read_machine(settings.models_dir), settings)
-    return Server(settings.url, entry.name, owner_key(settings), is_own=True), facts
+    return Server(settings.url, entry.name, owner_key(settings), facts)
 
 
 def _other(url: str, model: str, key_env: str) -> Server:
@@ -142,32 +142,6 @@ def _other(url: str, model: str, key_env: str) -> Server:
     if not model and len(names) != 1:
         raise UsageError(f"{url} has several models", hint=f"Name one: {', '.join(names)}")
     return Server(url, model or names[0], key)
-
-
-def _run(
-    suite: str,
-    server: Server,
-    effort: Effort,
-    limit: int | None,
-    facts: dict[str, str],
-    settings: Settings,
-    *,
-    save: bool,
-    quiet: bool,
-) -> Run:
-    from gptoss_local.cli.eval.asking import ask
-
-    logs = settings.evals_dir / "logs"
-    return Run(
-        date=datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
-        suite=suite,
-        model=server.model,
-        effort=effort,
-        url="" if server.is_own else server.url,
-        scores=ask(suite, server, effort, limit, facts, logs, quiet=quiet),
-        facts=facts,
-        is_saved=save and server.is_own,
-    )
 
 
 def _figures(run: Run) -> dict[str, Any]:

@@ -1,23 +1,23 @@
 """Puts a suite of questions to a server by `inspect_ai`, which keeps a log and can resume it."""
 
+import datetime
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from inspect_ai import eval as inspect_eval
 from inspect_ai import eval_retry
-from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
+from inspect_ai.log import EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.scorer import value_to_float
 
 from gptoss_local.base.errors import DownloadError, GptOssError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import Effort
 from gptoss_local.cli._output import is_plain, say
-from gptoss_local.cli.eval.scores import SUITES, Server, Suite, Tally
+from gptoss_local.cli.eval.scores import SUITES, Run, Server, Suite, Tally
 
 _KEY = "GPTOSS_EVAL_API_KEY"  # inspect_ai reads it for the service `gptoss-eval`
 _N_TOGETHER = 4
@@ -30,51 +30,21 @@ def ask(
     server: Server,
     effort: Effort,
     limit: int | None,
-    facts: Mapping[str, str],
-    logs: Path,
+    settings: Settings,
     *,
+    is_saved: bool,
     quiet: bool,
-) -> dict[str, Tally]:
-    """Return the right answers by category; an interrupted run of the same questions resumes."""
+) -> Run:
+    """Count the right answers by category; an interrupted run of the same questions resumes."""
     about: dict[str, Any] = {
         "url": server.url,
         "model": server.model,
         "effort": effort,
         "limit": limit or 0,
-        "facts": dict(facts),
+        "facts": dict(server.facts),
     }
     os.environ[_KEY] = server.key or "none"
-    can_draw = sys.stderr.isatty() and not is_plain()
-    options: dict[str, Any] = {
-        "log_dir": str(logs / name),
-        "display": "none" if quiet else "rich" if can_draw else "plain",
-        "ctl_server": False,
-        "fail_on_error": True,
-        "continue_on_fail": True,
-        "max_connections": _N_TOGETHER,
-        "max_retries": 3,
-        "log_realtime": False,
-    }
-    suite = SUITES[name]
-    with redirect_stdout(sys.stderr):
-        task = _made(suite)
-        last = list_eval_logs(str(logs / name), filter=lambda log: _about(log) == about)
-        if last and (begun := read_eval_log(last[0])).status != "success":
-            say(f"Continuing the run of {begun.eval.created[:16].replace('T', ' ')}.")
-            found = eval_retry(begun, **options)
-        else:
-            found = inspect_eval(
-                task,
-                model=f"openai-api/gptoss-eval/{server.model}",
-                model_base_url=f"{server.url}/v1",
-                model_args={"stream": False},
-                metadata={"gptoss": about},
-                limit=limit,
-                epochs=1,
-                reasoning_effort=effort,
-                max_tokens=_MAX_TOKENS[effort] if name == "smoke" else None,
-                **options,
-            )
+    found = _begin_or_continue(name, about, str(settings.evals_dir / "logs" / name), quiet=quiet)
     if not found or found[0].status == "cancelled":  # Ctrl-C
         raise KeyboardInterrupt
     log = found[0]
@@ -86,7 +56,50 @@ def ask(
             hint="The same command continues the run.",
         )
     order = {sample_id: n for n, sample_id in enumerate(log.eval.dataset.sample_ids or ())}
-    return _tallies(sorted(log.samples, key=lambda sample: order[sample.id]), name)
+    return Run(
+        date=datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
+        suite=name,
+        model=server.model,
+        effort=effort,
+        url="" if server.facts else server.url,
+        scores=_tallies(sorted(log.samples, key=lambda sample: order[sample.id]), name),
+        facts=server.facts,
+        is_saved=is_saved and bool(server.facts),
+    )
+
+
+def _begin_or_continue(name: str, about: dict[str, Any], logs: str, *, quiet: bool) -> Any:
+    can_draw = sys.stderr.isatty() and not is_plain()
+    options: dict[str, Any] = {
+        "log_dir": logs,
+        "display": "none" if quiet else "rich" if can_draw else "plain",
+        "ctl_server": False,
+        "fail_on_error": True,
+        "continue_on_fail": True,
+        "max_connections": _N_TOGETHER,
+        "max_retries": 3,
+        "log_realtime": False,
+    }
+    with redirect_stdout(sys.stderr):
+        task = _made(SUITES[name])
+        last = list_eval_logs(
+            logs, filter=lambda log: (log.eval.metadata or {}).get("gptoss") == about
+        )
+        if last and (begun := read_eval_log(last[0])).status != "success":
+            say(f"Continuing the run of {begun.eval.created[:16].replace('T', ' ')}.")
+            return eval_retry(begun, **options)
+        return inspect_eval(
+            task,
+            model=f"openai-api/gptoss-eval/{about['model']}",
+            model_base_url=f"{about['url']}/v1",
+            model_args={"stream": False},
+            metadata={"gptoss": about},
+            limit=about["limit"] or None,
+            epochs=1,
+            reasoning_effort=about["effort"],
+            max_tokens=_MAX_TOKENS[about["effort"]] if name == "smoke" else None,
+            **options,
+        )
 
 
 def _made(suite: Suite) -> Any:
@@ -103,10 +116,6 @@ def _made(suite: Suite) -> Any:
             cause = deeper
         why = cause if isinstance(cause, OSError) else error
         raise DownloadError(f"the questions of {suite.task} are not here: {why}") from error
-
-
-def _about(log: EvalLog) -> Any:
-    return (log.eval.metadata or {}).get("gptoss")
 
 
 def _tallies(samples: list[EvalSample], suite: str) -> dict[str, Tally]:

@@ -11,7 +11,11 @@ from gptoss_local import __version__
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.whole_file import write_whole
+from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import Machine, llama_version
+from gptoss_local.machine.plan.facts import read_facts
+from gptoss_local.machine.plan.options import plan_options
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.models.store import ModelEntry, find_model
 
 _Z = 1.96  # of 95 %
@@ -19,10 +23,12 @@ _MOST_RUNS = 200
 
 
 class Server(NamedTuple):
+    """A server to ask; `facts`, which scores depend on, are known of our own alone."""
+
     url: str
     model: str
     key: str = ""
-    is_own: bool = False
+    facts: Mapping[str, str] = {}
 
 
 class Suite(NamedTuple):
@@ -70,7 +76,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     effort: str
     url: str = ""
     scores: dict[str, Tally]
-    facts: dict[str, str] = {}
+    facts: Mapping[str, str] = {}
     is_saved: bool = False
 
     @property
@@ -79,11 +85,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return Tally(sum(t.right for t in tallies), sum(t.n for t in tallies))
 
     def asks_as(self, other: "Run") -> bool:
-        mine, its = ((r.suite, r.model, r.url, r.effort) for r in (self, other))
-        same_n = {k: t.n for k, t in self.scores.items()} == {
-            k: t.n for k, t in other.scores.items()
-        }
-        return mine == its and same_n
+        def asked(run: Run) -> tuple[object, ...]:
+            n_questions = {name: tally.n for name, tally in run.scores.items()}
+            return run.suite, run.model, run.url, run.effort, n_questions
+
+        return asked(self) == asked(other)
 
 
 def interval(tally: Tally) -> tuple[float, float]:
@@ -147,11 +153,6 @@ def facts_of(entry: ModelEntry, machine: Machine, settings: Settings) -> dict[st
 
 def _plan(entry: ModelEntry, machine: Machine, settings: Settings) -> str:
     """Describe the plan on this machine while no other program uses it."""
-    from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.machine.plan.facts import read_facts
-    from gptoss_local.machine.plan.options import plan_options
-    from gptoss_local.machine.plan.planner import make_plan
-
     gpus = tuple(msgspec.structs.replace(g, free_bytes=g.total_bytes) for g in machine.gpus)
     idle = msgspec.structs.replace(machine, gpus=gpus, available_bytes=machine.total_bytes)
     model = read_facts(entry.ensure_file(settings), entry.adapter)

@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -15,6 +14,14 @@ import typer
 
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.settings_file import (
+    Change,
+    SettingsFile,
+    make_change,
+    make_undo,
+    read_change,
+    read_undo,
+)
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, follow_load, loaded_model
@@ -26,7 +33,6 @@ from gptoss_local.models.store import find_model
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
-    from gptoss_local.base.settings_file import Change, SettingsFile
 
 
 def launch(
@@ -67,42 +73,23 @@ def launch(
     if undo:
         _undo(AGENTS[agent], yes=yes)
         return
-    settings = load_settings()
-    row, program = AGENTS[agent], AGENTS[agent].find()
-    if settings.api_key and not row.sends_key:
-        raise UsageError(
-            f"{row.title} sends no API key this way, and the server asks for one",
-            hint=f"Enter the address {settings.url}/v1 and the key in its own settings.",
-        )
-    if program is None and not config_only:
-        raise UsageError(
-            f"{row.title} is not installed: there is no `{row.program}` on this machine",
-            hint=f"Install it: {row.install}",
-        )
+    row, settings = AGENTS[agent], load_settings()
+    program = _found(row, settings, is_needed=not config_only)
     name = named(model, settings) if model else chosen_model(settings)
-    n_ctx = settings.context_length or row.n_ctx
-    if config_only:
-        name = find_model(name, settings).name
-        target = ServedModel(settings.url, name, n_ctx or 32_768, settings.api_key and _KEY_PLACE)
-        setup = _with_data(row, program, target, settings)
-        _change_file(setup.file, yes=yes)
-        _print_settings(row, setup, arguments or [], settings, json=json)
-        return
-    assert program is not None
-    client = server_for(name, settings)
+    client = None if config_only else server_for(name, settings)
     name = find_model(name, settings).name
-    wanted, n_ctx = n_ctx, _load(client, name, n_ctx)
-    if n_ctx < row.n_ctx:
-        why = "more does not fit" if n_ctx < wanted else "as your settings say"
-        say(
-            f"gptoss: {row.title} works best with {row.n_ctx:,} tokens of context; {name} has "
-            f"{n_ctx:,} here, {why}"
-        )
-    setup = _with_data(
-        row, program, ServedModel(settings.url, name, n_ctx, settings.api_key), settings
-    )
+    if client is None:
+        key = settings.api_key and _KEY_PLACE
+        n_ctx = settings.context_length or row.n_ctx or 32_768
+    else:
+        key, n_ctx = settings.api_key, _load(client, row, name, settings.context_length)
+    setup = _with_data(row, program, ServedModel(settings.url, name, n_ctx, key), settings)
     _change_file(setup.file, yes=yes)
-    _start(program, setup, arguments or [], settings)
+    if client is None:
+        _print_settings(row, setup, arguments or [], settings, json=json)
+    else:
+        assert program is not None
+        _start(program, setup, arguments or [], settings)
 
 
 _PROBE_S = 20
@@ -136,17 +123,40 @@ def _list(*, json: bool) -> None:
     print_table(("NAME", "PROGRAM", "WHERE"), rows)
 
 
-def _load(client: "Client", model: str, n_ctx: int) -> int:
-    """Load a model with `n_ctx` tokens (0: any) or as many as fit; return how many it has."""
+def _found(agent: Agent, settings: Settings, *, is_needed: bool) -> Path | None:
+    if settings.api_key and not agent.sends_key:
+        raise UsageError(
+            f"{agent.title} sends no API key this way, and the server asks for one",
+            hint=f"Enter the address {settings.url}/v1 and the key in its own settings.",
+        )
+    program = agent.find()
+    if program is None and is_needed:
+        raise UsageError(
+            f"{agent.title} is not installed: there is no `{agent.program}` on this machine",
+            hint=f"Install it: {agent.install}",
+        )
+    return program
+
+
+def _load(client: "Client", agent: Agent, model: str, n_set: int) -> int:
+    """Load a model with as many tokens as set, or as wanted and fit; return how many it has."""
+    n_ctx = n_wanted = n_set or agent.n_ctx
     with progress_bar(quiet=not sys.stderr.isatty(), if_interrupted=continues(model)) as bar:
-        for wish in [n_ctx, n_ctx * 3 // 4, n_ctx // 2] if n_ctx else []:
+        for wish in [n_wanted, n_wanted * 3 // 4, n_wanted // 2] if n_wanted else []:
             with contextlib.suppress(DoesNotFitError):
                 follow_load(client, {"model": model, "options": {"num_ctx": wish}}, bar)
                 break
         else:
             follow_load(client, {"model": model}, bar)
-    loaded = loaded_model(client, model)
-    return n_ctx if loaded is None else loaded.context_length
+    if (loaded := loaded_model(client, model)) is not None:
+        n_ctx = loaded.context_length
+    if n_ctx < agent.n_ctx:
+        why = "more does not fit" if n_ctx < n_wanted else "as your settings say"
+        say(
+            f"gptoss: {agent.title} works best with {agent.n_ctx:,} tokens of context; {model} has "
+            f"{n_ctx:,} here, {why}"
+        )
+    return n_ctx
 
 
 def _with_data(
@@ -174,11 +184,9 @@ def _with_data(
     return setup
 
 
-def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
+def _change_file(file: SettingsFile | None, *, yes: bool) -> None:
     if file is None:
         return
-    from gptoss_local.base.settings_file import make_change, read_change
-
     change = read_change(file)
     if not change.is_needed:
         return
@@ -189,8 +197,6 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
 
 
 def _undo(agent: Agent, *, yes: bool) -> None:
-    from gptoss_local.base.settings_file import make_undo, read_undo
-
     file = agent.setup(ServedModel("", "", 0)).file
     if file is None:
         raise UsageError(f"{agent.title} has no settings here: it gets them as it starts")
@@ -200,7 +206,7 @@ def _undo(agent: Agent, *, yes: bool) -> None:
     say(f"gptoss: {file.path} is as it was")
 
 
-def _confirm(change: "Change", *, yes: bool) -> None:
+def _confirm(change: Change, *, yes: bool) -> None:
     say(change.diff())
     if yes:
         return
@@ -264,14 +270,10 @@ def _environment(program: Path, setup: Setup, settings: Settings) -> dict[str, s
     if folder not in (path := environment.get("PATH", "")).split(os.pathsep):
         environment["PATH"] = f"{path}{os.pathsep}{folder}"
     if any(name.lower().endswith("_proxy") for name in environment):
-        environment |= _without_proxy(environment, urlsplit(settings.url).hostname or "")
+        present = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+        hosts = f"{present},{urlsplit(settings.url).hostname}".lstrip(",")
+        environment |= dict.fromkeys(("NO_PROXY", "no_proxy"), present if present == "*" else hosts)
     return environment
-
-
-def _without_proxy(environment: Mapping[str, str], host: str) -> dict[str, str]:
-    present = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    hosts = present if present == "*" else f"{present},{host}".lstrip(",")
-    return {"NO_PROXY": hosts, "no_proxy": hosts}
 
 
 def _is_windows() -> bool:

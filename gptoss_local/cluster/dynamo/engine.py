@@ -23,9 +23,9 @@ from gptoss_local.base.errors import (
     UsageError,
 )
 from gptoss_local.base.types import Usage
-from gptoss_local.cluster.dynamo.request import WorkerRequest, read_request
+from gptoss_local.cluster.dynamo.request import read_request
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import BlocksChanged, Finished, Prefilled, Tokens
+from gptoss_local.engine.protocol import BlocksChanged, Finished, Generate, Prefilled, Tokens
 from gptoss_local.models.store import ModelEntry
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
@@ -143,15 +143,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
                         yield {"token_ids": [], "index": 0, "finish_reason": "stop"}
                         return
                     asked = read_request(request)
-                    generated = model.engine.generate(
-                        asked.prompt,
-                        asked.sampling,
-                        stop_tokens=asked.stop_tokens,
-                        max_tokens=asked.max_tokens,
-                        n_logprobs=asked.n_logprobs,
-                        priority=asked.priority,
-                    )
-                    async with aclosing(generated) as events:
+                    async with aclosing(model.engine.generate(asked)) as events:
                         async for chunk in _chunks(events, asked):
                             yield chunk
         finally:
@@ -184,7 +176,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 
 
 async def _chunks(
-    events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: WorkerRequest
+    events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: Generate
 ) -> AsyncGenerator[dict[str, Any], None]:
     last: dict[str, Any] = {"token_ids": [], "index": 0}
     async for event in events:

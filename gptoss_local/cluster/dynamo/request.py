@@ -12,6 +12,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.formats.o200k import VOCAB_SIZE
 from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.base.validation import in_words
+from gptoss_local.engine.protocol import Generate
 
 _N_LOGPROBS_MAX = 20
 _GROUPS = ("sampling_options", "stop_conditions", "output_options")
@@ -57,18 +58,7 @@ class _EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=_N_LOGPROBS_MAX)] | None = None
 
 
-class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for one answer; as for `Engine.generate`."""
-
-    prompt: list[int]
-    sampling: SamplingParams
-    stop_tokens: list[int]
-    max_tokens: int | None
-    n_logprobs: int | None
-    priority: int
-
-
-def read_request(request: Mapping[str, Any]) -> WorkerRequest:
+def read_request(request: Mapping[str, Any]) -> Generate:
     """Return what to ask the engine for; UsageError for unsupported or invalid values."""
     wanted: dict[str, Any] = {}
     for group in _GROUPS:
@@ -88,7 +78,7 @@ def read_request(request: Mapping[str, Any]) -> WorkerRequest:
         priority = msgspec.convert((request.get("routing") or {}).get("priority") or 0, int)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, taken)) from error
-    return WorkerRequest(
+    return Generate(
         prompt=prompt,
         sampling=_sampling(options),
         stop_tokens=_stop_tokens(options, request.get("eos_token_ids") or []),

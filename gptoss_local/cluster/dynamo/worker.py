@@ -21,8 +21,7 @@ from gptoss_local.base.types import Progress
 from gptoss_local.cluster.dynamo.address import variables
 from gptoss_local.cluster.dynamo.engine import DynamoEngine
 from gptoss_local.harmony.vocabulary import STOP_TOKENS, Vocabulary
-from gptoss_local.models.nano.materialize import GENERATION_CONFIG
-from gptoss_local.models.nano.tokenizer import tokenizer_config, tokenizer_json
+from gptoss_local.models.nano.materialize import GENERATION_CONFIG, tokenizer_config, tokenizer_json
 from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager

@@ -15,7 +15,6 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.canary import Canary
 from gptoss_local.engine.llama.context import Context, State
-from gptoss_local.engine.llama.devices import Device, list_devices
 from gptoss_local.engine.llama.library import MemoryBuffer, has_gpu, library_version
 from gptoss_local.engine.llama.model import Model
 from gptoss_local.engine.llama.sampler import Sampler
@@ -24,12 +23,10 @@ __all__ = [
     "Batch",
     "Canary",
     "Context",
-    "Device",
     "MemoryBuffer",
     "Model",
     "Sampler",
     "State",
     "has_gpu",
     "library_version",
-    "list_devices",
 ]

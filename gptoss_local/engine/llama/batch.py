@@ -17,7 +17,6 @@ class Batch:
     """
 
     def __init__(self, n_max: int) -> None:
-        self.n_max = n_max
         self.n_tokens = self.n_outputs = 0
         self.tokens = np.zeros(n_max, np.int32)
         self.positions = np.zeros(n_max, np.int32)

@@ -32,12 +32,10 @@ class Context:
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
+        # A decode call is one ubatch. With several, finding cells for a later one may purge
+        # positions of the sliding layers that an earlier one needs (`apply_ubatch`,
+        # llama-kv-cache.cpp), and its logits are wrong.
         self.n_batch = params.n_batch
-        """Most tokens of a decode call, computed as one ubatch.
-
-        With several, finding cells for a later ubatch may purge positions of the sliding layers
-        that an earlier one needs (`apply_ubatch`, llama-kv-cache.cpp), and its logits are wrong.
-        """
         self.n_seq_max = params.n_seq_max
         self.cache_type = params.cache_type
         self.n_swa = model.n_swa
@@ -52,11 +50,8 @@ class Context:
                 hint="Ask for a smaller context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
             )
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
-        n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
-        self.can_share = self.n_ctx >= n_sliding
-        """True if the sliding layers have room for a window of each sequence
-        (`llama_kv_cache_iswa`).
-        """
+        # If the sliding layers have room for a window of each sequence (`llama_kv_cache_iswa`).
+        self.can_share = self.n_ctx >= self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
         if model.adapter:
@@ -98,13 +93,7 @@ class Context:
         self.decode_batch(self._own_batch)
 
     def decode_batch(self, batch: Batch) -> None:
-        """Run a batch through the model.
-
-        Raises:
-            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            ComputeError: the device failed, is out of memory or is gone.
-            EngineError: llama.cpp refused the batch.
-        """
+        """Run a batch; after ContextOverflowError nothing has changed."""
         if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
             raise EngineError(  # llama.cpp would abort the process
                 f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
@@ -161,8 +150,7 @@ class Context:
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
 
-        NOTE: a later decode at `start` may be invalid once the sliding window has moved on; only
-        `start=0` is always safe. See `can_resume`.
+        NOTE: a later decode at `start` is only valid if `can_resume` says so.
         """
         if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
             raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
@@ -180,18 +168,13 @@ class Context:
         """Return the first and last position of `seq_id` in the *sliding* layers; (-1, -1): none.
 
         The layers with full attention have 0 .. last, as long as only tails have been removed.
-
-        Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
         """
         memory = self._memory_of(seq_id)
         first = llama_cpp.llama_memory_seq_pos_min(memory, seq_id)
         return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
 
     def can_resume(self, seq_id: int, position: int) -> bool:
-        """Return whether `seq_id`, cut to `position`, has the `n_swa` - 1 positions before it.
-
-        Source: `is_masked_swa` in llama-hparams.h.
-        """
+        """Return whether `seq_id`, cut to `position`, has the `n_swa` - 1 positions before it."""
         first, last = self.positions(seq_id)
         if position == 0:
             return True
@@ -248,8 +231,7 @@ class Context:
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
     def _memory_of(self, seq_id: int) -> int:
-        """Check the sequence, as llama.cpp aborts the process on an unknown one."""
-        if not 0 <= seq_id < self.n_seq_max:
+        if not 0 <= seq_id < self.n_seq_max:  # llama.cpp would abort the process
             raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
         return int(llama_cpp.llama_get_memory(self.handle))
 

@@ -20,16 +20,12 @@ def preload_cuda() -> None:
     """
     if not has_cuda_build():
         return
-    for folder in _folders():
+    spec = importlib.util.find_spec("nvidia")
+    places = spec.submodule_search_locations if spec else None
+    for folder in filter(Path.is_dir, (Path(place) / "cu13" for place in places or ())):
         if sys.platform == "win32":
             os.environ["PATH"] = f"{folder / 'bin' / 'x86_64'};{os.environ['PATH']}"
             continue
         for name in _NAMES:
             for library in folder.glob(f"lib/lib{name}.so.*"):
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
-
-
-def _folders() -> list[Path]:
-    spec = importlib.util.find_spec("nvidia")
-    places = spec.submodule_search_locations if spec else None
-    return [folder for place in places or () if (folder := Path(place) / "cu13").is_dir()]

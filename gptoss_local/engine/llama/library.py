@@ -35,10 +35,7 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
 
 @functools.cache
 def start_library() -> None:
-    """Initialise llama.cpp's backends once per process and capture its log.
-
-    Raises ModelLoadError if nothing in its folder can compute on this processor.
-    """
+    """Initialise llama.cpp's backends once per process and capture its log."""
     llama_cpp.llama_log_set(_on_log, c_void_p(0))
     _load_backends()
     llama_cpp.llama_backend_init()
@@ -77,8 +74,8 @@ def has_gpu() -> bool:
     return bool(llama_cpp.llama_supports_gpu_offload())
 
 
-def recent_log(n_lines: int = 3) -> str:
-    return " / ".join("".join(_log_lines).strip().splitlines()[-n_lines:])
+def recent_log() -> str:
+    return " / ".join(whole_log().strip().splitlines()[-3:])
 
 
 def forget_log() -> None:

@@ -16,8 +16,59 @@ import llama_cpp
 from gptoss_local.base.errors import EngineError, ModelLoadError
 from gptoss_local.base.formats.gguf_file import read_info
 from gptoss_local.base.types import LoadMode, ModelParams
-from gptoss_local.engine.llama.devices import CPU, buffer_type, device_handle, gpu_function
-from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log, start_library
+from gptoss_local.engine.llama.library import (
+    forget_log,
+    ggml,
+    logged_buffers,
+    recent_log,
+    start_library,
+)
+
+CPU = "CPU"
+_GPU = 1  # GGML_BACKEND_DEVICE_TYPE_GPU, ggml-backend.h
+
+
+def device_handle(name: str) -> int:
+    """Return the `ggml_backend_dev_t` of a device, or raise ModelLoadError."""
+    by_name = {_name(handle): handle for handle in _handles()}
+    if name not in by_name:
+        raise ModelLoadError(
+            f"llama.cpp has no device {name}", hint=f"It has: {', '.join(sorted(by_name))}."
+        )
+    return by_name[name]
+
+
+def buffer_type(device: str) -> int:
+    """Return the `ggml_backend_buffer_type_t` of `device`, which for the CPU is the plain one."""
+    if device == CPU:
+        return int(ggml("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
+    handle = ctypes.c_void_p(device_handle(device))
+    return int(ggml("ggml_backend_dev_buffer_type", ctypes.c_void_p, handle))
+
+
+def gpu_function(name: str, restype: Any, *argtypes: Any) -> Any:
+    """Return a function of the first GPU's backend (`ggml_backend_reg_get_proc_address`)."""
+    pointer = ctypes.c_void_p
+    handles = map(pointer, _handles())
+    gpus = [h for h in handles if ggml("ggml_backend_dev_type", ctypes.c_int, h) == _GPU]
+    if not gpus:
+        return None
+    backend = pointer(ggml("ggml_backend_dev_backend_reg", pointer, gpus[0]))
+    named = ctypes.c_char_p(name.encode())
+    address = ggml("ggml_backend_reg_get_proc_address", pointer, backend, named)
+    return ctypes.CFUNCTYPE(restype, *argtypes)(address) if address else None
+
+
+def _handles() -> list[int]:
+    start_library()
+    n = ggml("ggml_backend_dev_count", ctypes.c_size_t)
+    return [ggml("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t(i)) for i in range(n)]
+
+
+def _name(handle: int) -> str:
+    device = ctypes.c_void_p(handle)
+    return str(ggml("ggml_backend_dev_name", ctypes.c_char_p, device).decode())
+
 
 _GAP_BYTES = 2**20  # smaller ones, such as biases', are locked with their neighbours
 _REGISTER, _UNREGISTER = (f"ggml_backend_{verb}_host_buffer" for verb in ("register", "unregister"))
@@ -75,14 +126,9 @@ def _in_memory(path: Path, parts: list[_Part]) -> list[_Part | None]:
     fragments = _mapped(path)
     found: list[_Part | None] = []
     for start, end in parts:
-        bases = (memory.start - at for at, memory in fragments if _holds(at, memory, start, end))
-        base = next(bases, None)
-        found.append(None if base is None else _Part(base + start, base + end))
+        bases = [m.start - at for at, m in fragments if at <= start and end <= at + m.end - m.start]
+        found.append(_Part(bases[0] + start, bases[0] + end) if bases else None)
     return found
-
-
-def _holds(at: int, memory: _Part, start: int, end: int) -> bool:
-    return at <= start and end <= at + memory.end - memory.start
 
 
 def _mapped(path: Path) -> list[tuple[int, _Part]]:
@@ -116,12 +162,13 @@ class Model:
         c = llama_cpp.llama_model_default_params()
         c.n_gpu_layers = params.n_gpu_layers
         devices, overrides = _devices(params), _overrides(params)  # alive until the load is over
-        c.devices = ctypes.cast(devices, c_void_p) if params.devices is not None else None
-        c.tensor_buft_overrides = (
-            ctypes.cast(overrides, c_void_p) if params.tensor_overrides else None
-        )
-        split = _tensor_split(params)
-        c.tensor_split = split if params.tensor_split is not None else None
+        if params.devices is not None:
+            c.devices = ctypes.cast(devices, c_void_p)
+        if params.tensor_overrides:
+            c.tensor_buft_overrides = ctypes.cast(overrides, c_void_p)
+        if params.tensor_split is not None:
+            n = int(llama_cpp.llama_max_devices())
+            c.tensor_split = (ctypes.c_float * n)(*params.tensor_split)
         c.use_extra_bufts = params.repack
         c.no_alloc = params.no_alloc
         if on_progress is not None:
@@ -130,6 +177,7 @@ class Model:
         if mode == "pinned" and not can_pin():
             mode = "none"
         self._handle: int | None = _load(path, c, mode)
+        self.n_layers = int(llama_cpp.llama_model_n_layer(self.handle))
         self._pinned: list[int] = []
         if mode == "pinned":
             self._pinned = pin(path, partial(_is_on_host, params, self.n_layers))
@@ -138,6 +186,14 @@ class Model:
                 self._handle = _load(path, c, "none")
         self.adapter = self._load_adapter(adapter) if adapter else None
         self.buffers = logged_buffers()
+        self.n_vocab = int(
+            llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.handle))
+        )
+        self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self.handle))
+        self.n_swa = int(llama_cpp.llama_model_n_swa(self.handle))
+        """Width of the sliding window, in tokens; 0 without one."""
+        self.size_bytes = int(llama_cpp.llama_model_size(self.handle))
+        self.n_params = int(llama_cpp.llama_model_n_params(self.handle))
 
     def _load_adapter(self, path: Path) -> Any:
         adapter = llama_cpp.llama_adapter_lora_init(self.handle, str(path).encode())
@@ -154,31 +210,6 @@ class Model:
         if not self._handle:
             raise EngineError("the model is closed")
         return int(self._handle)
-
-    @property
-    def n_vocab(self) -> int:
-        return int(llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.handle)))
-
-    @property
-    def n_ctx_train(self) -> int:
-        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
-
-    @property
-    def n_layers(self) -> int:
-        return int(llama_cpp.llama_model_n_layer(self.handle))
-
-    @property
-    def n_swa(self) -> int:
-        """Return the width of the sliding window, in tokens; 0 without one."""
-        return int(llama_cpp.llama_model_n_swa(self.handle))
-
-    @property
-    def size_bytes(self) -> int:
-        return int(llama_cpp.llama_model_size(self.handle))
-
-    @property
-    def n_params(self) -> int:
-        return int(llama_cpp.llama_model_n_params(self.handle))
 
     @property
     def description(self) -> str:
@@ -233,11 +264,6 @@ def _devices(params: ModelParams) -> ctypes.Array[c_void_p]:
 def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
     pairs = [_Override(p.encode(), buffer_type(device)) for p, device in params.tensor_overrides]
     return (_Override * (len(pairs) + 1))(*pairs, _Override(None, None))
-
-
-def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
-    n = int(llama_cpp.llama_max_devices())
-    return (ctypes.c_float * n)(*(params.tensor_split or ()))
 
 
 def _progress_callback(on_progress: Callable[[float], None]) -> object:

@@ -47,8 +47,7 @@ class Sampler:
     def bind(self, context: Context, seq_id: int) -> bool:
         """Sample `seq_id` on the device; False: this chain stays on the CPU.
 
-        Reuses a chain of the same kind that an earlier sampler left there, which costs nothing;
-        otherwise the graph is rebuilt (`Chains.attach`).
+        A chain of the same kind that is there already is reused; otherwise the graph is rebuilt.
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
         if present is not None and present.kind == self._kind:
@@ -73,8 +72,6 @@ class Sampler:
 
     def sample(self, context: Context, row: int = -1) -> int:
         """Return the token drawn from row `row` of the last batch, or from its last output."""
-        if not self._pointer:
-            raise EngineError("the sampler is closed")
         kind = self._kind
         if self._context is None and kind.penalties is not None:
             # the library's own loop would count every draw
@@ -91,10 +88,9 @@ class Sampler:
         return self._draw_in_two(context.logits(row))
 
     def sample_allowed(self, context: Context, row: int, allowed: npt.NDArray[np.intp]) -> int:
-        """Return the token drawn from row `row` as if only the tokens `allowed` existed.
+        """Return the token drawn from row `row`, on the CPU, as if only `allowed` ones existed.
 
-        Only on the CPU, and after a decode in which the device has not sampled this sequence, as
-        the logits are not copied otherwise.
+        The device must not have sampled this sequence, or the logits have not been copied.
         """
         if len(allowed) == 0:
             raise EngineError("no token is allowed")

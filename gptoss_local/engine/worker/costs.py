@@ -19,10 +19,6 @@ _NOTABLE = 0.02  # smaller changes do not matter
 _WIDE = 8  # up to so many streams a step with all of them is always the best: see WIDTHS
 _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are often broken
 
-
-Rows = tuple[tuple[int, int], ...]
-
-
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
 _N_KNOWN = 256 * 8192.0**2  # its weight: of 256 steps, each 8,192 cells off the average
 _READ_S = 5e-5  # 25 KB at 500 MB/s
@@ -31,6 +27,9 @@ _N_LEARN = 128  # tokens: fewer take longer each
 
 TARGET_S = 0.075  # while other sequences wait for their next token
 _MIN_TOKENS = 32
+
+Rows = tuple[tuple[int, int], ...]
+"""Of a step: the index of each sequence's slot, and how many rows it has."""
 
 
 class Table:
@@ -89,17 +88,13 @@ class StepCosts:
     A step of another form than the one before takes longer, as llama.cpp rebuilds its graph, and so
     does the second of that form, as CUDA records it (H100: 4 and 3 ms). A draft pays for both there
     and back, unless the step before was as wide; streams that take turns pay in every step.
-
-    Attributes:
-        drafts: Steps in which (nearly) all rows belong to one sequence.
-        streams: Steps with one row of each of several sequences; empty: unknown.
-        switch_s: Extra cost of a step of another width and of two back.
-        turn_s: Extra cost of a step with other sequences than the step before.
     """
 
     def __init__(self) -> None:
-        self.drafts, self.streams = Table(), Table()
-        self.switch_s = self.turn_s = 0.0
+        self.drafts = Table()  # steps in which (nearly) all rows belong to one sequence
+        self.streams = Table()  # with one row of each of several sequences; empty: unknown
+        self.switch_s = 0.0  # extra cost of a step of another width and of two back
+        self.turn_s = 0.0  # extra cost of a step with other sequences than the step before
         self._rows: Rows = ((0, 1),)  # of the step before
         self._n_alike = self._n_changed = 0  # steps of one form now, and changes of width before
         self._excess_s = 0.0  # of these
@@ -140,8 +135,8 @@ class StepCosts:
 
     def observe(self, rows: Rows, step_s: float) -> None:
         """Learn from a step. A step with tokens of a prompt has no `rows`, and is ignored."""
-        n_rows, before = _total(rows), self._rows
-        n_before, has_draft, self._rows = _total(before), n_rows > len(rows), rows
+        n_rows, before = total(rows), self._rows
+        n_before, has_draft, self._rows = total(before), n_rows > len(rows), rows
         is_alike = n_rows == n_before and (has_draft or rows == before)
         self._n_alike = self._n_alike + 1 if is_alike else 0
         if self._n_alike > 1:
@@ -162,11 +157,11 @@ class StepCosts:
         self._excess_s += excess_s
         if self._n_alike == 0:
             self._n_changed += 1
-        else:
-            if self._n_changed > 1:
-                switch_s = 2 * self._excess_s / self._n_changed
-                self.switch_s += _LEARN * (switch_s - self.switch_s)
-            self._n_changed, self._excess_s = 0, 0.0
+            return
+        if self._n_changed > 1:
+            switch_s = 2 * self._excess_s / self._n_changed
+            self.switch_s += _LEARN * (switch_s - self.switch_s)
+        self._n_changed, self._excess_s = 0, 0.0
 
     def plain_s(self, n_streams: int) -> float:
         return (self.streams if self.streams.is_known else self.drafts).seconds(n_streams)
@@ -189,11 +184,9 @@ class StepCosts:
         `n_rows` counts the step without the draft. `acceptance` is the chance that a token of the
         draft is right, given those before it.
         """
-        without_s, n_before = self.plain_s(n_rows), _total(self._rows)
+        without_s, n_before = self.plain_s(n_rows), total(self._rows)
         best, best_rate = 0, _MIN_GAIN * n_rows / without_s
-        for width in WIDTHS:
-            if width <= n_rows or n_max <= 0:
-                continue
+        for width in (w for w in WIDTHS if w > n_rows and n_max > 0):
             n_draft = min(width - n_rows, n_max)
             n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
             more_s = self.drafts.seconds(n_rows + n_draft) - self.drafts.seconds(n_rows)
@@ -206,7 +199,7 @@ class StepCosts:
         return best
 
 
-def _total(rows: Rows) -> int:
+def total(rows: Rows) -> int:
     return sum(n for _, n in rows)
 
 
@@ -257,15 +250,11 @@ class IdleCosts:
 
     llama.cpp's attention covers all cells in use, so each makes every step longer by about the same
     share: the slope of a line through steps of one stream, or `_SHARE` at first.
-
-    Attributes:
-        busy_s: Seconds of all steps.
-        prefill_s: Seconds to compute a token.
-        read_s: Seconds to read a token from disk.
     """
 
     def __init__(self) -> None:
-        self.busy_s, self.prefill_s, self.read_s = 0.0, math.inf, _READ_S
+        self.busy_s = 0.0  # of all steps
+        self.prefill_s, self.read_s = math.inf, _READ_S  # to compute a token, or read it from disk
         self._n = 0
         self._cells = self._step_s = 0.0  # on average
         self._variance = self._covariance = 0.0  # of cells, and of cells and seconds: sums
@@ -315,17 +304,10 @@ class PrefillPace:
     """
 
     def __init__(
-        self,
-        n_max: int,
-        target_s: float = TARGET_S,
-        *,
-        n_first: int = _MIN_TOKENS,
-        n_unit: int = 1,
+        self, n_max: int, target_s: float = TARGET_S, *, n_first: int = _MIN_TOKENS, n_unit: int = 1
     ) -> None:
-        self._n_max = n_max
+        self._n_max, self._n_unit, self._target_s = n_max, n_unit, target_s
         self._n_min = min(max(_MIN_TOKENS, n_unit), n_max)
-        self._n_unit = n_unit
-        self._target_s = target_s
         self.n_tokens = min(n_first, n_max)
 
     def observe(self, n_prefilled: int, step_s: float) -> None:

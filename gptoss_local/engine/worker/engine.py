@@ -3,15 +3,18 @@
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from gptoss_local.base.errors import ComputeError, ContextOverflowError, GptOssError
+from gptoss_local.base.errors import ComputeError, ContextOverflowError, EngineError, GptOssError
 from gptoss_local.base.types import FinishReason, StepTimes
 from gptoss_local.engine.llama import Batch, Canary, Context, Sampler
 from gptoss_local.engine.protocol import (
     Event,
     Finished,
     Generate,
+    Logprob,
     Prefetch,
+    Prefilled,
     PrefixOptions,
     Stats,
     Tokens,
@@ -19,23 +22,20 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.blocks import BlockReporter
-from gptoss_local.engine.worker.cache.prefetch import Prefetcher
-from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.prefix_store import open_store
+from gptoss_local.engine.worker.cache.prefix_cache import Prefetcher, PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots
 from gptoss_local.engine.worker.costs import measured_costs
-from gptoss_local.engine.worker.drafts.speculation import Speculation
-from gptoss_local.engine.worker.sampling.compiling import Compiling
+from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.sampling.draw import (
     draw,
+    logprob,
     move_to_cpu,
     place_sampler,
     prepare_samplers,
-    score,
 )
-from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.engine.worker.scheduler import Scheduler, StepTiming, Work, fill_batch
-from gptoss_local.engine.worker.sequence import Sequence, refusal
+from gptoss_local.engine.worker.sequence import Sequence
 
 _CHECK_AFTER_S = 2.0  # with a plan of memory it takes 0.2 s, which an agent should not wait for
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
@@ -44,14 +44,9 @@ _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is noth
 class Engine:
     """Up to `n_seq_max` sequences in one KV cache; others wait. Time advances only in `step()`.
 
-    Args:
-        context: Its outputs beyond `n_seq_max` are for drafts.
-        masks: For requests with a grammar; without one they fail.
-        prefixes: How prefixes of ended sequences are kept.
-        backend_sampling: Sample on the device where the chain allows it.
-        step_costs: Times of steps, if an earlier process has measured them.
-        prompt_step_s: Most time of a step of prompts alone, as a cancel waits for two of them. If
-            finite, these overlap, for models that are on a GPU as a whole.
+    Outputs of the context beyond `n_seq_max` are for drafts. `backend_sampling`: on the device
+    where the chain allows it. `prompt_step_s`: most time of a step of prompts alone, as a cancel
+    waits for two of them; if finite, these overlap, for models that are on a GPU as a whole.
     """
 
     def __init__(
@@ -65,13 +60,14 @@ class Engine:
         prompt_step_s: float = math.inf,
     ) -> None:
         self._context = context
-        self._compiling = Compiling(masks)
+        self._masks = masks
+        self._compiling: dict[Sequence, Future[Mask]] = {}  # they queue once they have their masks
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
         self._cache = PrefixCache(context, slots, prefixes)
         self._blocks: BlockReporter | None = None
-        store = open_store(prefixes, context)
-        self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
+        is_kept = prefixes.folder is not None and prefixes.disk_bytes > 0
+        self.archive = Archive(context, slots, self._cache, prefixes) if is_kept else None
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_prefilled = self._n_decoded = 0
@@ -100,17 +96,21 @@ class Engine:
         return self.timing.n_steps + self._prefetcher.n_prefilled
 
     def add_request(self, request: Generate) -> list[Event]:
-        has_masks = self._compiling.is_possible
-        if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
-            return [failure(reason, request.seq_id)]
+        n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
+        if not n_prompt:
+            return [failure(EngineError("the prompt is empty"), request.seq_id)]
+        if n_prompt >= n_ctx:
+            why = f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
+            return [failure(ContextOverflowError(why), request.seq_id)]
         sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
         self._speculation.start(sequence)
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
-        if request.grammar is not None:
-            self._compiling.start(sequence, request.grammar)
-        else:
+        if request.grammar is None:
             self._scheduler.add(sequence)
+        else:
+            assert self._masks is not None
+            self._compiling[sequence] = self._masks.compile(request.grammar)
         return []
 
     def cancel(self, seq_id: int) -> list[Event]:
@@ -141,7 +141,7 @@ class Engine:
         plan = self._scheduler.plan()
         if not plan:
             meanwhile()
-            self._compiling.wait(_COMPILE_WAIT_S)
+            wait(self._compiling.values(), _COMPILE_WAIT_S, FIRST_COMPLETED)
             return events
         self.timing.begin()
         rows = fill_batch(self._batch, plan)
@@ -222,12 +222,14 @@ class Engine:
 
     def _queue_compiled(self) -> list[Event]:
         events: list[Event] = []
-        for sequence, error in self._compiling.take_ready():
-            if error is None:
-                self._scheduler.add(sequence)
-            else:
+        for sequence in [s for s, mask in self._compiling.items() if mask.done()]:
+            try:
+                sequence.mask = self._compiling.pop(sequence).result()
+            except GptOssError as error:
                 self._forget(sequence)
                 events.append(failure(error, sequence.request.seq_id))
+            else:
+                self._scheduler.add(sequence)
         return events
 
     def _advance(self, work: Work, row: int) -> list[Event]:
@@ -238,14 +240,19 @@ class Engine:
         self._n_prefilled += sequence.count_read()
         self._cache.note(slot, n_past)
         if not ends_in_sample:
-            return sequence.progress()
+            request = sequence.request
+            if not request.reports_prefill or sequence.n_generated:  # read again after a preemption
+                return []
+            return [Prefilled(request.seq_id, sequence.n_past, sequence.n_cached)]
         sequence.is_suspect = False
         if sequence.request.max_tokens == 0:
             self._context.synchronize()  # its time counts until the device is done
             return [self._finish(sequence, "length")]
+        logprobs: list[Logprob] = []
         try:
             tokens = draw(sequence, self._context, row, work.draft)
-            logprobs = score(sequence.request.n_logprobs, self._context, row, tokens)
+            if (n_top := sequence.request.n_logprobs) is not None:  # the CPU drew one
+                logprobs = [logprob(self._context.logits(row), t, n_top) for t in tokens]
         except ComputeError:
             raise
         except GptOssError as error:
@@ -289,7 +296,9 @@ class Engine:
 
     def _release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         self._speculation.finish(sequence)
-        if not self._compiling.cancel(sequence):
+        if compiling := self._compiling.pop(sequence, None):
+            compiling.cancel()
+        else:
             self._scheduler.release(sequence, is_intact=is_intact)
         self._forget(sequence)
 

@@ -12,13 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+import psutil
 
 from gptoss_local.base.errors import EngineCrashedError, ModelLoadError
-from gptoss_local.base.types import ContextParams, ModelParams
+from gptoss_local.base.formats.gguf_file import split_files
 from gptoss_local.engine import protocol
 from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import (
@@ -38,33 +40,33 @@ from gptoss_local.engine.protocol import (
     write_frames,
 )
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.loading.read_ahead import read_ahead
-from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.engine.worker.tuning import tune, tune_offload
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 _HANG_S, _HANG_TIMES = 60.0, 20  # both must have passed; the second in times of the longest step
 _HANG_UNKNOWN_S = 1800.0  # the first step may read all weights from a slow disk
 _MIB = 2**20
+_BLOCK_BYTES = 8 * 2**20
+_N_READS = 8  # at a time
+_SHARE = 0.9  # of a load from a cold disk; the rest is llama.cpp's work
 
 
 def run(events: BinaryIO) -> int:
-    """Load the first command's model, and serve it until the last one; return the exit code."""
+    """Load the first command's model, serve it until the last one, and return the exit code."""
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
     load = commands.get()
     if isinstance(load, Close):
         return 0
-    if not isinstance(load, Load):
-        raise ValueError(f"the first command must be Load, not {type(load).__name__}")
+    assert isinstance(load, Load)
     model = _load(load, events)
     if load.tunes != "nothing":
         write_frames(events, [_tune(load, model)])
         return 0
     engine, loaded = _make_engine(load, model)
     write_frames(events, [loaded])
-    with contextlib.suppress(_Closed):
-        _serve(engine, commands, events)
+    Server(engine, commands, events).serve()
     if engine.archive:
         engine.archive.close()
     return 0
@@ -130,45 +132,74 @@ class Watch:
         return max(self._least_s, _HANG_TIMES * known_s.get(size, max(others)))
 
 
-def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
-    """Take commands and step, until Close.
+class Server:
+    """Takes commands and steps, until Close.
 
     PERF: earlier tokens are sent while the device computes, once it has the next batch.
     """
-    events: list[Event] = []
 
-    def end_hanging(seconds: float) -> None:
+    def __init__(
+        self, engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO
+    ) -> None:
+        self._engine, self._commands, self._stream = engine, commands, stream
+        self._events: list[Event] = []
+        self._watch = Watch(lambda: engine.timing.n_tokens, self._end_hanging)
+
+    def serve(self) -> None:
+        engine, timing = self._engine, self._engine.timing
+        while True:
+            if not (timing.computes_aside and engine.has_work):
+                self._send()
+            if not self._take_commands():
+                return
+            if not timing.computes_aside:
+                self._send()
+            with self._watch.step():
+                self._events += engine.step(self._send)
+            self._events += engine.block_changes()
+
+    def _take_commands(self) -> bool:
+        """Hand over all commands before the next step; return False after Close."""
+        engine = self._engine
+        while command := self._next_command():
+            match command:
+                case Generate() as request:
+                    self._events += engine.add_request(request)
+                case Cancel(seq_id):
+                    self._events += engine.cancel(seq_id)
+                case Prefetch() as request:
+                    engine.prefetch(request)
+                case ReportBlocks(n_block_tokens):
+                    engine.report_blocks(n_block_tokens)
+                case GetStats():
+                    self._events.append(engine.stats())
+                case Close():
+                    return False
+        return True
+
+    def _next_command(self) -> Command | None:
+        """Return the next command; wait for one while there is nothing to do or to send."""
+        while not self._events and not self._engine.has_work:
+            with contextlib.suppress(queue.Empty):
+                return self._commands.get(timeout=self._engine.rest_s())
+            with self._watch.step():
+                self._engine.rest()
+            self._events += self._engine.block_changes()
+            self._send()
+        with contextlib.suppress(queue.Empty):
+            return self._commands.get_nowait()
+        return None
+
+    def _send(self) -> None:
+        with self._watch.pause():  # the server may be stopped, and its pipe full
+            write_frames(self._stream, self._events)
+        self._events.clear()
+
+    def _end_hanging(self, seconds: float) -> None:
         message = f"the model runner was stopped: a step hangs, and has taken {seconds:.0f} s"
         hint = "The GPU or its driver may be lost: `gptoss doctor` says what to do."
-        write_frames(stream, [failure(EngineCrashedError(message, hint=hint), None)])
+        write_frames(self._stream, [failure(EngineCrashedError(message, hint=hint), None)])
         os._exit(EngineCrashedError.exit_code)
-
-    watch = Watch(lambda: engine.timing.n_tokens, end_hanging)
-
-    def send() -> None:
-        with watch.pause():  # the server may be stopped, and its pipe full
-            write_frames(stream, events)
-        events.clear()
-
-    def rest() -> None:
-        with watch.step():
-            engine.rest()
-        events.extend(engine.block_changes())
-        send()
-
-    while True:
-        if not (engine.timing.computes_aside and engine.has_work):
-            send()
-        events += _take_commands(engine, commands, rest)
-        if not engine.timing.computes_aside:
-            send()
-        with watch.step():
-            events += engine.step(send)
-        events += engine.block_changes()
-
-
-class _Closed(Exception):
-    pass
 
 
 def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
@@ -188,7 +219,7 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
 def _load(load: Load, events: BinaryIO) -> Model:
     path = Path(load.model_path)
     if load.budget_bytes:
-        rehearse(path, load.model, load.context, load.budget_bytes)
+        rehearse(load)
 
     def report(fraction: float) -> None:
         write_frames(events, [Loading(fraction)])
@@ -254,58 +285,70 @@ def _prompt_step_s(load: Load, model: Model) -> float:
     return 0.25 if is_resident else math.inf
 
 
-def _take_commands(
-    engine: Engine, commands: queue.SimpleQueue[Command], rest: Callable[[], None]
-) -> list[Event]:
-    """Hand over all commands before the next step; wait for one while there is nothing to do."""
-    events: list[Event] = []
-    while command := _next_command(engine, commands, rest, waits=not events):
-        match command:
-            case Generate() as request:
-                events += engine.add_request(request)
-            case Cancel(seq_id):
-                events += engine.cancel(seq_id)
-            case Prefetch() as request:
-                engine.prefetch(request)
-            case ReportBlocks(n_block_tokens):
-                engine.report_blocks(n_block_tokens)
-            case GetStats():
-                events.append(engine.stats())
-            case Load():
-                raise ValueError("a process loads one model")
-            case Close():
-                raise _Closed
-    return events
-
-
-def _next_command(
-    engine: Engine,
-    commands: queue.SimpleQueue[Command],
-    rest: Callable[[], None],
-    *,
-    waits: bool,
-) -> Command | None:
-    while waits and not engine.has_work:  # answer before waiting again
-        with contextlib.suppress(queue.Empty):
-            return commands.get(timeout=engine.rest_s())
-        rest()
-    with contextlib.suppress(queue.Empty):
-        return commands.get_nowait()
-    return None
-
-
-def rehearse(
-    path: Path, params: ModelParams, context: ContextParams, budget_bytes: dict[str, int]
-) -> None:
+def rehearse(load: Load) -> None:
     """Raise ModelLoadError, before weights are read, if the graph exceeds the plan of a place."""
-    model = Model(path, msgspec.structs.replace(params, load_mode="none", no_alloc=True))
-    buffers = Context(model, context).buffers
+    params = msgspec.structs.replace(load.model, load_mode="none", no_alloc=True)
+    model = Model(Path(load.model_path), params)
+    buffers = Context(model, load.context).buffers
     model.close()
     for buffer in buffers:
-        planned = budget_bytes.get(buffer.place, buffer.n_bytes)
+        planned = load.budget_bytes.get(buffer.place, buffer.n_bytes)
         if buffer.purpose == "compute" and buffer.n_bytes > planned:
             raise ModelLoadError(
                 f"llama.cpp would allocate {buffer.n_bytes / _MIB:.0f} MiB for its graph on "
                 f"{buffer.place}, where {planned / _MIB:.0f} MiB were planned",
                 hint="GPTOSS_VRAM leaves more room free.",
             )
+
+
+def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
+    """Read the blocks that the page cache lacks, unless RAM could not hold them.
+
+    `path` is the model or its first file. `on_progress` gets the finished part of the load, from
+    0.0 up to the result, which is 0.0 if nothing was missing or it is unknown. Raises
+    ModelLoadError if the disk cannot be read, which would kill the process in mapped memory.
+    """
+    files, share, n_read = split_files(path), 0.0, 0
+    try:
+        n_all = sum(file.stat().st_size for file in files)
+        if not hasattr(os, "RWF_NOWAIT") or n_all > psutil.virtual_memory().total:
+            return 0.0
+        for file in files:
+            for n_bytes in filter(None, _read_cold(file)):
+                n_read += n_bytes
+                share = _SHARE * n_read / n_all
+                on_progress(share)
+    except OSError as error:
+        raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
+    return share
+
+
+def _read_cold(file: Path) -> Iterator[int]:
+    """Read all blocks that are not in the page cache, the last first; yield the bytes of each.
+
+    Where RAM is short the first ones stay, of layers whose experts the planner leaves on the host.
+    """
+    descriptor = os.open(file, os.O_RDONLY)
+    size = os.fstat(descriptor).st_size
+
+    def read(start: int) -> int:
+        if _is_cached(descriptor, min(start + _BLOCK_BYTES, size) - 1):
+            return 0
+        return len(os.pread(descriptor, _BLOCK_BYTES, start))
+
+    try:
+        with ThreadPoolExecutor(_N_READS) as pool:
+            yield from pool.map(read, reversed(range(0, size, _BLOCK_BYTES)))
+    finally:
+        os.close(descriptor)
+
+
+def _is_cached(descriptor: int, last: int) -> bool:
+    """Test a block's last byte. NOTE: the system then reads around it, so ask once."""
+    try:
+        os.preadv(descriptor, [bytearray(1)], last, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:  # EOPNOTSUPP: this file system does not say
+        return True
+    return True

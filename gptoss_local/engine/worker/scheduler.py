@@ -11,8 +11,8 @@ from gptoss_local.engine.llama import Batch
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
-from gptoss_local.engine.worker.costs import PrefillPace, Rows
-from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.costs import PrefillPace, Rows, total
+from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.sequence import Callers, Sequence
 
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
@@ -111,8 +111,7 @@ class Scheduler:
 
     def observe_decode(self, rows: Rows, step_s: float) -> None:
         self._speculation.observe(rows, step_s)
-        n_rows = sum(n for _, n in rows)
-        self._cache.costs.learn_step(n_rows, self._slots.n_cells_held, step_s)
+        self._cache.costs.learn_step(total(rows), self._slots.n_cells_held, step_s)
 
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
@@ -132,9 +131,12 @@ class Scheduler:
         n_left = min(pace.n_tokens, self._n_batch - len(work), self._slots.n_cells_free - len(work))
         for sequence in forced + in_order(prompts):
             if n_left > 0:
-                work.append(Work(sequence, min(sequence.n_pending, n_left)))
-                n_left -= work[-1].n_tokens
-                count_overtaken(sequence, work[-1].n_tokens, prompts)
+                n_tokens = min(sequence.n_pending, n_left)
+                work.append(Work(sequence, n_tokens))
+                n_left -= n_tokens
+                for other in prompts:
+                    if other.rank < sequence.rank:
+                        other.n_overtaken += n_tokens
         return work
 
     def _take_turns(self, work: list[Work]) -> list[Work]:
@@ -150,12 +152,12 @@ class Scheduler:
         return work
 
     def _with_drafts(self, work: list[Work]) -> list[Work]:
-        drafts = self._speculation.drafts([w.sequence for w in work], self._find_room)
-        return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
+        def find_room(n_cells: int) -> int:
+            self._cache.make_room(n_cells)
+            return min(n_cells, self._slots.n_cells_free)
 
-    def _find_room(self, n_cells: int) -> int:
-        self._cache.make_room(n_cells)
-        return min(n_cells, self._slots.n_cells_free)
+        drafts = self._speculation.drafts([w.sequence for w in work], find_room)
+        return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
 
     def preempt(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Take the slot back; the sequence waits in its old place in the queue."""
@@ -240,12 +242,6 @@ def in_order(prompts: list[Sequence]) -> list[Sequence]:
             at -= 1
         order.insert(at, sequence)
     return order
-
-
-def count_overtaken(sequence: Sequence, n_tokens: int, prompts: list[Sequence]) -> None:
-    for other in prompts:
-        if other.rank < sequence.rank and other.n_pending:
-            other.n_overtaken += n_tokens
 
 
 def _room_to_grow(sequence: Sequence) -> int:

@@ -4,12 +4,10 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
-from gptoss_local.base.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.base.types import FinishReason, Usage
 from gptoss_local.engine.llama import Sampler
-from gptoss_local.engine.protocol import Event, Generate, Prefilled
+from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.cache.slots import Slot
-from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.sampling.mask import Mask
 
 _USUAL = 64.0  # tokens of an answer
@@ -20,12 +18,10 @@ _N_KNOWN = 256
 
 @dataclass(slots=True)
 class _Caller:
-    """A caller: its next turn's start, the length of a turn, its open requests, its latest turn."""
-
-    due: float
-    turn: int
-    length: float = 1.0
-    n_open: int = 0
+    due: float  # the start of its next turn
+    turn: int  # its latest one
+    length: float = 1.0  # of a turn
+    n_open: int = 0  # requests
     parts: "Callers" = field(default_factory=lambda: Callers())
 
 
@@ -89,25 +85,15 @@ class Sequence:
 
     Prefill, decode and resuming after a preemption are the same: `tokens` (prompt and answer)
     beyond `n_past` are pending, and when they are decoded, the next one is sampled.
-
-    Attributes:
-        turn: Number of its first slot; 0 before it.
-        slot: None while it waits.
-        mask: None allows any token.
-        is_suspect: It was in a batch that failed, so it decodes alone until its next token.
-        n_plan: Number of its last step of streams.
-        n_overtaken: Tokens of later prompts that were read while its own waited.
-        n_read: Tokens of the prompt cached or read, each counted once.
     """
 
     request: Generate
     arrival: int
     sampler: Sampler
-    turn: int = 0
-    slot: Slot | None = None
-    mask: Mask | None = None
-    drafter: Drafter | None = None
-    is_suspect: bool = False
+    turn: int = 0  # number of its first slot; 0 before it
+    slot: Slot | None = None  # None while it waits
+    mask: Mask | None = None  # None allows any token
+    is_suspect: bool = False  # its batch failed, so it decodes alone until its next token
     tokens: "array[int]" = field(init=False)
     queued_ns: int = field(default_factory=time.monotonic_ns)
     admitted_ns: int = 0
@@ -115,9 +101,9 @@ class Sequence:
     n_drafted: int = 0
     n_accepted: int = 0
     n_cached: int = 0
-    n_plan: int = 0
-    n_overtaken: int = 0
-    n_read: int = 0
+    n_plan: int = 0  # number of its last step of streams
+    n_overtaken: int = 0  # tokens of later prompts that were read while its own waited
+    n_read: int = 0  # tokens of the prompt cached or read, each counted once
 
     def __post_init__(self) -> None:
         self.tokens = array("i", self.request.prompt)
@@ -156,18 +142,12 @@ class Sequence:
 
     @property
     def n_pending(self) -> int:
-        """Count the tokens to decode before the next one is sampled."""
         return len(self.tokens) - self.n_past
 
     @property
     def n_left(self) -> int | None:
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
-
-    def progress(self) -> list[Event]:
-        if not self.request.reports_prefill or self.n_generated:  # read again after a preemption
-            return []
-        return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
     def can_wait_for(self, other: "Sequence") -> bool:
         """Return whether a later prompt may come before its rest: a tenth of it for all of them."""
@@ -193,7 +173,6 @@ class Sequence:
         return tokens, "length" if len(tokens) == n_room else None
 
     def usage(self) -> Usage:
-        """Return the cost so far; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()
         admitted_ns = self.admitted_ns or now_ns
         prefilled_ns = self.prefilled_ns or now_ns
@@ -207,16 +186,3 @@ class Sequence:
             n_accepted=self.n_accepted,
             n_cached=self.n_cached,
         )
-
-
-def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
-    n_prompt = len(request.prompt)
-    if n_prompt == 0:
-        return EngineError("the prompt is empty")
-    if request.grammar is not None and not has_masks:
-        return EngineError("this engine has no masks")
-    if n_prompt >= n_ctx:
-        return ContextOverflowError(
-            f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
-        )
-    return None

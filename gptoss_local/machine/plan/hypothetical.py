@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,20 +18,6 @@ from gptoss_local.machine.plan.speed import RAM_BYTES_S
 GIB = 2**30
 
 
-class Card(NamedTuple):
-    """A card by its data sheet."""
-
-    name: str
-    gib: float
-    gb_s: float
-    n_cores: int
-    clock_ghz: float
-    compute_capability: float
-    pcie_generation: int
-    pcie_width: int
-    shares_ram: bool = False
-
-
 _USUAL = ("RTX 5060", "RTX 5070", "RTX 5060 Ti 16GB", "RTX 4090", "RTX 5090")
 """A common card of each size, the smallest first."""
 _PC_CORES = 8  # of a gaming PC, with SMT
@@ -39,16 +25,36 @@ _DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
 
 
 @functools.cache
-def known_cards() -> dict[str, Card]:
+def known_cards() -> dict[str, Gpu]:
+    """Return cards by their data sheets, all of their memory free."""
     data = tomllib.loads(resources.files(__package__).joinpath("cards.toml").read_text("utf-8"))
     return {
-        name: Card(name, *figures)._replace(shares_ram=kind == "shares_ram")
+        name: _card(name, figures, shares_ram=kind == "shares_ram")
         for kind, cards in data.items()
         for name, figures in cards.items()
     }
 
 
-def card_named(text: str) -> Card:
+def _card(name: str, figures: Sequence[float], *, shares_ram: bool) -> Gpu:
+    gib, gb_s, n_cores, clock_ghz, capability, pcie_generation, pcie_width = figures
+    major, minor = divmod(round(capability * 10), 10)
+    return Gpu(
+        index=0,
+        name=name,
+        total_bytes=round(gib * GIB),
+        free_bytes=round(gib * GIB),
+        compute_capability=(major, minor),
+        pcie_generation=int(pcie_generation),
+        pcie_width=int(pcie_width),
+        bandwidth_bytes_s=gb_s * 1e9,
+        n_cores=int(n_cores),
+        clock_hz=clock_ghz * 1e9,
+        n_processes=0,
+        shares_ram=shares_ram,
+    )
+
+
+def card_named(text: str) -> Gpu:
     """Return the card of a name as people and drivers write it; UsageError if it is not known."""
     by_key = {_key(name): card for name, card in known_cards().items()}
     key = _key(text)
@@ -66,16 +72,16 @@ def _key(name: str) -> str:
     return re.sub(r"(?<=\d)gib?$|(?<=\d)g$", "gb", name)
 
 
-def card_of_size(n_bytes: int) -> Card:
+def card_of_size(n_bytes: int) -> Gpu:
     """Return a card of unknown type, as fast as a common one of that size."""
     usual = [known_cards()[name] for name in _USUAL]
-    card = next((card for card in usual if card.gib * GIB >= n_bytes), usual[-1])
-    return card._replace(name=f"a card like {card.name}", gib=n_bytes / GIB)
+    card = next((card for card in usual if card.total_bytes >= n_bytes), usual[-1])
+    return replace(card, name=f"a card like {card.name}", total_bytes=n_bytes, free_bytes=n_bytes)
 
 
 def imagine(
     here: Machine,
-    cards: Sequence[Card] | None = None,
+    cards: Sequence[Gpu] | None = None,
     ram_bytes: int | None = None,
     *,
     n_cores: int | None = None,
@@ -90,7 +96,7 @@ def imagine(
         The machine, and facts that the arguments leave open, such as `8 cores`.
     """
     for board in (card for card in cards or () if card.shares_ram):
-        ram_bytes, ram_bytes_s = round(board.gib * GIB), board.gb_s * 1e9
+        ram_bytes, ram_bytes_s = board.total_bytes, board.bandwidth_bytes_s
     changed: dict[str, Any] = {}
     assumed = []
     if cards is not None and ram_bytes is not None:
@@ -111,8 +117,11 @@ def imagine(
         changed["n_logical_cores"] = 2 * n_cores
     if cards is not None:
         is_wddm = here.platform == "windows"
-        gpus = tuple(_gpu(i, card, is_wddm=is_wddm) for i, card in enumerate(cards))
-        changed |= {"gpus": gpus, "has_cuda_build": True, "cuda_build": None}
+        gpus = [replace(card, index=i, is_wddm=is_wddm) for i, card in enumerate(cards)]
+        if gpus:
+            n_free = max(0, gpus[0].free_bytes - _DESKTOP_BYTES)
+            gpus[0] = replace(gpus[0], free_bytes=n_free)
+        changed |= {"gpus": tuple(gpus), "has_cuda_build": True, "cuda_build": None}
     if ram_bytes is not None:
         changed |= {"total_bytes": ram_bytes, "available_bytes": ram_bytes * 9 // 10}
         changed["pinnable_bytes"] = pinnable_bytes(here.platform, ram_bytes, ram_bytes * 9 // 10)
@@ -121,23 +130,3 @@ def imagine(
 
 def _cores(n: int) -> str:
     return f"{n} core{'s' * (n > 1)}"
-
-
-def _gpu(index: int, card: Card, *, is_wddm: bool) -> Gpu:
-    n_bytes = round(card.gib * GIB)
-    major, minor = divmod(round(card.compute_capability * 10), 10)
-    return Gpu(
-        index=index,
-        name=card.name,
-        total_bytes=n_bytes,
-        free_bytes=max(0, n_bytes - (0 if index else _DESKTOP_BYTES)),
-        compute_capability=(major, minor),
-        pcie_generation=card.pcie_generation,
-        pcie_width=card.pcie_width,
-        bandwidth_bytes_s=card.gb_s * 1e9,
-        n_cores=card.n_cores,
-        clock_hz=card.clock_ghz * 1e9,
-        n_processes=0,
-        is_wddm=is_wddm,
-        shares_ram=card.shares_ram,
-    )

@@ -26,18 +26,11 @@ _STEPS_AGE_S = 7 * 86_400.0
 
 
 class LoadOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of the first successful load.
-
-    Attributes:
-        extra_margin_bytes: Left free on each GPU beyond the usual margin.
-        maps_host: Private memory for weights on the host was refused, or too much for the RAM.
-        buffer_bytes: Of llama.cpp, by place.
-    """
+    """The outcome of the first successful load; `buffer_bytes` are llama.cpp's, by place."""
 
     plan_id: str
-    extra_margin_bytes: int
+    attempt: Attempt
     buffer_bytes: dict[str, int]
-    maps_host: bool = False
 
 
 class Steps(StepTimes, frozen=True, kw_only=True):
@@ -103,8 +96,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def attempt(self) -> Attempt:
         """Return the first attempt of the next load."""
-        last = self.outcome
-        return Attempt(last.extra_margin_bytes, last.maps_host) if last else Attempt()
+        return self.outcome.attempt if self.outcome else Attempt()
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:

@@ -69,7 +69,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
         checkpoint_bytes: Host memory for conversations; None: 512 MiB, or less if RAM is short.
-        extra_margin_bytes, maps_host: After a load that failed; see `Attempt`.
+        attempt: Smaller after a load that failed.
     """
 
     objective: Objective = BALANCED
@@ -83,8 +83,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache_type: CacheType = "f16"
     n_threads: int | None = None
     checkpoint_bytes: int | None = None
-    extra_margin_bytes: int = 0
-    maps_host: bool = False
+    attempt: Attempt = Attempt()
 
 
 def plan_options(
@@ -106,6 +105,5 @@ def plan_options(
         cache_type=settings.kv_type,
         n_threads=settings.threads or None,
         checkpoint_bytes=settings.checkpoint_bytes,
-        extra_margin_bytes=attempt.extra_margin_bytes,
-        maps_host=attempt.maps_host,
+        attempt=attempt,
     )

@@ -94,7 +94,7 @@ def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
     usable_bytes = gpu.free_bytes - margin * (2 if gpu.is_wddm else 1)
     if options.vram_bytes is not None:
         usable_bytes = min(usable_bytes, options.vram_bytes)
-    return max(0, usable_bytes - options.extra_margin_bytes)
+    return max(0, usable_bytes - options.attempt.extra_margin_bytes)
 
 
 def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
@@ -182,7 +182,7 @@ class _Planner(msgspec.Struct, frozen=True):
 
     def _complete(self, shape: Shape, placement: Placement) -> Plan | None:
         facts, machine = self.facts, _beside(self.machine, placement)
-        host = self._host(machine, shape, placement, maps=self.options.maps_host)
+        host = self._host(machine, shape, placement, maps=self.options.attempt.maps_host)
         if _is_too_large(host, machine):  # slow from the page cache is better than not at all
             host = self._host(machine, shape, placement, maps=True)
         if _is_too_large(host, machine) and self.options.checkpoint_bytes is None:

@@ -5,6 +5,7 @@ experts to the GPU once per ubatch. Constants are fitted; unreported facts are a
 """
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -87,26 +88,10 @@ def estimate_speed(
     host: HostWeights,
     objective: Objective = BALANCED,
 ) -> Speed:
-    share = _PINNED if host.pinned else _PAGEABLE
-    missing_share, disk_bytes_s = host.missing_share, _DISK_BYTES_S[machine.disk or "ssd"]
-
-    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=host.pinned)
-    if missing_share:
-        n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
-        n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
-        prefill_s["disk"] = n_steps * missing_share * n_bytes / disk_bytes_s
-
-    def step_s(n_rows: int) -> dict[Bound, float]:
-        offloads = placement.n_gpu_layers > 0 and n_rows >= min_batch
-        link_bytes_s = _link_bytes_s(placement, machine) * share if offloads else None
-        spent = _decode_s(facts, placement, machine, n_rows, link_bytes_s)
-        if missing_share:
-            spent["disk"] = missing_share * _used_on_host(facts, placement, n_rows) / disk_bytes_s
-        return spent
-
-    decode_s = step_s(1)
+    estimate = _Estimate(facts, shape, placement, machine, host)
+    prefill_s, decode_s = estimate.prefill_s(), estimate.step_s(1)
     n_rows = objective.n_rows(shape.n_seq, shape.n_ctx)
-    answer_s = decode_s if n_rows == 1 else step_s(n_rows)
+    answer_s = decode_s if n_rows == 1 else estimate.step_s(n_rows)
     return Speed(
         prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
         prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
@@ -114,88 +99,137 @@ def estimate_speed(
         decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
         read_s=sum(prefill_s.values()),
         write_s=N_ANSWER * sum(answer_s.values()) / n_rows,
-        offload_min_batch=min_batch,
-        assumed=_assumed(facts, machine, placement),
+        offload_min_batch=estimate.min_batch,
+        assumed=tuple(estimate.assumed()),
     )
 
 
-def _used_on_host(facts: ModelFacts, placement: Placement, n_rows: int) -> float:
-    """Return the bytes of the host's weights that a step of `n_rows` tokens uses, chosen evenly."""
-    used = 1 - (1 - facts.used_fraction) ** n_rows if n_rows > 1 else facts.used_fraction
-    return placement.expert_bytes_on_host(facts) * used + placement.dense_bytes_on_host(facts)
+class _Estimate:
+    def __init__(
+        self,
+        facts: ModelFacts,
+        shape: Shape,
+        placement: Placement,
+        machine: Machine,
+        host: HostWeights,
+    ) -> None:
+        self.facts, self.placement, self.machine = facts, placement, machine
+        self.n_ubatch = min(shape.n_batch, shape.n_ctx)
+        n = sum(placement.layers_per_gpu)
+        pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
+        # they take turns, each with its share of the layers
+        self.gpus = [(gpu, count / n) for gpu, count in pairs if count]
+        self.expert_bytes = placement.expert_bytes_on_host(facts)
+        self.dense_bytes = placement.dense_bytes_on_host(facts)
+        self.host_share = self.expert_bytes / facts.expert_bytes
+        self.missing_share = host.missing_share
+        self.disk_bytes_s = _DISK_BYTES_S[machine.disk or "ssd"]
+        self.cpu_params_s = _CPU_PARAMS_S * (machine.n_cores or 4)
+        by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
+        by_cores = (machine.n_performance_cores or machine.n_cores or 8) * _CORE_BYTES_S
+        self.host: Bound = "RAM" if by_ram <= by_cores else "CPU"
+        self.host_bytes_s = min(by_ram, by_cores)
+        self.link_bytes_s, self.min_batch = math.inf, 32
+        if self.gpus:
+            link_bytes_s = _link_bytes_s(self.gpus[0][0])
+            self.link_bytes_s = link_bytes_s * (_PINNED if host.pinned else _PAGEABLE)
+            self.min_batch = self._break_even()
 
-
-def _decode_s(
-    facts: ModelFacts,
-    placement: Placement,
-    machine: Machine,
-    n_rows: int,
-    link_bytes_s: float | None,
-) -> dict[Bound, float]:
-    """Return the seconds of a step after N_PROMPT tokens; a link brings the host's experts over."""
-    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
-    cpu_params_s = _cpu_params_s(machine)
-    n_host = len(placement.host_experts) + len(placement.host_parts)
-    host, host_bytes_s = _host_bytes_s(machine)
-    n_whole = placement.n_host_layers(facts) if placement.n_gpu_layers else 0
-    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or n_whole else 0)
-    hand_over_s += n_whole * _HOST_LAYER_S
-    host_s = _used_on_host(facts, placement, n_rows) / host_bytes_s
-    host_s += (n_rows - 1) * host_share * facts.n_layers * facts.n_expert_params / cpu_params_s
-    spent: dict[Bound, float] = {host: host_s + hand_over_s}
-    if link_bytes_s is not None and n_rows > 1:
-        expert_bytes = placement.expert_bytes_on_host(facts) * _used_share(facts, n_rows)
-        spent = {host: hand_over_s, "PCIe": expert_bytes / link_bytes_s}
-    cache_bytes = n_rows * 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
-    if placement.n_gpu_layers:
-        used_bytes = facts.expert_bytes * facts.used_fraction
-        all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes) + used_bytes
-        all_bytes += cache_bytes + (n_rows - 1) * _ROW * (1 - host_share) * used_bytes
-        all_bytes -= _used_on_host(facts, placement, 1)
-        gpus = _used_gpus(placement, machine)
-        vram_bytes_s = _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in gpus)
-        spent["GPU memory"] = all_bytes / vram_bytes_s + (len(gpus) - 1) * _SPLIT_S
-    else:
-        spent[host] += cache_bytes / host_bytes_s
-    spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
-    return spent
-
-
-def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
-    by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
-    by_cores = (machine.n_performance_cores or machine.n_cores or 8) * _CORE_BYTES_S
-    return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
-
-
-def _cpu_params_s(machine: Machine) -> float:
-    return _CPU_PARAMS_S * (machine.n_cores or 4)
-
-
-def _prefill_s(
-    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
-) -> tuple[dict[Bound, float], int]:
-    cpu_params_s = _cpu_params_s(machine)
-    if not placement.n_gpu_layers:
-        return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
-    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
-    layer_bytes = facts.expert_bytes / facts.n_layers
-    link_bytes_s = _link_bytes_s(placement, machine) * (_PINNED if pinned else _PAGEABLE)
-    min_batch = _break_even(facts, link_bytes_s, _host_bytes_s(machine)[1], cpu_params_s)
-    spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
-    n_ubatch = min(shape.n_batch, shape.n_ctx)
-    n_host = host_share * facts.n_layers
-    for n, n_steps in ((n_ubatch, N_PROMPT // n_ubatch), (N_PROMPT % n_ubatch, 1)):
-        if not n:
-            continue
-        gpu_s = n * facts.n_active_params / _gpu_params_s(placement, machine, n)
-        spent["GPU compute"] += n_steps * gpu_s
-        spent["CPU"] += n_steps * n * n * _MASK_S
-        if n >= min_batch:
-            used_bytes = n_host * layer_bytes * _used_share(facts, n)
-            spent["PCIe"] += n_steps * used_bytes / link_bytes_s
+    def step_s(self, n_rows: int) -> dict[Bound, float]:
+        """Return the seconds of a decoding step of so many answers, after N_PROMPT tokens."""
+        facts, host = self.facts, self.host
+        n_host = len(self.placement.host_experts) + len(self.placement.host_parts)
+        n_whole = self.placement.n_host_layers(facts) if self.gpus else 0
+        hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or n_whole else 0)
+        hand_over_s += n_whole * _HOST_LAYER_S
+        host_s = self._used_on_host(n_rows) / self.host_bytes_s
+        n_params = facts.n_layers * facts.n_expert_params
+        host_s += (n_rows - 1) * self.host_share * n_params / self.cpu_params_s
+        spent: dict[Bound, float] = {host: host_s + hand_over_s}
+        if self.gpus and n_rows >= self.min_batch and n_rows > 1:
+            used_bytes = self.expert_bytes * _used_share(facts, n_rows)
+            spent = {host: hand_over_s, "PCIe": used_bytes / self.link_bytes_s}
+        cell_bytes = 2 * facts.n_heads_kv * facts.n_key * 2
+        cache_bytes = n_rows * cell_bytes * N_PROMPT * facts.n_layers / 2
+        if self.gpus:
+            used_bytes = facts.expert_bytes * facts.used_fraction
+            dense_bytes = facts.weight_bytes - facts.input_bytes - facts.expert_bytes
+            all_bytes = dense_bytes + used_bytes + cache_bytes
+            all_bytes += (n_rows - 1) * _ROW * (1 - self.host_share) * used_bytes
+            all_bytes -= self._used_on_host(1)
+            vram_bytes_s = _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in self.gpus)
+            spent["GPU memory"] = all_bytes / vram_bytes_s + (len(self.gpus) - 1) * _SPLIT_S
         else:
-            spent["CPU"] += n_steps * n_host * n * facts.n_expert_params / cpu_params_s
-    return spent, min_batch
+            spent[host] += cache_bytes / self.host_bytes_s
+        spent["GPU memory" if self.gpus else host] += facts.n_layers * _LAYER_S
+        if self.missing_share:
+            missing_bytes = self.missing_share * self._used_on_host(n_rows)
+            spent["disk"] = missing_bytes / self.disk_bytes_s
+        return spent
+
+    def prefill_s(self) -> dict[Bound, float]:
+        facts, n_ubatch = self.facts, self.n_ubatch
+        spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
+        if not self.gpus:
+            spent = {"CPU": N_PROMPT * facts.n_active_params / self.cpu_params_s}
+        for n, n_steps in ((n_ubatch, N_PROMPT // n_ubatch), (N_PROMPT % n_ubatch, 1)):
+            if not n or not self.gpus:
+                continue
+            spent["GPU compute"] += n_steps * n * facts.n_active_params / self._gpu_params_s(n)
+            spent["CPU"] += n_steps * n * n * _MASK_S
+            if n >= self.min_batch:
+                used_bytes = self.expert_bytes * _used_share(facts, n)
+                spent["PCIe"] += n_steps * used_bytes / self.link_bytes_s
+            else:
+                n_params = self.host_share * facts.n_layers * n * facts.n_expert_params
+                spent["CPU"] += n_steps * n_params / self.cpu_params_s
+        if self.missing_share:
+            n_steps = math.ceil(N_PROMPT / n_ubatch)
+            missing_bytes = self.missing_share * (self.expert_bytes + self.dense_bytes)
+            spent["disk"] = n_steps * missing_bytes / self.disk_bytes_s
+        return spent
+
+    def _used_on_host(self, n_rows: int) -> float:
+        """Return the bytes of the host's weights that a step uses, if tokens choose evenly."""
+        used = 1 - (1 - self.facts.used_fraction) ** n_rows
+        return self.expert_bytes * used + self.dense_bytes
+
+    def _break_even(self) -> int:
+        """Return the smallest batch whose experts are brought over faster than the host computes.
+
+        Experts are taken as chosen evenly, unlike in `_used_share`: the most that may have to come.
+        PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374
+        ms on the host, and 40, 56 and 66 with the experts brought over.
+        """
+        facts = self.facts
+        layer_bytes = facts.expert_bytes / facts.n_layers
+        for n in range(_MIN_OFFLOAD, MAX_HOST_BATCH):
+            used_bytes = layer_bytes * (1 - (1 - facts.used_fraction) ** n)
+            cpu_s = used_bytes / self.host_bytes_s + n * facts.n_expert_params / self.cpu_params_s
+            if used_bytes / self.link_bytes_s < cpu_s:
+                return n
+        return MAX_HOST_BATCH
+
+    def _gpu_params_s(self, n_tokens: int) -> float:
+        """Return weights times tokens a second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+        seconds = 0.0
+        for gpu, share in self.gpus:
+            rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
+            major = (gpu.compute_capability or (8, 0))[0]
+            per_core = {9: 1.5, 10: 1.5, 12: 1.1}.get(major, 0.87)
+            seconds += share / (rate * per_core)
+        return n_tokens / (n_tokens + 200) / seconds
+
+    def assumed(self) -> Iterator[str]:
+        if self.expert_bytes and self.machine.ram_bytes_s is None:
+            yield f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s"
+        for gpu, _ in self.gpus:
+            if gpu.bandwidth_bytes_s is None:
+                yield f"{gpu.name}: memory of {_memory_bytes_s(gpu) / 1e9:.0f} GB/s"
+            if gpu.n_cores is None or gpu.clock_hz is None:
+                yield f"{gpu.name}: {_GPU_CORES_HZ / 1e12:.0f} T core cycles/s"
+            if not gpu.shares_ram and (gpu.pcie_generation is None or gpu.pcie_width is None):
+                yield f"{gpu.name}: PCIe of {math.floor(_PCIE_BYTES_S / 1e9)} GB/s"
 
 
 def _used_share(facts: ModelFacts, n_tokens: int) -> float:
@@ -207,31 +241,6 @@ def _used_share(facts: ModelFacts, n_tokens: int) -> float:
     return float(1 - (1 - facts.used_fraction) ** (n_tokens / 4))
 
 
-def _break_even(
-    facts: ModelFacts, link_bytes_s: float, host_bytes_s: float, cpu_params_s: float
-) -> int:
-    """Return the smallest batch whose experts are brought over faster than the host computes.
-
-    Experts are taken as chosen evenly, unlike in `_used_share`: the most that may have to come.
-    PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms
-    on the host, and 40, 56 and 66 with the experts brought over.
-    """
-    layer_bytes = facts.expert_bytes / facts.n_layers
-    for n in range(_MIN_OFFLOAD, MAX_HOST_BATCH):
-        used_bytes = layer_bytes * (1 - (1 - facts.used_fraction) ** n)
-        cpu_s = used_bytes / host_bytes_s + n * facts.n_expert_params / cpu_params_s
-        if used_bytes / link_bytes_s < cpu_s:
-            return n
-    return MAX_HOST_BATCH
-
-
-def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
-    """Return the GPUs with layers, which take turns, each with its share of them."""
-    n = sum(placement.layers_per_gpu)
-    pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
-    return [(gpu, count / n) for gpu, count in pairs if count]
-
-
 def _memory_bytes_s(gpu: Gpu) -> float:
     """Return a GPU's peak memory bandwidth, assumed where neither driver nor sheet says."""
     known = (rate for name, rate in _KNOWN_BYTES_S.items() if name in gpu.name.split())
@@ -239,35 +248,9 @@ def _memory_bytes_s(gpu: Gpu) -> float:
     return gpu.bandwidth_bytes_s or next(known, assumed)
 
 
-def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
-    """Return weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
-    seconds = 0.0
-    for gpu, share in _used_gpus(placement, machine):
-        rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
-        major = (gpu.compute_capability or (8, 0))[0]
-        per_core = {9: 1.5, 10: 1.5, 12: 1.1}.get(major, 0.87)
-        seconds += share / (rate * per_core)
-    return n_tokens / (n_tokens + 200) / seconds
-
-
-def _link_bytes_s(placement: Placement, machine: Machine) -> float:
-    gpu = _used_gpus(placement, machine)[0][0]
+def _link_bytes_s(gpu: Gpu) -> float:
     if gpu.shares_ram:
         return _memory_bytes_s(gpu) / 2  # read and written in one memory
     if gpu.pcie_generation is None or gpu.pcie_width is None:
         return _PCIE_BYTES_S
     return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width
-
-
-def _assumed(facts: ModelFacts, machine: Machine, placement: Placement) -> tuple[str, ...]:
-    found = []
-    if placement.expert_bytes_on_host(facts) and machine.ram_bytes_s is None:
-        found.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s")
-    for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
-        if gpu.bandwidth_bytes_s is None:
-            found.append(f"{gpu.name}: memory of {_memory_bytes_s(gpu) / 1e9:.0f} GB/s")
-        if gpu.n_cores is None or gpu.clock_hz is None:
-            found.append(f"{gpu.name}: {_GPU_CORES_HZ / 1e12:.0f} T core cycles/s")
-        if not gpu.shares_ram and (gpu.pcie_generation is None or gpu.pcie_width is None):
-            found.append(f"{gpu.name}: PCIe of {math.floor(_PCIE_BYTES_S / 1e9)} GB/s")
-    return tuple(found)

@@ -4,7 +4,6 @@ Does not use `hf_hub_download`, which in huggingface_hub 2.4 deletes its part wh
 interrupted, and loses up to 10 MB with every cut connection.
 """
 
-import contextlib
 import http
 import logging
 import math
@@ -13,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from email.utils import parsedate_to_datetime
 
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
@@ -21,7 +19,6 @@ from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    RemoteEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -34,9 +31,8 @@ from huggingface_hub.utils import (
 
 from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.base.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
-from gptoss_local.models.hub._environment import check_session, checked_endpoint
+from gptoss_local.models.hub.folder import PartialFile
 from gptoss_local.models.hub.listing import HubFile, Listing
-from gptoss_local.models.hub.partial import PartialFile
 
 RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 """Pauses between failures in a row; progress starts it over."""
@@ -66,8 +62,13 @@ class HubClient:
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
         endpoint = endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
-        self.endpoint = checked_endpoint(endpoint)
-        check_session(token)
+        self.endpoint = endpoint.rstrip("/")
+        if not re.match(r"https?://[^/]", self.endpoint):
+            raise UsageError(
+                f"{endpoint!r} is not the address of a hub.",
+                hint="HF_ENDPOINT must look like https://huggingface.co.",
+            )
+        _check_session(token)
         self._token = token
 
     def list_files(self, repo: str, revision: str) -> Listing:
@@ -85,11 +86,7 @@ class HubClient:
                 raise self._explained(error, repo, revision, what) from error
             except httpx2.HTTPError as error:
                 n_failures += 1
-                wait_s = _wait_s(error, n_failures)
-                if wait_s is None:
-                    raise self._explained(error, repo, revision, what) from error
-                _say_wait(self._explained(error, repo, revision, what), wait_s)
-                time.sleep(wait_s)
+                time.sleep(self._pause_s(error, n_failures, repo, revision, what))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DownloadError(
                     f"{self.endpoint} does not answer like a Hugging Face hub.",
@@ -115,17 +112,14 @@ class HubClient:
                 for n_bytes in self._append(listing, file, partial):
                     add(n_bytes)
                     if stopped.is_set():
-                        raise _stopped(file)
+                        break
             except httpx2.HTTPError as error:
                 n_failures = 1 if partial.size_bytes > n_held else n_failures + 1
-                wait_s = _wait_s(error, n_failures)
-                what = f"{file.name} of {listing.repo}"
-                explained = self._explained(error, listing.repo, listing.revision, what)
-                if wait_s is None:
-                    raise explained from error
-                _say_wait(explained, wait_s)
-                if stopped.wait(wait_s):
-                    raise _stopped(file) from error
+                repo, revision = listing.repo, listing.revision
+                what = f"{file.name} of {repo}"
+                stopped.wait(self._pause_s(error, n_failures, repo, revision, what))
+            if stopped.is_set():
+                raise DownloadError(f"The download of {file.name} was stopped.", hint=_AGAIN_HINT)
 
     def _model_info(self, repo: str, revision: str) -> ModelInfo:
         _session()  # which the library uses, too
@@ -149,7 +143,10 @@ class HubClient:
         ) as response:
             hf_raise_for_status(response)
             starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
-            stated = _stated_bytes(response)
+            said = response.headers.get("Content-Range", "").rpartition("/")[2]
+            if not said and "Content-Encoding" not in response.headers:
+                said = response.headers.get("Content-Length", "")
+            stated = _number(said)
             if stated != file.size_bytes and (starts_over or stated is not None):
                 raise self._wrong_size(file, stated)  # before the bytes so far are lost for it
             if starts_over:
@@ -172,6 +169,23 @@ class HubClient:
             hint="A login page or a proxy may be in between; check the mirror in HF_ENDPOINT.",
         )
 
+    def _pause_s(
+        self, error: httpx2.HTTPError, n_failures: int, repo: str, revision: str, what: str
+    ) -> float:
+        """Return the seconds until the next try, or raise what the user reads."""
+        explained = self._explained(error, repo, revision, what)
+        is_hopeless = isinstance(error, httpx2.DecodingError | httpx2.TooManyRedirects)
+        asked_s = 0.0
+        if isinstance(error, HfHubHTTPError):
+            asked_s = _asked_s(error.response)
+            is_hopeless = error.response.status_code not in _RETRIED_STATUSES
+        if is_hopeless or asked_s > _LONGEST_WAIT_S or n_failures > len(RETRY_WAITS_S):
+            raise explained from error
+        wait_s = max(RETRY_WAITS_S[n_failures - 1], asked_s)
+        if wait_s >= _SAID_S:
+            _log.warning("%s The next try is in %.0f s.", explained.message, wait_s)
+        return wait_s
+
     def _explained(
         self, error: httpx2.HTTPError, repo: str, revision: str, what: str
     ) -> GptOssError:
@@ -187,8 +201,6 @@ class HubClient:
                     f"{repo} has no revision {revision}.",
                     hint=f"Name a branch, tag or commit of {self.endpoint}/{repo}.",
                 )
-            case RemoteEntryNotFoundError():
-                return DownloadError(f"The hub lists {what} but does not have it.")
             case httpx2.DecodingError():
                 return DownloadError(
                     f"The answer of {self.endpoint} to a request for {what} is not read: {error}.",
@@ -226,9 +238,24 @@ class HubClient:
         )
 
 
-def _say_wait(error: GptOssError, wait_s: float) -> None:
-    if wait_s >= _SAID_S:
-        _log.warning("%s The next try is in %.0f s.", error.message, wait_s)
+def _check_session(token: str | bool | None) -> None:
+    try:
+        sent = build_hf_headers(token=token).get("authorization", "")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The token for the hub cannot be read: {error}.") from error
+    if not (sent.isascii() and sent.isprintable()):
+        raise UsageError(
+            "The token for the hub holds characters that no token has.",
+            hint="Copy it again from the hub's page into HF_TOKEN, or `hf auth login`.",
+        )
+    try:
+        get_session()
+    except (ImportError, ValueError, OSError, httpx2.InvalidURL) as error:
+        raise UsageError(
+            f"The proxy or the certificates that the environment names cannot be used: {error}",
+            hint="Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY (as http://HOST:PORT) and "
+            "SSL_CERT_FILE.",
+        ) from error
 
 
 def _session() -> httpx2.Client:
@@ -245,10 +272,6 @@ def _bound(response: httpx2.Response) -> None:
     bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
 
 
-def _stopped(file: HubFile) -> DownloadError:
-    return DownloadError(f"The download of {file.name} was stopped.", hint=_AGAIN_HINT)
-
-
 def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
     if not isinstance(info.sha, str) or info.siblings is None:
         raise ValueError("neither commit nor files")
@@ -263,32 +286,8 @@ def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
     return Listing(repo, revision, info.sha, files, str(architecture))
 
 
-def _stated_bytes(response: httpx2.Response) -> int | None:
-    stated = response.headers.get("Content-Range", "").rpartition("/")[2]
-    if not stated and "Content-Encoding" not in response.headers:
-        stated = response.headers.get("Content-Length", "")
-    return _number(stated)
-
-
-def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
-    is_hopeless = isinstance(error, httpx2.DecodingError | httpx2.TooManyRedirects)
-    if n_failures > len(RETRY_WAITS_S) or is_hopeless:
-        return None
-    wait_s = RETRY_WAITS_S[n_failures - 1]
-    if not isinstance(error, HfHubHTTPError):
-        return wait_s
-    if error.response.status_code not in _RETRIED_STATUSES:
-        return None
-    asked_s = _asked_s(error.response)
-    return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
-
-
 def _asked_s(response: httpx2.Response) -> float:
-    """Return how long a hub asks to wait, in seconds or until a date."""
-    stated = response.headers.get("Retry-After", "")
-    asked_s: float = _number(stated) or 0
-    with contextlib.suppress(ValueError, TypeError, IndexError, OverflowError):  # not a date
-        asked_s = asked_s or parsedate_to_datetime(stated).timestamp() - time.time()
+    asked_s: float = _number(response.headers.get("Retry-After", "")) or 0
     limit = parse_ratelimit_headers(response.headers)
     if limit is not None and limit.remaining == 0:
         asked_s = max(asked_s, limit.reset_in_seconds)

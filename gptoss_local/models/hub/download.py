@@ -11,13 +11,12 @@ from pathlib import Path
 
 from huggingface_hub import is_offline_mode
 
-from convert.layout import INDEX_NAME
+from convert.source import INDEX_NAME, Source
 from gptoss_local.base.errors import DownloadError
 from gptoss_local.base.types import Progress
 from gptoss_local.models.hub.client import HubClient
-from gptoss_local.models.hub.folder import DownloadFolder, disk_errors
+from gptoss_local.models.hub.folder import DownloadFolder, PartialFile, disk_errors
 from gptoss_local.models.hub.listing import HubFile, Listing
-from gptoss_local.models.hub.partial import PartialFile
 
 _N_ATTEMPTS = 2
 _REPORT_EVERY_S = 0.1
@@ -28,20 +27,33 @@ class Transfer:
 
     def __init__(self, client: HubClient, kept: DownloadFolder, listing: Listing) -> None:
         self.listing = listing
-        self._client = client
         self.kept = kept
+        self._client = client
         self._stopped = threading.Event()
 
     def stop(self) -> None:
         self._stopped.set()
 
     def fetch(
-        self, files: Sequence[HubFile], n_parallel: int, done: "ByteCounter"
+        self,
+        what: str,
+        files: Sequence[HubFile],
+        n_parallel: int,
+        progress: Progress,
+        *,
+        used: Sequence[HubFile] = (),
     ) -> Iterator[Path]:
-        """Yield the path of each file once it is there; an error or `close` ends all of them."""
+        """Yield the path of each file once it is there; an error or `close` ends all of them.
+
+        The bytes of `used` files count as done.
+        """
         if is_offline():
             self._check_all_there(files)
         self._stopped = threading.Event()
+        used_bytes = sum(file.size_bytes for file in used)
+        total_bytes = used_bytes + sum(file.size_bytes for file in files)
+        n_bytes = total_bytes - self.kept.missing_bytes(files)
+        done = ByteCounter(what, n_bytes, total_bytes, progress)
         done.report()
         with ThreadPoolExecutor(n_parallel) as pool:
             waiting = iter(files)
@@ -76,14 +88,6 @@ class Transfer:
             "one that the hub states.",
             hint="Check the disk, and the proxy or the mirror in HF_ENDPOINT; then run it again.",
         )
-
-    def tally(
-        self, what: str, files: Sequence[HubFile], gone: Sequence[HubFile], progress: Progress
-    ) -> "ByteCounter":
-        gone_bytes = sum(file.size_bytes for file in gone)
-        held_bytes = sum(self.kept.held_bytes(file) for file in files)
-        total_bytes = sum(file.size_bytes for file in files) + gone_bytes
-        return ByteCounter(what, held_bytes + gone_bytes, total_bytes, progress)
 
     def _check_all_there(self, files: Sequence[HubFile]) -> None:
         missing = [file.name for file in files if not self.kept.is_right(file)]
@@ -165,9 +169,7 @@ def download_files(
         kept.begin(listing)
         if n_missing_bytes := kept.missing_bytes(files):
             kept.check_space(n_missing_bytes)
-        transfer = Transfer(client, kept, listing)
-        done = transfer.tally("downloading", files, (), progress)
-        for _ in transfer.fetch(files, 2, done):
+        for _ in Transfer(client, kept, listing).fetch("downloading", files, 2, progress):
             pass
         yield [(kept.path(file), file) for file in files]
 
@@ -199,10 +201,11 @@ class HubCheckpoint(Transfer):
         self.folder = kept.root / "original" if original else kept.root
         self._original = original
         self._small = listing.small_files(original=original)
+        self._has_index = any(file.name.endswith(INDEX_NAME) for file in self._small)
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
-        done = self.tally("fetching config and tokenizer", self._small, (), progress)
-        for _ in self.fetch(self._small, len(self._small), done):
+        what = "fetching config and tokenizer"
+        for _ in self.fetch(what, self._small, len(self._small), progress):
             pass
 
     def iter_shards(
@@ -216,16 +219,9 @@ class HubCheckpoint(Transfer):
         """Yield each shard once it is complete and right; `fetch_small_files` comes first.
 
         The next download begins only when the caller comes back for the next shard, so a caller
-        that deletes used shards never has more than a few on its disk.
-
-        Args:
-            skip: File names of shards that are used already.
-            n_parallel: Downloads at the same time.
-            extra_bytes: Disk space that the caller needs besides the downloads; may be negative.
-            progress: Gets the bytes of all files, `skip` and small ones included.
-
-        Raises:
-            DownloadError: Also if a file arrives damaged twice, or a skipped one has changed.
+        that deletes used shards never has more than a few on its disk. `skip` has the file names of
+        shards that are used already; the caller needs `extra_bytes`, maybe fewer than 0, of disk
+        space besides the downloads. Progress counts all files, `skip` and small ones included.
         """
         shards = self._shards()
         skipped = [file for file in shards if self.kept.path(file).name in skip]
@@ -233,8 +229,8 @@ class HubCheckpoint(Transfer):
         self.kept.check_unchanged(skipped)
         if n_missing_bytes := self.kept.missing_bytes(wanted):
             self.kept.check_space(n_missing_bytes + extra_bytes)
-        done = self.tally("downloading", (*self._small, *wanted), skipped, progress)
-        yield from self.fetch(wanted, n_parallel, done)
+        used = (*self._small, *skipped)
+        yield from self.fetch("downloading", wanted, n_parallel, progress, used=used)
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
         """Return the bytes still to download, maybe before `fetch_small_files`."""
@@ -251,6 +247,5 @@ class HubCheckpoint(Transfer):
         return self.listing.expected_shards(original=self._original)
 
     def _shards(self) -> tuple[HubFile, ...]:
-        index = [self.kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
-        content = index[0].read_bytes() if index else None
-        return self.listing.shards(content, original=self._original)
+        indexed = Source(self.folder).index if self._has_index else ()
+        return self.listing.shards(indexed, original=self._original)

@@ -1,14 +1,13 @@
 """The files of a repository at one commit, and those of a checkpoint, by names alone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from convert.foreign import what_it_is
-from convert.layout import INDEX_NAME, SINGLE_NAME, complete_parts, is_weights
+from convert.source import INDEX_NAME, SINGLE_NAME, complete_parts, is_weights
 from gptoss_local.base.errors import DownloadError
-from gptoss_local.base.validation import in_words
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -20,7 +19,7 @@ _TOKENIZER_NAMES = (
     "chat_template.jinja",
 )
 _ROOT_NAMES = ("config.json", "README.md", *_TOKENIZER_NAMES)
-_ORIGINAL_NAMES = ("original/config.json", "original/dtypes.json", *_TOKENIZER_NAMES)
+_ORIGINAL_NAMES = ("original/config.json", *_TOKENIZER_NAMES)
 
 
 class HubFile(msgspec.Struct, frozen=True):
@@ -65,30 +64,20 @@ class Listing(msgspec.Struct, frozen=True):
             raise self._unusable(prefix + "config.json")
         return tuple(self.files[name] for name in (*names, *index) if name in self.files)
 
-    def shards(self, index: bytes | None, *, original: bool) -> tuple[HubFile, ...]:
-        """Return the files that hold the weights, by name; `index` is None if there is none."""
+    def shards(self, indexed: Collection[str], *, original: bool) -> tuple[HubFile, ...]:
+        """Return the files that hold the weights, by name; `indexed` are those of the index."""
         prefix = _prefix(original)
-        if index is None:
-            if prefix + SINGLE_NAME in self.files:
-                return (self.files[prefix + SINGLE_NAME],)
-            names = complete_parts(self._weights(prefix), self.repo)
-            return tuple(self.files[name] for name in names)
-        try:
-            weight_map = msgspec.json.decode(index, type=_Index).weight_map
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
-            raise DownloadError(
-                f"{prefix}{INDEX_NAME} of {self.repo} is not an index: {why}."
-            ) from error
-        names = sorted({prefix + shard for shard in weight_map.values()})
+        names = [prefix + name for name in indexed]
+        if not names and prefix + SINGLE_NAME in self.files:
+            names = [prefix + SINGLE_NAME]
         for name in names:
-            plain = _SHARD_NAME.fullmatch(name.removeprefix(prefix))
-            if name not in self.files or not plain:  # nothing may be written elsewhere
+            if name not in self.files:
                 raise DownloadError(
                     f"{prefix}{INDEX_NAME} of {self.repo} names the shard {name}, which is not "
                     "in the repository."
                 )
-        return tuple(self.files[name] for name in names)
+        names = names or complete_parts(self._weights(prefix), self.repo)
+        return tuple(self.files[name] for name in sorted(names))
 
     def _weights(self, prefix: str) -> list[str]:
         return [
@@ -104,10 +93,6 @@ class Listing(msgspec.Struct, frozen=True):
             f"{self.repo} has no {missing}, so it holds no checkpoint that can be used.",
             hint="Name a repository with safetensors files, such as openai/gpt-oss-20b.",
         )
-
-
-class _Index(msgspec.Struct, frozen=True):
-    weight_map: dict[str, str]
 
 
 def _prefix(original: bool) -> str:

@@ -32,7 +32,11 @@ def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
         with _lock(cache_dir, _WAIT_S):
             if not target.is_file():  # another process may have made it by now
                 _remove_old(cache_dir)
-                _make_in_folder(cache_dir, target, progress)
+                work_dir = Path(tempfile.mkdtemp(".tmp", f"{MODEL_NAME}-", cache_dir))
+                try:
+                    _make(work_dir, target, progress)
+                finally:
+                    shutil.rmtree(work_dir, ignore_errors=True)
     except OSError as error:
         raise disk_error(
             f"The embedded nano model cannot be unpacked into {cache_dir}: {error}.",
@@ -72,14 +76,6 @@ def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[object]:
     from filelock import FileLock
 
     return FileLock(cache_dir / "nano.lock", timeout=timeout_s, poll_interval=0.05)
-
-
-def _make_in_folder(cache_dir: Path, target: Path, progress: Progress | None) -> None:
-    work_dir = Path(tempfile.mkdtemp(prefix=f"{MODEL_NAME}-", suffix=".tmp", dir=cache_dir))
-    try:
-        _make(work_dir, target, progress)
-    finally:
-        shutil.rmtree(work_dir, ignore_errors=True)
 
 
 def _make(work_dir: Path, target: Path, progress: Progress | None) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gptoss_local.base.errors import ModelLoadError
+from convert.tensor_types import BF16
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.ranks import load_ranks
 
@@ -46,11 +46,9 @@ def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
 
 
 def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]]:
-    """Split a token into the character before its word and the tokens of the rest.
+    """Split a token into the ASCII code of the mark before its word, or 0, and the word.
 
-    Returns:
-        The ASCII code of a space, tab or punctuation mark before the rest, or 0; then the tokens of
-        the rest alone, or the shortest encoding if they do not fit in a code.
+    The word is encoded as it is alone, or in as few tokens as possible if a code has no room.
     """
     first, rest = token[:1], token[1:]
     is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"
@@ -126,21 +124,16 @@ def coded_rows(
     *,
     chunk_rows: int = _CHUNK_ROWS,
 ) -> Iterator[NDArray[np.uint16]]:
-    """Make the rows of tokens from their codes.
+    """Make the rows of tokens from their codes, `chunk_rows` at a time, as bits of bf16 values.
 
     The rows have the same bits on every machine although BLAS adds in an order of its own: the
     factors are integers, and no partial sum exceeds (255 + 1) * 2**15 = 2**23, up to which float32
     holds every integer. So no step rounds but the last one, to bf16.
 
-    Args:
-        codes: (n_rows, n_bits), +1 or -1.
-        code_map: (n_bits, n_columns), added for +1 in each bit; `int * 2**-exponent` is the value.
-        shared: (n_columns,), the row that all have in common, in the same unit.
-        exponent: Of both.
-        chunk_rows: Rows of a chunk; decides memory, not content.
-
-    Yields:
-        The next `chunk_rows` rows, the last time fewer, as bits of bf16 values.
+    Shapes:
+        codes: (n_rows, n_bits), +1 or -1
+        code_map: (n_bits, n_columns), times 2**-exponent, for +1 in each bit
+        shared: (n_columns,), times 2**-exponent, of all rows
     """
     assert code_map.dtype == shared.dtype == np.int16
     assert 0 < len(code_map) <= _MAX_BITS
@@ -151,32 +144,18 @@ def coded_rows(
         rows = codes[start : start + chunk_rows].astype(np.float32) @ factors
         rows += offset  # also makes a -0, which depends on the order too, +0
         rows *= scale
-        yield bf16_bits(rows)
-
-
-def bf16_bits(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Round finite float32 values to bf16, ties to even, and return the bits."""
-    bits = values.view(np.uint32)
-    odd = (bits >> 16) & 1
-    odd += 0x7FFF
-    odd += bits
-    odd >>= 16
-    return odd.astype(np.uint16)
+        yield BF16.quantize_blocks(rows)
 
 
 Array = NDArray[np.uint8] | NDArray[np.uint16]
 
-FORMAT = "gpt-oss-nano-compact-2"
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 CODED = {EMBEDDING: "embed_code", HEAD: "head_code"}
 """A vocabulary matrix, and the stem of the tensors `_map` and `_shared` for its other rows."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """The place of a tensor; `dtype` is "u8", "u32", "bf16-planes" or "i16-planes".
-
-    The values of an "i16-planes" tensor are its integers times `2**-exponent`.
-    """
+    """A tensor of "u8", "u32", "bf16-planes", or "i16-planes", which are times 2**-exponent."""
 
     name: str
     dtype: str
@@ -184,10 +163,6 @@ class _Entry(msgspec.Struct, frozen=True):
     offset: int
     n_bytes: int = msgspec.field(name="bytes")
     exponent: int = 0
-
-
-class _Format(msgspec.Struct, frozen=True):
-    format: str = ""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -202,7 +177,7 @@ class CompactModel:
     def __init__(self, packed: bytes) -> None:
         self._raw = lzma.decompress(packed)
         header_end = 8 + int.from_bytes(self._raw[:8], "little")
-        header = _decode_header(self._raw[8:header_end])
+        header = msgspec.json.decode(self._raw[8:header_end], type=_Header)
         self._data_start = header_end
         self._n_vocab = header.full_vocab
         self._entries = {entry.name: entry for entry in header.tensors}
@@ -268,13 +243,3 @@ def vocabulary_codes() -> NDArray[np.int8]:
 
 def load_compact() -> CompactModel:
     return CompactModel(resources.files(__package__).joinpath("nano.xz").read_bytes())
-
-
-def _decode_header(data: bytes) -> _Header:
-    found = msgspec.json.decode(data, type=_Format).format
-    if found != FORMAT:
-        raise ModelLoadError(
-            f"The nano weights have the format {found!r}, this version reads {FORMAT!r}.",
-            hint="Reinstall gptoss: nano.xz is of another release.",
-        )
-    return msgspec.json.decode(data, type=_Header)

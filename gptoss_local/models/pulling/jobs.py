@@ -31,8 +31,7 @@ class Pulls:
         wanted = canonical_name(name)
         if known_model(wanted) is None and hub_place(name) is None:
             raise ModelNotFoundError(
-                "pull model manifest: file does not exist",
-                hint=pull_advice(wanted),
+                "pull model manifest: file does not exist", hint=pull_advice(wanted)
             )
         if not _is_here(wanted, self._settings):
             job = await self._job(wanted, name, gguf=gguf)
@@ -97,10 +96,7 @@ class _Job:
     async def _run(self, name: str, settings: Settings, gguf: bool) -> None:
         line, environment = command(name, settings, gguf=gguf)
         process = await asyncio.create_subprocess_exec(
-            *line,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            *line, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
         )
         if process.stdout is None:
             raise RuntimeError("the process has no stdout pipe")

@@ -83,8 +83,7 @@ def read_line(text: bytes) -> Step | Note:
 def main() -> None:
     # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
     from gptoss_local.base.printable import clean_streams
-    from gptoss_local.models.pulling.hub_model import pulled_model
-    from gptoss_local.models.pulling.pull import pull_model
+    from gptoss_local.models.pulling.pull import pull_model, pulled_model
 
     clean_streams()
     name, what, dense = sys.argv[1:]

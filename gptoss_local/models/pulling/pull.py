@@ -5,17 +5,85 @@ import shutil
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
+
+import msgspec
 
 from convert import ConvertOptions, DenseType, convert_checkpoint, finished_shards
 from convert.adapter import check_no_adapter
-from gptoss_local.base.errors import DownloadError, UsageError
+from gptoss_local.base.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import split_files
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import Progress
-from gptoss_local.models.catalog import CatalogModel, PublishedGGUF
-from gptoss_local.models.hub import HubCheckpoint, download_files, open_checkpoint
+from gptoss_local.machine.hardware import free_bytes
+from gptoss_local.models.catalog import (
+    CatalogModel,
+    Checkpoint,
+    PublishedGGUF,
+    canonical_name,
+    hub_place,
+    known_model,
+    pull_advice,
+)
+from gptoss_local.models.hub import (
+    DownloadFolder,
+    HubCheckpoint,
+    HubClient,
+    HubFile,
+    Listing,
+    download_files,
+    is_offline,
+    open_checkpoint,
+)
+from gptoss_local.models.names import is_model_file
 from gptoss_local.models.store import add_blob, add_model, file_for, find_model
 from gptoss_local.models.store.external import cached_checkpoint
+
+
+def pulled_model(name: str) -> CatalogModel:
+    """Return a model of the catalogue, or of the hub: `OWNER/NAME[@REVISION]`, maybe with `:FILE`.
+
+    `FILE` is a GGUF there, or a unique part of its name, such as `Q4_K_M`.
+    """
+    wanted = canonical_name(name)
+    if (known := known_model(wanted)) is not None:
+        return known
+    if (place := hub_place(name)) is None:
+        raise ModelNotFoundError(f"the catalogue does not know {name}", hint=pull_advice(wanted))
+    repo, file = place
+    if is_offline():
+        raise DownloadError(
+            f"{name} is not on this machine, and HF_HUB_OFFLINE forbids asking the hub.",
+            hint="Unset HF_HUB_OFFLINE.",
+        )
+    owner_and_name, _, revision = repo.partition("@")
+    listing = HubClient().list_files(owner_and_name, revision or "main")
+    if listing.architecture not in ("", "gpt-oss"):
+        raise DownloadError(f"{repo} is a model of {listing.architecture}, not of gpt-oss.")
+    shards = listing.expected_shards(original=False)
+    if not file and shards and "config.json" in listing.files:
+        checkpoint = Checkpoint(repo, sum(shard.size_bytes for shard in shards))
+        return CatalogModel(name=wanted, checkpoint=checkpoint)
+    names = tuple(part.as_posix() for part in split_files(Path(_chosen(listing, file))))
+    size_bytes = sum(part.size_bytes for part in listing.named(names))
+    return CatalogModel(name=wanted, gguf=PublishedGGUF(repo, names, size_bytes))
+
+
+def _chosen(listing: Listing, file: str) -> str:
+    found = sorted(each for each in listing.files if is_model_file(each))
+    if not found:
+        _ = listing.small_files(original=False)  # says what the repository is
+    wanted = file.lower()
+    matching = [each for each in found if wanted in each.lower()]
+    exact = [each for each in matching if each.lower().rpartition("/")[2] == f"{wanted}.gguf"]
+    if len(exact or matching) == 1:
+        return (exact or matching)[0]
+    names = ", ".join(matching or found) or "none"
+    raise UsageError(
+        f"{listing.repo} has {len(matching)} GGUFs {f'with {file}' if file else 'to choose from'}",
+        hint=f"Name one, as in gptoss pull {listing.repo}:Q4_K_M. There: {names}",
+    )
+
 
 _PARALLEL = (4, 2, 1)  # simultaneous downloads, as many as the disk has room for
 
@@ -61,7 +129,8 @@ def pull_model(
 
 def download_folder(target: Path, *, gguf: bool) -> Path:
     """Return the folder of a pull's files until it is done; each source has its own."""
-    return target.with_name(f"{target.stem}.published.gguf.download" if gguf else _beside(target))
+    name = f"{target.stem}.published.gguf" if gguf else target.name
+    return target.with_name(f"{name}.download")
 
 
 def published_of(model: CatalogModel, *, gguf: bool) -> PublishedGGUF | None:
@@ -100,23 +169,15 @@ def pull_checkpoint(
     on_note: Callable[[str], None] | None = None,
     **options: Unpack[ConvertOptions],
 ) -> list[Path]:
-    """Download a checkpoint and convert each shard as it arrives; return the files, first to load.
+    """Download `OWNER/NAME[@REVISION]` and convert each shard as it arrives; return the files.
 
-    Interrupted, the same call continues both: nothing is fetched or converted twice.
-
-    Args:
-        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
-        target: The GGUF to write.
-        folder: Where the files go; by default next to `target`, and deleted as they are used.
-        original: Take the `original/` layout.
-        n_workers: As for `convert_checkpoint`.
-        delete_source: Delete shards as they are used also in `folder`.
-        progress: Called with bytes downloaded and converted, as two steps, from several threads.
-        on_note: As for `convert_checkpoint`.
-        **options: See `ConvertOptions`.
+    Interrupted, the same call continues both: nothing is fetched or converted twice. Files go into
+    `folder`, or next to `target`, where they are deleted as they are used. `progress` gets bytes
+    downloaded and converted, as two steps, from several threads; the rest is as for
+    `convert_checkpoint`.
     """
     is_ours = folder is None
-    beside = target.with_name(_beside(target))
+    beside = download_folder(target, gguf=False)
     # The converter takes the model's name from the folder's.
     folder = folder or beside / source.partition("@")[0].rpartition("/")[2]
     delete_source = delete_source or is_ours
@@ -163,15 +224,8 @@ def _shards(
     rooms = {n: room_beside(sizes, n, delete_source=delete_source) for n in _PARALLEL}
     n_parallel = next((n for n, room in rooms.items() if room <= left_bytes), _PARALLEL[-1])
     return checkpoint.iter_shards(
-        skip=skip,
-        n_parallel=n_parallel,
-        extra_bytes=rooms[n_parallel],
-        progress=progress,
+        skip=skip, n_parallel=n_parallel, extra_bytes=rooms[n_parallel], progress=progress
     )
-
-
-def _beside(target: Path) -> str:
-    return f"{target.name}.download"
 
 
 class _Total:
@@ -194,3 +248,67 @@ class _Total:
                 steps.append((0, self._steps[_DOWNLOAD][1]))
             self._most = max(self._most, sum(n for n, _ in steps))
             self._progress("pull", self._most, sum(n for _, n in steps))
+
+
+class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """One pull, before it begins; `commit` and `files` are empty where the hub was not asked.
+
+    `source` "cache" is Hugging Face's; `held_bytes` were left by an interrupted pull.
+    """
+
+    model: str
+    source: Literal["checkpoint", "gguf", "cache"]
+    repo: str
+    commit: str
+    files: dict[str, int]
+    download_bytes: int
+    held_bytes: int
+    needed_bytes: int
+    free_bytes: int
+    target: Path
+
+
+def preview_pull(model: CatalogModel, settings: Settings, *, gguf: bool = False) -> PullPreview:
+    """Ask the hub, or with HF_HUB_OFFLINE the catalogue."""
+    published = published_of(model, gguf=gguf)
+    chosen = published or model.checkpoint
+    assert chosen is not None
+    target = file_for(model.name, settings)
+    repo, _, revision = chosen.repo.partition("@")
+    cached = None if published else cached_checkpoint(chosen.repo)
+    listing = None if cached or is_offline() else HubClient().list_files(repo, revision or "main")
+    files: tuple[HubFile, ...] = ()
+    room_bytes = 0
+    if listing and isinstance(chosen, PublishedGGUF):
+        files = listing.named(chosen.files)
+    elif listing:
+        shards = listing.expected_shards(original=False)
+        files = (*listing.small_files(original=False), *shards)
+        room_bytes = room_beside([shard.size_bytes for shard in shards], 1, delete_source=True)
+    sizes = {file.name: file.size_bytes for file in files}
+    held_bytes = _held_bytes(files, target, gguf=published is not None)
+    download_bytes = 0 if cached else sum(sizes.values()) or chosen.size_bytes
+    written_bytes = chosen.size_bytes if cached else download_bytes - held_bytes
+    return PullPreview(
+        model=model.name,
+        source="cache" if cached else "gguf" if published else "checkpoint",
+        repo=chosen.repo,
+        commit=listing.commit if listing else "",
+        files=sizes,
+        download_bytes=download_bytes,
+        held_bytes=held_bytes,
+        needed_bytes=written_bytes + room_bytes,
+        free_bytes=free_bytes(settings.models_dir),
+        target=target,
+    )
+
+
+def _held_bytes(files: tuple[HubFile, ...], target: Path, *, gguf: bool) -> int:
+    folder = download_folder(target, gguf=gguf)
+    if not gguf:
+        folder = next((each for each in folder.glob("*") if each.is_dir()), folder)
+    if not folder.is_dir():
+        return 0
+    kept = DownloadFolder(folder)
+    used = set() if gguf else finished_shards(folder, target)
+    return sum(f.size_bytes if f.name in used else kept.held_bytes(f) for f in files)

@@ -2,7 +2,14 @@
 
 from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info, read_tokens
 from gptoss_local.models.catalog import known_model
-from gptoss_local.models.store.blobs import BlobWriter, add_blob, find_blob, known_sha256
+from gptoss_local.models.store.blobs import (
+    BlobWriter,
+    Leftover,
+    add_blob,
+    find_blob,
+    find_garbage,
+    known_sha256,
+)
 from gptoss_local.models.store.changes import (
     add_model,
     adopt_file,
@@ -11,10 +18,15 @@ from gptoss_local.models.store.changes import (
     look_at_file,
 )
 from gptoss_local.models.store.checks import check_adapter, check_usable, unusable_models
-from gptoss_local.models.store.garbage import Leftover, find_garbage
 from gptoss_local.models.store.manifests import ModelDefaults, unreadable_manifests
-from gptoss_local.models.store.modelfile import parameter_lines, render_modelfile
-from gptoss_local.models.store.models import ModelEntry, file_for, find_model, list_models
+from gptoss_local.models.store.models import (
+    ModelEntry,
+    file_for,
+    find_model,
+    list_models,
+    parameter_lines,
+    render_modelfile,
+)
 
 __all__ = [
     "BlobWriter",

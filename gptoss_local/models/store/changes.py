@@ -51,19 +51,10 @@ def add_model(
     in_place: bool = False,
     adapter: Path | None = None,
 ) -> None:
-    """Give a GGUF file a name, and the name defaults; a former model of the name loses it.
+    """Give a GGUF file (the first if split) a name and defaults; a former model of it loses it.
 
-    Args:
-        name: As people type it.
-        source: The file, the first one if it is split.
-        settings: Where the models are.
-        defaults: The defaults of the name.
-        in_place: Refer to the file where it lies, as it is not ours.
-        adapter: A LoRA of the file, which the name links to or copies.
-
-    Raises:
-        UsageError: the name is invalid, or llama.cpp cannot load a file, or a model of the
-            catalogue was to get defaults or an adapter.
+    `in_place` refers to the file where it lies, as it is not ours; an adapter, a LoRA of the file,
+    is linked or copied. Raises UsageError for a bad name or file.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     error = unreadable_manifests(settings).get(manifest)

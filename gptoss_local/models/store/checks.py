@@ -51,14 +51,16 @@ def check_usable(path: Path) -> None:
         )
     if info.architecture != _ARCHITECTURE:
         raise UsageError(f"gptoss runs gpt-oss only, and the file is of '{info.architecture}'")
-    _check_length(path, info)
     pre = info.metadata.get("tokenizer.ggml.pre")
     if pre not in _PRE_TOKENIZERS:
         raise UsageError(
             f"the file states the pre-tokenizer {pre!a:.40}, and gpt-oss has {_PRE_TOKENIZERS[0]}",
             hint="Convert or fetch the model again.",
         )
-    names = _tensor_names(path, info)
+    infos = [info, *(read_info(part) for part in split_files(path)[1:])]
+    for part, each in zip(split_files(path), infos, strict=True):
+        _check_length(part, each)
+    names = {tensor.name for each in infos for tensor in each.tensors}
     missing = [name for name in _NEEDED if name not in names]
     if not names & {"blk.0.attn_q.weight", "blk.0.attn_qkv.weight"}:
         missing.append("blk.0.attn_q.weight")
@@ -70,7 +72,6 @@ def check_usable(path: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """Refuse unusable files, and a vocabulary that is not gpt-oss's."""
     check_usable(path)
     tokens, types, merges = (read_array(path, k) for k in (TOKENS_KEY, TYPES_KEY, MERGES_KEY))
     for _, fault in vocabulary_faults(tokens, types, merges):
@@ -151,10 +152,3 @@ def _check_length(path: Path, info: GGUFInfo) -> None:
             f"{path.name} is cut off: it has {info.size_bytes:,} bytes of {end:,}",
             hint="Finish the download, or fetch the file again.",
         )
-
-
-def _tensor_names(path: Path, info: GGUFInfo) -> set[str]:
-    others = [read_info(part) for part in split_files(path)[1:]]
-    for part, other in zip(split_files(path)[1:], others, strict=True):
-        _check_length(part, other)
-    return {tensor.name for each in (info, *others) for tensor in each.tensors}

@@ -3,9 +3,11 @@
 Source of Ollama's layout: its types/model/name.go and manifest/paths.go.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Literal
 
 import msgspec
@@ -23,13 +25,7 @@ _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class FoundModel(msgspec.Struct, frozen=True):
-    """A model that lies elsewhere.
-
-    Attributes:
-        name: For `gptoss import`.
-        path: The GGUF to load, or the folder of a checkpoint.
-        model: Its name in the catalogue; else empty.
-    """
+    """A GGUF, or the folder of a checkpoint; `gptoss import` knows it by name."""
 
     name: str
     owner: Literal["Ollama", "Hugging Face"]
@@ -40,14 +36,20 @@ class FoundModel(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class _CachedRepo(msgspec.Struct, frozen=True):
+    """One repository of Hugging Face's cache at one commit: its snapshot, and the files' sizes."""
+
+    repo: str
+    folder: Path
+    files: dict[str, int]
+
+
 def find_elsewhere() -> list[FoundModel]:
     return [*_in_ollama(), *_in_hugging_face()]
 
 
 def cached_checkpoint(repo: str) -> Path | None:
-    from gptoss_local.models.hub import cached_repos
-
-    for each in cached_repos():
+    for each in _cached_repos():
         if each.repo == repo and _is_checkpoint(each.folder) and not _missing_shard(each.folder):
             return each.folder
     return None
@@ -56,7 +58,8 @@ def cached_checkpoint(repo: str) -> Path | None:
 def ollama_folders() -> list[Path]:
     named = os.environ.get("OLLAMA_MODELS", "").strip().strip("'\"")
     folders = (Path(named),) if named else (Path.home() / ".ollama" / "models", _SERVICE_FOLDER)
-    return [folder for folder in folders if _is_readable(folder / "manifests")]
+    manifests = ((folder, folder / "manifests") for folder in folders)
+    return [f for f, m in manifests if m.is_dir() and os.access(m, os.R_OK | os.X_OK)]
 
 
 class _Layer(msgspec.Struct, rename="camel"):
@@ -90,9 +93,7 @@ def _ollama_name(path: Path) -> str:
 
 
 def _in_hugging_face() -> Iterator[FoundModel]:
-    from gptoss_local.models.hub import cached_repos  # PERF: 0.3 s, for those who look here
-
-    for repo in cached_repos():
+    for repo in _cached_repos():
         for inner in sorted(filter(is_model_file, repo.files)):  # quants often have folders
             name, file = f"hf/{repo.repo}/{inner}", repo.folder / inner
             yield from _found_gguf(name, "Hugging Face", file, _pulled_from(repo.repo))
@@ -103,6 +104,26 @@ def _in_hugging_face() -> Iterator[FoundModel]:
             yield FoundModel(
                 name, "Hugging Face", "checkpoint", repo.folder, sum(sizes), model, problem
             )
+
+
+def _cached_repos() -> list[_CachedRepo]:
+    """Find all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
+    from huggingface_hub import constants  # PERF: 0.3 s, for those who look here
+
+    found = []
+    cache = Path(os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE)
+    for snapshot in cache.glob("models--*/snapshots/*"):
+        files, newest_s = {}, 0.0
+        for path in snapshot.rglob("*"):
+            with contextlib.suppress(OSError):
+                stat = path.stat()
+                if S_ISREG(stat.st_mode):
+                    files[path.relative_to(snapshot).as_posix()] = stat.st_size
+                    newest_s = max(newest_s, stat.st_mtime)
+        repo = snapshot.parents[1].name.removeprefix("models--").replace("--", "/")
+        if files:
+            found.append((newest_s, _CachedRepo(repo, snapshot, files)))
+    return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def _found_gguf(
@@ -143,21 +164,10 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _missing_shard(folder: Path) -> str:
-    from convert.checkpoint import read_index  # PERF: imports numpy
-    from convert.layout import INDEX_NAME, SINGLE_NAME, unindexed_files
+    from convert.source import Source  # PERF: imports numpy
 
-    if (folder / SINGLE_NAME).is_file():
-        return ""
     try:
-        if not (folder / INDEX_NAME).exists():
-            unindexed_files(folder)
-            return ""
-        shards = sorted(set(read_index(folder).values()))
+        missing = [path.name for path in Source(folder).shard_paths() if not path.is_file()]
     except (OSError, ConvertError) as error:
         return error.message if isinstance(error, ConvertError) else str(error)
-    missing = [name for name in shards if not (folder / name).is_file()]
     return f"{missing[0]} is missing" if missing else ""
-
-
-def _is_readable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)

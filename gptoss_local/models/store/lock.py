@@ -1,8 +1,4 @@
-"""Locks of the store: one process at a time changes names, and no other removes its files.
-
-A change renames one file of a name and removes the other kind, so a lookup in between might find
-neither, and two changes might remove each other's file.
-"""
+"""Locks of the store: one process at a time changes names, and no other removes its files."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,9 +12,10 @@ _TIMEOUT_S = 30.0  # a change holds it for renames and removals, not while bytes
 
 @contextlib.contextmanager
 def changing(settings: Settings, *, timeout_s: float = _TIMEOUT_S) -> Iterator[None]:
-    """Keep all other changes of names out; not reentrant. The lock ends with the process.
+    """Keep all other changes of names out; not reentrant. OSError: there is none to be had.
 
-    Raises OSError, or TimeoutError if another process keeps the lock.
+    A change renames one file of a name and removes the other kind, so a lookup in between might
+    find neither, and two changes might remove each other's file.
     """
     # PERF: 60 ms to import, and most commands change nothing.
     from filelock import FileLock

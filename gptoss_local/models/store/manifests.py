@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -56,13 +56,10 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place of the weights, and the defaults of the name.
 
-    Attributes:
-        weights: Name of a file in the weights folder, the first one of several.
-        file: Absolute path of a file elsewhere, which is not ours; then `weights` is empty.
-        adapter: Name of a LoRA in the weights folder.
+    `weights` (the first of several) and `adapter` are names in the weights folder; `file` instead
+    is the absolute path of a file elsewhere, which is not ours.
     """
 
-    version: Literal[1] = 1
     weights: str = ""
     file: str = ""
     adapter: str = ""
@@ -82,12 +79,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest.
-
-    Raises:
-        OSError: there is none.
-        ModelLoadError: it is not a manifest.
-    """
+    """Read a manifest; OSError: there is none; ModelLoadError: it is broken."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
         raise FileNotFoundError(errno.ENOENT, "it is not a file", str(path))

@@ -6,10 +6,12 @@ every change. Where both kinds change, other changes and failed lookups wait.
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -39,11 +41,9 @@ from gptoss_local.models.store.manifests import ModelDefaults
 class ModelEntry(msgspec.Struct, frozen=True):
     """A model that can be run now, as its file was when it was listed.
 
-    Attributes:
-        path: Its first file of weights; None for an upstream model, or an embedded one not built.
-        weights_id: Equal for names that share their weights; changes with these.
-        is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
-        adapter: A LoRA for the weights.
+    `path` is its first file, None for an upstream model or an embedded one not built. `weights_id`
+    is equal for names that share weights, and changes with these. Weights `is_in_place` lie
+    elsewhere, and are not ours to delete.
     """
 
     name: str
@@ -82,9 +82,9 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 def list_models(settings: Settings) -> list[ModelEntry]:
     """Return every runnable model: newest file first, then upstream ones, then the embedded one."""
-    files = weight_files(settings.models_dir)
-    files += [Path(model.file) for model in catalog() if model.is_local]
-    entries = [entry for file in files if (entry := _entry(_name_at(file), file))]
+    names = {file: name_of(file) for file in weight_files(settings.models_dir)}
+    names |= {Path(model.file): model.name for model in catalog() if model.is_local}
+    entries = [entry for file, name in names.items() if (entry := _entry(name, file))]
     paths = list(settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"))
     named = {entry.name: entry for path in paths if (entry := _entry_of(path))}
     if len(named) < len(paths):
@@ -92,8 +92,8 @@ def list_models(settings: Settings) -> list[ModelEntry]:
     found = [entry for entry in entries if entry.name not in named] + [*named.values()]
     found.sort(key=lambda entry: entry.modified_ns, reverse=True)
     elsewhere = [_elsewhere(model, model.upstream) for model in catalog() if model.upstream]
-    names = {entry.name for entry in elsewhere}
-    found = [entry for entry in found if entry.name not in names] + elsewhere
+    upstream = {entry.name for entry in elsewhere}
+    found = [entry for entry in found if entry.name not in upstream] + elsewhere
     built = nano.cached_gguf(settings.cache_dir)
     for model in catalog():
         if model.embedded:
@@ -118,8 +118,7 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         is_named = known is not None and known.is_local
         how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
         raise ModelNotFoundError(
-            f"model '{name}' is the file {gone}, which is gone",
-            hint=f"Restore it, or {how}",
+            f"model '{name}' is the file {gone}, which is gone", hint=f"Restore it, or {how}"
         )
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(name, entries))
 
@@ -203,11 +202,6 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
 def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
     file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
     return settings.models_dir / file  # an absolute path of the catalogue stays as it is
-
-
-def _name_at(file: Path) -> str:
-    local = (model.name for model in catalog() if model.file == str(file))
-    return next(local, None) or name_of(file)
 
 
 def _promised_file(name: str, settings: Settings) -> Path | None:
@@ -299,3 +293,24 @@ def _advice(name: str, entries: list[ModelEntry]) -> str:
     if close := closest(wanted, [*names, *known_names()]):
         return f"Did you mean {close}?"
     return f"Models on this machine: {', '.join(names)}."
+
+
+def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return options as `ollama show` does: a line per value of a list, strings in quotes."""
+    return [
+        (name, json.dumps(value, ensure_ascii=False))
+        for name, values in options.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def render_modelfile(entry: ModelEntry) -> str:
+    """Write a model as Ollama's `create -f` reads it. Source: Ollama's docs/modelfile.mdx."""
+    defaults = entry.defaults
+    lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
+    lines += [f"ADAPTER {entry.adapter}"] if entry.adapter else []
+    lines += [f"PARAMETER {name} {value}" for name, value in parameter_lines(defaults.parameters)]
+    lines += [f'SYSTEM """{defaults.system}"""'] if defaults.system else []
+    lines += [f'MESSAGE {m.get("role")} """{m.get("content", "")}"""' for m in defaults.messages]
+    lines += [f'LICENSE """{text}"""' for text in defaults.license]
+    return "\n".join(lines) + "\n"

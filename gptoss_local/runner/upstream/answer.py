@@ -1,11 +1,15 @@
-"""One answer as it arrives: its tokens up to the stop token, and its cost."""
+"""One answer as it arrives: its tokens, its end by harmony's rules, and its cost."""
 
 import time
 from collections.abc import Callable
 
 from gptoss_local.base.types import FinishReason, Usage
-from gptoss_local.engine.protocol import Logprob
-from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest
+from gptoss_local.engine.protocol import Generate, Logprob
+from gptoss_local.harmony.vocabulary import CALL, MESSAGE, RETURN, START, Vocabulary
+from gptoss_local.runner.upstream.wire import AnswerChunk
+
+_PROBE = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>"
+_CHANNELS = ("analysis", "commentary", "final")
 
 Closer = Callable[[list[int]], int]
 """Returns the stop token that ends a sequence of tokens, for upstreams that do not say it."""
@@ -14,9 +18,9 @@ Closer = Callable[[list[int]], int]
 class UpstreamAnswer:
     """An answer on its way; `runs_on`: the upstream wrote more after a stop token."""
 
-    def __init__(self, asked: UpstreamRequest, closer: Closer) -> None:
+    def __init__(self, asked: Generate, closer: Closer) -> None:
         self.end: FinishReason | None = None
-        self.runs_on = False
+        self.is_cancelled = self.runs_on = False
         self._asked = asked
         self._closer = closer
         self._tokens: list[int] = []
@@ -69,3 +73,26 @@ class UpstreamAnswer:
     @property
     def _is_stopped(self) -> bool:
         return bool(self._tokens) and self._tokens[-1] in self._asked.stop_tokens
+
+
+def probe(vocabulary: Vocabulary) -> tuple[list[int], set[int]]:
+    """Return a prompt and its possible next tokens with any gpt-oss; asking costs one token."""
+    expected = {vocabulary.encode(channel)[0] for channel in _CHANNELS}
+    return vocabulary.encode_tagged(_PROBE), expected
+
+
+def closer(vocabulary: Vocabulary) -> Closer:
+    """Return a function that tells the stop token of tokens which an upstream ended without.
+
+    A message to a recipient is a call, and any other one that ends an answer is its last.
+    """
+
+    def close(tokens: list[int]) -> int:
+        begin = max((i for i, token in enumerate(tokens) if token == START), default=0)
+        header = tokens[begin:]
+        if MESSAGE in header:
+            header = header[: header.index(MESSAGE)]
+        text = vocabulary.encoding.decode(header)
+        return CALL if " to=" in text else RETURN
+
+    return close

@@ -9,13 +9,10 @@ from gptoss_local.base.errors import GptOssError
 
 
 class UpstreamFault(Exception):
-    """A request failed.
+    """A request failed; `error` is what to raise if it is not tried again.
 
-    Args:
-        error: What to raise if it is not tried again.
-        may_retry: The same request may succeed elsewhere, or later.
-        is_of_replica: The address works for no request.
-        after_s: When the upstream says to come again.
+    `may_retry`: it may succeed elsewhere, or later, after `after_s` if the upstream says when.
+    `is_of_replica`: the address works for no request.
     """
 
     def __init__(
@@ -35,26 +32,17 @@ class UpstreamFault(Exception):
 
 @dataclass(slots=True)
 class UpstreamCall:
-    """One HTTP request for an answer.
+    """One HTTP request for an answer."""
 
-    Attributes:
-        url: Of the upstream, without a path.
-        model: Its name there.
-        n_resent: How many times the same was asked before.
-        headers: To send with it; a follower may add some.
-        status: Of HTTP; None: no answer came.
-        n_cached: None: the upstream does not say.
-    """
-
-    url: str
+    url: str  # of the upstream, without a path
     kind: str
-    model: str
+    model: str  # its name there
     n_prompt: int
-    n_resent: int
-    headers: dict[str, str] = field(default_factory=dict)
-    status: int | None = None
+    n_resent: int  # times that the same was asked before
+    headers: dict[str, str] = field(default_factory=dict)  # a follower may add some
+    status: int | None = None  # None: no answer came
     n_generated: int = 0
-    n_cached: int | None = None
+    n_cached: int | None = None  # None: the upstream does not say
 
 
 Follow = Callable[[UpstreamCall], AbstractContextManager[None]]

@@ -15,18 +15,15 @@ import msgspec
 
 from gptoss_local.base.errors import ContextOverflowError, UpstreamError, UsageError
 from gptoss_local.base.formats.o200k import VOCAB_SIZE
-from gptoss_local.base.types import SamplingParams, Usage
+from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.interface import cache_salt
-from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.runner.upstream.answer import UpstreamAnswer
+from gptoss_local.runner.upstream.answer import UpstreamAnswer, closer
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
 from gptoss_local.runner.upstream.connection import UpstreamConnection
-from gptoss_local.runner.upstream.harmony import closer
-from gptoss_local.runner.upstream.kinds import KINDS, N_CTX
-from gptoss_local.runner.upstream.replicas import Replicas
-from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest, request_body
+from gptoss_local.runner.upstream.wire import KINDS, N_CTX, AnswerChunk, request_body
 
 
 class Gaps:
@@ -101,13 +98,11 @@ class Upstream:
         self._closer = closer(vocabulary)
         self._vocabulary_file = vocabulary_file
         self._connection = UpstreamConnection(name, address)
-        self._replicas = Replicas(address.urls, self._connection.is_well)
         self._seq_ids = itertools.count(1)
-        self._running: set[int] = set()
-        self._cancelled: set[int] = set()
+        self._answers: dict[int, UpstreamAnswer] = {}
         self._n_prefilled = self._n_decoded = self._n_cached = 0
         self._is_closed = False
-        self._loaded = Loaded(
+        self.loaded = Loaded(
             n_ctx=address.n_ctx or N_CTX,
             n_ctx_train=address.n_ctx or N_CTX,
             n_vocab=VOCAB_SIZE,
@@ -122,9 +117,7 @@ class Upstream:
 
         Every gpt-oss continues `probe` with an expected token. May raise ServerBusyError.
         """
-        asked = UpstreamRequest(
-            prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1
-        )
+        asked = Generate(prompt=probe, sampling=SamplingParams(temperature=0), max_tokens=1)
         tokens: list[int] = []
         async for chunk in self._chunks(asked):
             tokens += chunk.tokens
@@ -135,14 +128,10 @@ class Upstream:
                 hint="Only gpt-oss models can be used; is `model` the right one?",
             )
         if not self.address.n_ctx:
-            replica = min(self._replicas.all, key=lambda each: each.failed_s or 0.0)
+            replica = min(self._connection.replicas, key=lambda each: each.failed_s or 0.0)
             if n_ctx := await self._connection.n_ctx(replica):
                 n_ctx = min(n_ctx, N_CTX)
-                self._loaded = msgspec.structs.replace(self._loaded, n_ctx=n_ctx, n_ctx_train=n_ctx)
-
-    @property
-    def loaded(self) -> Loaded:
-        return self._loaded
+                self.loaded = msgspec.structs.replace(self.loaded, n_ctx=n_ctx, n_ctx_train=n_ctx)
 
     @property
     def is_alive(self) -> bool:
@@ -150,70 +139,54 @@ class Upstream:
 
     @property
     def n_active(self) -> int:
-        return self._replicas.n_outstanding
+        return sum(replica.n_outstanding for replica in self._connection.replicas)
 
     async def generate(
-        self,
-        prompt: list[int],
-        sampling: SamplingParams,
-        *,
-        stop_tokens: list[int],
-        max_tokens: int | None = None,
-        grammar: str | None = None,
-        n_logprobs: int | None = None,
-        reports_prefill: bool = False,
-        priority: int = 0,
-        in_memory: bool = False,
+        self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
 
-        Raises:
-            UsageError: a grammar that cannot be held, or log-probabilities that are not sent.
-            ContextOverflowError: the prompt does not fit.
-            ServerBusyError: all addresses are busy, also after some tries.
-            UpstreamError: none answers, or one broke off or sent nonsense.
+        Raises ServerBusyError if all addresses are busy, also after some tries; UpstreamError if
+        none answers, or one broke off or sent nonsense.
         """
-        self._check(n_logprobs)
-        n_free = self._loaded.n_ctx - len(prompt)
-        if n_free <= 0:
-            raise ContextOverflowError(
-                f"the prompt has {len(prompt)} tokens, and the context {self._loaded.n_ctx}"
-            )
+        self._check(request.n_logprobs)
+        n_prompt, n_ctx = len(request.prompt), self.loaded.n_ctx
+        if n_prompt >= n_ctx:
+            raise ContextOverflowError(f"the prompt has {n_prompt} tokens, and the context {n_ctx}")
         seq_id = next(self._seq_ids)
-        asked = UpstreamRequest(
-            prompt=prompt,
-            sampling=sampling,
-            stop_tokens=stop_tokens,
-            max_tokens=n_free if max_tokens is None else min(max_tokens, n_free),
-            n_logprobs=n_logprobs,
-            priority=priority if self.address.has_priority else 0,
+        most = n_ctx - n_prompt
+        asked = msgspec.structs.replace(
+            request,
+            max_tokens=most if request.max_tokens is None else min(request.max_tokens, most),
+            priority=request.priority if self.address.has_priority else 0,
             salt=cache_salt.get(),
         )
-        answer = UpstreamAnswer(asked, self._closer)
-        self._running.add(seq_id)
+        answer = self._answers[seq_id] = UpstreamAnswer(asked, self._closer)
         try:
-            async with aclosing(await self._answer(asked, grammar)) as chunks:
+            async with aclosing(await self._answer(asked)) as chunks:
                 async for chunk in chunks:
                     tokens, logprobs = answer.add(chunk)
-                    if tokens and seq_id not in self._cancelled:
+                    if tokens and not answer.is_cancelled:
                         yield Tokens(seq_id, tokens, logprobs)
-                    if answer.end is None and seq_id in self._cancelled:
-                        answer.end = "cancelled"
+                    if answer.is_cancelled:
+                        answer.end = answer.end or "cancelled"
                     if answer.end == "cancelled" or answer.runs_on:
                         break
-            if grammar is None and (missing := answer.missing_stop()):
+            if asked.grammar is None and (missing := answer.missing_stop()):
                 yield Tokens(seq_id, missing)
             assert answer.end is not None  # or the stream would have raised
             yield Finished(seq_id, answer.end, answer.usage())
         finally:
-            self._running.discard(seq_id)
-            self._cancelled.discard(seq_id)
-            self._count(answer.usage())
+            del self._answers[seq_id]
+            usage = answer.usage()
+            self._n_prefilled += usage.n_prompt - usage.n_cached if usage.n_generated else 0
+            self._n_decoded += usage.n_generated
+            self._n_cached += usage.n_cached
 
     def cancel(self, seq_id: int) -> None:
         """End a sequence at the next chunk; its iterator still yields Finished."""
-        if seq_id in self._running:
-            self._cancelled.add(seq_id)
+        if answer := self._answers.get(seq_id):
+            answer.is_cancelled = True
 
     def prefetch(self, lineage: str, tokens: list[int], *, in_memory: bool = False) -> None:
         """Do nothing: upstreams cache prefixes themselves, and take no hints."""
@@ -221,33 +194,30 @@ class Upstream:
     async def stats(self) -> Stats:
         """Return the counts of this process; remote caches are unknown."""
         return Stats(
-            n_running=self.n_active, n_waiting=0, n_cells=0, n_cells_used=0, n_cells_cached=0,
-            n_checkpoints=0, checkpoint_bytes=0, n_steps=0, n_prefilled=self._n_prefilled,
-            n_prefetched=0, n_decoded=self._n_decoded, n_preempted=0, n_drafted=0, n_accepted=0,
-            n_cached_tokens=self._n_cached, n_evicted=0, n_checks=0, problems=[],
-        )  # fmt: skip
+            n_running=self.n_active,
+            n_prefilled=self._n_prefilled,
+            n_decoded=self._n_decoded,
+            n_cached_tokens=self._n_cached,
+        )
 
     async def close(self) -> None:
         self._is_closed = True
-        self._replicas.stop()
         await self._connection.close()
 
-    async def _answer(
-        self, asked: UpstreamRequest, grammar: str | None
-    ) -> AsyncGenerator[AnswerChunk, None]:
-        if grammar is None:
+    async def _answer(self, asked: Generate) -> AsyncGenerator[AnswerChunk, None]:
+        if asked.grammar is None:
             return self._chunks(asked)
         from gptoss_local.runner.upstream.held import compile_mask, held_chunks  # PERF: llguidance
 
-        mask = await compile_mask(grammar, self._vocabulary_file)
+        mask = await compile_mask(asked.grammar, self._vocabulary_file)
         return held_chunks(self._chunks, asked, mask, self._closer)
 
-    async def _chunks(self, asked: UpstreamRequest) -> AsyncGenerator[AnswerChunk, None]:
+    async def _chunks(self, asked: Generate) -> AsyncGenerator[AnswerChunk, None]:
         """Yield chunks; until the first token other addresses are tried, or the same again."""
         body = request_body(self.address.kind, self.address.model, asked)
-        n_tries = max(_N_TRIES, len(self._replicas.all))
+        n_tries = max(_N_TRIES, len(self._connection.replicas))
         for n in itertools.count(1):
-            replica, gaps = self._replicas.choose(), Gaps(self._vocabulary)
+            replica, gaps = self._connection.choose(), Gaps(self._vocabulary)
             call = UpstreamCall(
                 url=replica.url,
                 kind=self.address.kind,
@@ -273,7 +243,7 @@ class Upstream:
                 if is_final or fault.after_s > _MAX_WAIT_S:
                     raise fault.error from fault
                 wait_s = max(_BACKOFF_S * 2 ** (n - 1), fault.after_s)
-            if all(each.failed_s for each in self._replicas.all) or not replica.failed_s:
+            if all(each.failed_s for each in self._connection.replicas) or not replica.failed_s:
                 await asyncio.sleep(wait_s)  # or else another address is asked now
 
     def _check(self, n_logprobs: int | None) -> None:
@@ -286,8 +256,3 @@ class Upstream:
                 "by token",
                 hint="Leave out logprobs, or use a model of this machine.",
             )
-
-    def _count(self, usage: Usage) -> None:
-        self._n_prefilled += usage.n_prompt - usage.n_cached if usage.n_generated else 0
-        self._n_decoded += usage.n_generated
-        self._n_cached += usage.n_cached

@@ -4,8 +4,9 @@ import asyncio
 import math
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import httpx2
@@ -20,11 +21,10 @@ from gptoss_local.base.errors import (
 )
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
-from gptoss_local.runner.upstream.kinds import KINDS
-from gptoss_local.runner.upstream.replicas import Replica
-from gptoss_local.runner.upstream.wire import AnswerChunk, error_text, read_chunk
+from gptoss_local.runner.upstream.wire import KINDS, AnswerChunk, error_text, read_chunk
 
 _CONNECT_S = 5.0
+_REST_S = 5.0  # that an address which failed is left alone, while others answer
 _HEALTH_S = 5.0
 _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
 _N_TOLD_BYTES = 2 * 2**20  # PERF: 2 MiB of JSON take up to 50 MB
@@ -33,13 +33,35 @@ _BUSY = (429, 503)
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
+class Replica:
+    """One address, with `n_outstanding` requests of ours."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self.n_outstanding = 0
+        self.failed_s: float | None = None  # on the monotonic clock; None: it answered at last
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        self.n_outstanding += 1
+        try:
+            yield
+        finally:
+            self.n_outstanding -= 1
+
+
 class UpstreamConnection:
-    """An HTTP client with the key of one upstream, which is kept out of messages."""
+    """An HTTP client of all addresses of one upstream, whose key is kept out of messages.
+
+    Of equal engines the least busy healthy one is asked. Thread: one event loop.
+    """
 
     def __init__(self, name: str, address: UpstreamAddress) -> None:
         self._name = name
         self._address = address
         self._key = _key(name, address)
+        self.replicas = [Replica(url) for url in address.urls]
+        self._checks: set[asyncio.Task[None]] = set()
         self._http = httpx2.AsyncClient(
             headers=UNCOMPRESSED | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             event_hooks={"response": [_bound]},
@@ -52,7 +74,28 @@ class UpstreamConnection:
         )
 
     async def close(self) -> None:
+        for check in self._checks:
+            check.cancel()
         await self._http.aclose()
+
+    def choose(self) -> Replica:
+        """Return the address to ask next: failed ones last, until a good health check."""
+        for replica in self.replicas:
+            if self._is_due(replica):
+                replica.failed_s = time.monotonic()  # the next check comes as much later
+                check = asyncio.get_running_loop().create_task(self._check(replica))
+                self._checks.add(check)
+                check.add_done_callback(self._checks.discard)
+        return min(self.replicas, key=lambda r: (r.failed_s or 0.0, r.n_outstanding))
+
+    def _is_due(self, replica: Replica) -> bool:
+        if replica.failed_s is None or all(other.failed_s for other in self.replicas):
+            return False
+        return time.monotonic() - replica.failed_s > _REST_S
+
+    async def _check(self, replica: Replica) -> None:
+        if await self.is_well(replica):
+            replica.failed_s = None
 
     async def is_well(self, replica: Replica) -> bool:
         url = replica.url + KINDS[self._address.kind].health
@@ -204,7 +247,7 @@ async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
     """Return the addresses that do not answer. Raises UsageError without its key."""
     connection = UpstreamConnection(name, address)
     try:
-        are_well = await asyncio.gather(*(connection.is_well(Replica(u)) for u in address.urls))
+        are_well = await asyncio.gather(*map(connection.is_well, connection.replicas))
     finally:
         await connection.close()
     return tuple(url for url, is_well in zip(address.urls, are_well, strict=True) if not is_well)

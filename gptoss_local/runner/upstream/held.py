@@ -13,16 +13,17 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.base.errors import UpstreamError
+from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.runner.upstream.answer import Closer
-from gptoss_local.runner.upstream.wire import AnswerChunk, UpstreamRequest
+from gptoss_local.runner.upstream.wire import AnswerChunk
 
 _N_REFUSED = 100  # of an answer, until it is given up
 _N_STEERED = 8  # requests for one token, until the answer is given up
 _N_NAMED = 256  # tokens that may come are named up to so many, or else those that may not
 _BIAS = 100.0  # the most that all kinds take
 
-Send = Callable[[UpstreamRequest], AsyncGenerator[AnswerChunk, None]]
+Send = Callable[[Generate], AsyncGenerator[AnswerChunk, None]]
 
 
 async def compile_mask(grammar: str, vocabulary_file: Path) -> Mask:
@@ -36,7 +37,7 @@ def _compiler(vocabulary_file: Path) -> MaskCompiler:
 
 
 async def held_chunks(
-    send: Send, asked: UpstreamRequest, mask: Mask, closer: Closer
+    send: Send, asked: Generate, mask: Mask, closer: Closer
 ) -> AsyncGenerator[AnswerChunk, None]:
     """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more."""
     rest = asked
@@ -70,7 +71,7 @@ async def held_chunks(
     raise _given_up()
 
 
-async def _steered(send: Send, rest: UpstreamRequest, mask: Mask, closer: Closer) -> int:
+async def _steered(send: Send, rest: Generate, mask: Mask, closer: Closer) -> int:
     """Return a next token that the grammar allows, by a bias towards such tokens."""
     refused: set[int] = set()
     for _ in range(_N_STEERED):
@@ -100,7 +101,7 @@ def _accept(mask: Mask, tokens: list[int]) -> int:
     return len(tokens)
 
 
-def _with_stop(chunk: AnswerChunk, rest: UpstreamRequest, closer: Closer) -> list[int]:
+def _with_stop(chunk: AnswerChunk, rest: Generate, closer: Closer) -> list[int]:
     """Return the tokens of a chunk, with the stop token that the upstream keeps back."""
     last = (chunk.tokens or rest.prompt)[-1]
     if chunk.end != "stop" or last in rest.stop_tokens:
@@ -111,9 +112,9 @@ def _with_stop(chunk: AnswerChunk, rest: UpstreamRequest, closer: Closer) -> lis
     return [*chunk.tokens, stop]
 
 
-def _after(asked: UpstreamRequest, tokens: list[int]) -> UpstreamRequest:
+def _after(asked: Generate, tokens: list[int]) -> Generate:
     return msgspec.structs.replace(
-        asked, prompt=[*asked.prompt, *tokens], max_tokens=asked.max_tokens - len(tokens)
+        asked, prompt=[*asked.prompt, *tokens], max_tokens=(asked.max_tokens or 0) - len(tokens)
     )
 
 

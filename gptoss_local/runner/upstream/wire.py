@@ -1,54 +1,105 @@
 """Requests to an upstream and the events it streams: JSON, by the table of kinds."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from gptoss_local.base.errors import UpstreamError
 from gptoss_local.base.formats.o200k import VOCAB_SIZE
-from gptoss_local.base.types import FinishReason, SamplingParams
-from gptoss_local.engine.protocol import Logprob
+from gptoss_local.base.types import FinishReason
+from gptoss_local.engine.protocol import Generate, Logprob
 from gptoss_local.models.catalog import UpstreamKind
-from gptoss_local.runner.upstream.kinds import KINDS, N_CTX, Place
+
+N_CTX = 131_072
+"""Tokens of context that gpt-oss was trained for."""
+
+Place = tuple[str | int, ...]
+"""Keys of objects and indices of arrays that lead to a value."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """The names that one kind of engine gives to things.
+
+    Sources: `protocol.py` in vLLM's entrypoints/openai/completion, SGLang's entrypoints/openai,
+    TensorRT-LLM's serve (`openai_protocol.py`), Dynamo's `nvext.rs`; NIM for LLMs 2 is vLLM.
+    """
+
+    asks: dict[str, Any]  # fields of a request that make ids, or the stop token, arrive
+    ids: Place = ("choices", 0, "token_ids")  # where a chunk has its new token ids
+    stop: Place = ("choices", 0, "stop_reason")  # and the last one the token that ended the answer
+    path: str = "/v1/completions"
+    health: str = "/health"
+    has_logprobs: bool = False  # with token ids
+    closes: bool = False  # it closes a connection after a stream, though it says that it stays open
+    has_salt: bool = False  # it keeps prefixes apart by a `cache_salt`
+    priority: Callable[[int], dict[str, Any]] | None = None  # the fields for one of ours
+    since: str  # what to say where text arrives without ids
+
+
+_NVEXT = {"extra_fields": ["completion_token_ids", "stop_reason"]}
+_VLLM = Kind(
+    asks={"return_token_ids": True, "skip_special_tokens": False},
+    has_logprobs=True,
+    has_salt=True,
+    priority=lambda n: {"priority": -n},  # the lowest is first
+    since="vLLM sends ids since 0.10.2.",
+)
+
+KINDS: dict[UpstreamKind, Kind] = {
+    "vllm": _VLLM,
+    "nim": msgspec.structs.replace(
+        _VLLM, health="/v1/health/ready", since="NIM for LLMs sends ids since 2.0."
+    ),
+    "sglang": Kind(
+        asks={"return_token_ids": True, "skip_special_tokens": False, "no_stop_trim": True},
+        stop=("choices", 0, "matched_stop"),
+        has_salt=True,
+        priority=lambda n: {"priority": n},
+        since="SGLang's /v1/completions sends ids since the middle of 2026.",
+    ),
+    "tensorrt-llm": Kind(  # refuses fields that it does not know
+        asks={"detokenize": False, "include_stop_str_in_output": True},
+        priority=lambda n: {"priority": max(0.0, 0.5 + n / 200)},  # 1 is first
+        since="trtllm-serve sends ids where it does not detokenize.",
+    ),
+    "dynamo": Kind(  # refuses fields that it does not know
+        asks={"nvext": _NVEXT},
+        ids=("nvext", "completion_token_ids"),
+        stop=("nvext", "stop_reason"),
+        priority=lambda n: {"nvext": _NVEXT | {"agent_hints": {"priority": n}}},
+        since="Dynamo sends ids since 1.6.",
+    ),
+    "llama-server": Kind(
+        asks={"return_tokens": True, "cache_prompt": True},
+        ids=("tokens",),
+        stop=(),
+        path="/completion",
+        has_logprobs=True,
+        closes=True,
+        since="Use a llama-server of 2025 or later.",
+    ),
+}
+
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}
 _N_SEEDS = 2**31  # all kinds take these
 
 
-class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for one answer; as for `Engine.generate`."""
-
-    prompt: list[int]
-    sampling: SamplingParams
-    stop_tokens: list[int]
-    max_tokens: int
-    n_logprobs: int | None = None
-    priority: int = 0
-    salt: bytes = b""
-
-
 class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of one event of the stream.
-
-    Attributes:
-        end: Why the answer is over; None: it is not.
-        stop_token: The last token, if the upstream says it.
-        n_cached: Tokens of the prompt that needed no prefill, if the upstream says so.
-        n_total: Tokens of the answer by then, if some may be missing; see `gaps`.
-        text: Of these tokens and of the missing ones.
-    """
+    """The content of one event of the stream."""
 
     tokens: list[int] = []
     logprobs: list[Logprob] = []
     end: FinishReason | None = None
-    stop_token: int | None = None
-    n_cached: int | None = None
-    n_total: int | None = None
-    text: str = ""
+    stop_token: int | None = None  # the last token, if the upstream says it
+    n_cached: int | None = None  # tokens of the prompt without prefill, if the upstream says so
+    n_total: int | None = None  # tokens of the answer by then, if some may be missing; see `Gaps`
+    text: str = ""  # of these tokens and of the missing ones
 
 
-def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict[str, Any]:
+def request_body(kind: UpstreamKind, model: str, asked: Generate) -> dict[str, Any]:
     """Return the body of a request; fields at their default are not sent."""
     sampling, penalties = asked.sampling, asked.sampling.penalties
     is_llama = kind == "llama-server"
@@ -56,7 +107,7 @@ def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict
     body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
     if is_llama:  # its own defaults are others
         body |= {"n_predict": asked.max_tokens, "top_k": sampling.top_k, "min_p": sampling.min_p}
-        body["stream"] = asked.max_tokens > 1  # a part of a character is in no stream
+        body["stream"] = asked.max_tokens not in (0, 1)  # a part of a character is in no stream
     else:
         body |= {"model": model, "max_tokens": asked.max_tokens}
         body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}

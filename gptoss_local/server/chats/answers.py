@@ -9,25 +9,24 @@ from functools import partial
 import msgspec
 
 from gptoss_local.base.errors import AnsweringError, ChatNotFoundError, GptOssError
-from gptoss_local.base.events import ContentDelta, Done
 from gptoss_local.models.store import find_model
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.chats.asked import asked_of
-from gptoss_local.server.chats.changes import Changes
-from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts
-from gptoss_local.server.chats.running_answer import RunningAnswer
+from gptoss_local.server.chats.changes import Changes, Live
+from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts, Toolboxes, asked_of
 from gptoss_local.server.chats.store import ChatStore
-from gptoss_local.server.chats.toolboxes import Toolboxes
-from gptoss_local.talk.conversation import Decision
-from gptoss_local.talk.conversation.calls import ENDED
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.history.plain import one_line
-from gptoss_local.talk.loop import STOPPED
+from gptoss_local.talk.loop import ENDED, STOPPED
 from gptoss_local.talk.tools import ToolSources
+from gptoss_local.talk.what_runs import Decision
 
+_log = logging.getLogger("gptoss")
+
+_LOOK_S = 0.1
 QUESTION = "Write a title for this conversation, in its language, of at most six words."
 _BEGINNING = "Title:"
 _MAX_TOKENS, _MAX_WORDS, _MAX_CHARS = 30, 8, 60
@@ -76,14 +75,11 @@ async def _ask(
         may_grow=False,
         reports_prefill=False,
     )
-    text, reason = "", ""
+    answer = Answer()
     async with aclosing(manager.answer(entry, asked, n_ctx=n_ctx)) as events:
         async for event in events:
-            if isinstance(event, ContentDelta):
-                text += event.text
-            elif isinstance(event, Done):
-                reason = event.reason
-    return clean(text) if reason == "stop" else ""
+            answer.add(event)
+    return clean(answer.content) if answer.done.reason == "stop" else ""
 
 
 def clean(text: str) -> str:
@@ -92,17 +88,12 @@ def clean(text: str) -> str:
     return title if is_title and re.search(r"\w", title) else ""
 
 
-_log = logging.getLogger("gptoss")
-
-_LOOK_S = 0.1
-
-
 class Answers:
     def __init__(self, manager: ModelManager, store: ChatStore, sources: ToolSources) -> None:
         self.store = store
         self.toolboxes = Toolboxes(sources)
-        running: dict[int, RunningAnswer] = {}
-        self.changes = Changes(store, running)
+        running: dict[int, Live] = {}
+        self.changes = Changes(manager, store, running)
         self._parts = Parts(manager, store, self.changes, self.toolboxes, running)
         self._tasks: dict[Exchange, asyncio.Task[None]] = {}
         self._titling: asyncio.Task[None] | None = None
@@ -112,7 +103,7 @@ class Answers:
         if self._titling is not None:  # an answer waits for no title
             self._titling.cancel()
         exchange = Exchange(chat, branch, owner, self._parts)
-        task = self._tasks[exchange] = asyncio.create_task(exchange.run())
+        task = self._tasks[exchange] = asyncio.create_task(exchange.lead())
         task.add_done_callback(partial(self._ended, exchange))
         self.changes.look_now()
 
@@ -133,12 +124,12 @@ class Answers:
         exchange = self._with(turn_id)
         if exchange is None:
             raise AnsweringError("this answer is over", hint="Ask again.")
-        exchange.answer_now()
+        exchange.answer_now.is_wished = True
 
     def decide(self, turn_id: int, decision: Decision) -> None:
         """Answer the question whether a call may run. Raises AnsweringError if it is not open."""
         exchange = self._with(turn_id)
-        if exchange is None or not exchange.decide(turn_id, decision):
+        if exchange is None or not exchange.allow(turn_id, decision):
             raise AnsweringError("this question is not open", hint="It was answered or stopped.")
 
     async def finish(self, ending: asyncio.Event) -> None:

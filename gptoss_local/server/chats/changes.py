@@ -1,24 +1,28 @@
-"""Reports changes of the chats, which one task looks for while a client listens."""
+"""Streams of changes: for each client one, which goes on as fast as that client reads."""
 
 import asyncio
-import logging
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Literal, Protocol
 
 import msgspec
 
-from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryLockedError
+from gptoss_local.base.errors import ChatNotFoundError
+from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.streaming import NDJSON
-from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
-
-_log = logging.getLogger("gptoss")
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.history import ChatSummary, History, News, Turn, Watch
 
 _LOOK_S = 0.2
-_ORPHANS_EVERY = 25  # looks
+_ORPHANS_S = 5.0
+_TEXT_S = 1 / 30
+_PROGRESS_S = 0.25
 _N_CHATS = 200
-_MAX_BYTES = 8 << 20  # that wait for a client, besides one line
+_N_NOTICES = 20  # that wait for a client
 
 
 class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -50,10 +54,14 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Live(Protocol):
-    def flush(self) -> None: ...
+    """An answer that runs here."""
 
     @property
-    def turn(self) -> Turn: ...
+    def answer(self) -> Answer: ...
+
+    @property
+    def turn(self) -> Turn:
+        """Return the answer's turn with its texts so far."""
 
 
 def outward(turn: Turn) -> Turn:
@@ -64,213 +72,160 @@ def outward(turn: Turn) -> Turn:
     return msgspec.structs.replace(turn, stats=stats)
 
 
-class _Listener:
-    def __init__(self, chat_id: int | None) -> None:
-        self.chat_id = chat_id
-        self.is_new = True
-        self.is_over = False
-        self._lines: deque[bytes] = deque()
-        self._n_bytes = 0
-        self._end: GptOssError | None = None
-        self._news = asyncio.Event()
-
-    def put(self, line: bytes) -> None:
-        """Add a line; a client that does not read is dropped."""
-        if self._lines and self._n_bytes > _MAX_BYTES:
-            self._lines.clear()
-            self.end()
-        if not self.is_over:
-            self._lines.append(line)
-            self._n_bytes += len(line)
-            self._news.set()
-
-    def end(self, error: GptOssError | None = None) -> None:
-        """Let it end after the waiting lines, or with an error without them."""
-        self.is_over, self._end = True, error
-        if error is not None:
-            self._lines.clear()
-        self._news.set()
-
-    async def lines(self) -> AsyncGenerator[bytes, None]:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._lines:
-                line = self._lines.popleft()
-                self._n_bytes -= len(line)
-                yield line
-            if self._end is not None:
-                raise self._end
-            if self.is_over:
-                return
-
-
-class _Seen(NamedTuple):
-    version: tuple[int, int]
-    chats: list[ChatSummary]
-    watched: dict[int, tuple[ChatSummary, list[Turn], list[Turn]]]
-    locked: HistoryLockedError | None
-
-
 class Changes:
-    def __init__(self, store: ChatStore, running: Mapping[int, Live]) -> None:
-        self._store = store
-        self._running = running
+    def __init__(
+        self, manager: ModelManager, store: ChatStore, running: Mapping[int, Live]
+    ) -> None:
+        self._manager, self._store, self._running = manager, store, running
         self._listeners: set[_Listener] = set()
-        self._task: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()
         self._is_closed = False
-        self._version = (-1, -1)
-        self._chats: list[ChatSummary] = []
-        self._summaries: dict[int, ChatSummary] = {}  # of the chats that are watched
-        self._known: dict[int, dict[int, int]] = {}  # the memory of `History.changed`
-        self._streaming: set[int] = set()  # turns that clients know as such
-
-    @property
-    def is_heard(self) -> bool:
-        return bool(self._listeners)
 
     async def listen(self, chat_id: int | None) -> AsyncGenerator[bytes, None]:
         """Yield lines: first the state, then changes. Raises ChatNotFoundError, HistoryError."""
-        if self._is_closed:
-            return
-        listener = _Listener(chat_id)
+        listener = _Listener(self, chat_id)
         self._listeners.add(listener)
-        self.look_now()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch())
         try:
-            async for line in listener.lines():
-                yield line
+            is_last = self._is_closed
+            while not is_last:
+                is_last = self._is_closed
+                if listener.is_due():
+                    news = await self._store.call(listener.look)
+                    for event in listener.changes(news):
+                        yield NDJSON.encode(event)
+                for event in listener.growth():
+                    yield NDJSON.encode(event)
+                if not is_last:
+                    await listener.wait()
         finally:
             self._listeners.discard(listener)
 
     def look_now(self) -> None:
         """Look without waiting, as something was written here."""
-        self._wake.set()
+        for listener in self._listeners:
+            listener.wake.set()
 
-    def publish(self, chat_id: int, event: ChangeEvent) -> None:
-        """Send an event to listeners that know this chat's turns."""
-        self._send(event, lambda each: each.chat_id == chat_id and not each.is_new)
+    def tell(self, chat_id: int, notice: str) -> None:
+        for listener in self._listeners:
+            if listener.chat_id == chat_id:
+                listener.notices.append(notice)
 
     def close(self) -> None:
+        """End the streams, once they have what was written before."""
         self._is_closed = True
-        for listener in self._listeners:
-            listener.end()
-
-    async def _watch(self) -> None:
-        n_looks = 0
-        while self._listeners:
-            self._wake.clear()
-            is_due = n_looks % _ORPHANS_EVERY == 0
-            n_looks += 1
-            try:
-                await self._look(finds_orphans=is_due)
-            except GptOssError as error:
-                self._fail(error)
-            except Exception:
-                _log.exception("the chats cannot be watched")
-                self._fail(GptOssError("internal error, see the server log"))
-            try:
-                async with asyncio.timeout(_LOOK_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-
-    def _fail(self, error: GptOssError) -> None:
-        self._version = (-1, -1)
-        self._known.clear()
-        for listener in self._listeners:
-            listener.end(error)
-
-    async def _look(self, *, finds_orphans: bool) -> None:
-        new = [each for each in self._listeners if each.is_new]
-        wanted = {each.chat_id for each in self._listeners if each.chat_id is not None}
-        joined = {each.chat_id for each in new}
-        for left in self._known.keys() - wanted:
-            self._streaming -= self._known.pop(left).keys()
-            self._summaries.pop(left, None)
-
-        def look(history: History) -> _Seen | None:
-            if finds_orphans:
-                history.stop_orphans()
-            version = history.version
-            if version == self._version and not new:
-                return None
-            watched, chats, locked = {}, [], None
-            try:
-                chats = history.chats(_N_CHATS, pinned_first=True)
-            except HistoryLockedError as error:
-                locked = error
-            for chat_id in wanted:
-                if locked and not is_temporary(chat_id):
-                    continue
-                if (of := history.of(chat_id)).has(chat_id):
-                    changed = of.changed(chat_id, self._known.setdefault(chat_id, {}))
-                    tree = of.tree(chat_id) if chat_id in joined else []
-                    watched[chat_id] = (of.chat(chat_id), changed, tree)
-            return _Seen(version, chats, watched, locked)
-
-        seen = await self._store.call(look)
-        if seen is None:
-            return
-        self._version = seen.version
-        for listener in list(self._listeners) if seen.locked else []:
-            if not is_temporary(listener.chat_id):
-                self._listeners.discard(listener)
-                listener.end(seen.locked)
-                wanted.discard(listener.chat_id or 0)
-        for chat_id in wanted - seen.watched.keys():
-            self._tell_gone(chat_id)
-        if seen.chats != self._chats:
-            self._chats = seen.chats
-            self._send(ChangeEvent(event="chats", chats=seen.chats), lambda each: not each.is_new)
-        for chat_id, (chat, changed, _) in seen.watched.items():
-            self._tell_changed(chat_id, chat, changed)
-        for listener in self._listeners.intersection(new):
-            self._welcome(listener, seen)
-
-    def _tell_gone(self, chat_id: int) -> None:
-        for listener in self._listeners:
-            if listener.chat_id == chat_id and listener.is_new:
-                listener.end(ChatNotFoundError(f"There is no chat {chat_id}."))
-            elif listener.chat_id == chat_id:
-                listener.put(NDJSON.encode(ChangeEvent(event="deleted", chat_id=chat_id)))
-                listener.chat_id = None
-
-    def _tell_changed(self, chat_id: int, chat: ChatSummary, changed: Iterable[Turn]) -> None:
-        if chat != self._summaries.get(chat_id):
-            self._summaries[chat_id] = chat
-            self.publish(chat_id, ChangeEvent(event="chat", chat=chat))
-        for turn in changed:
-            if turn.state != "streaming":
-                self._streaming.discard(turn.id)
-            elif turn.id in self._streaming and turn.id in self._running:
-                continue  # clients get its text as it comes
-            else:
-                self._streaming.add(turn.id)
-            self.publish(chat_id, ChangeEvent(event="turn", turn=self.as_it_is(turn)))
-
-    def _welcome(self, listener: _Listener, seen: _Seen) -> None:
-        listener.put(NDJSON.encode(ChangeEvent(event="chats", chats=seen.chats)))
-        if listener.chat_id in seen.watched:
-            chat, _, tree = seen.watched[listener.chat_id]
-            turns = [self.as_it_is(turn) for turn in tree]
-            listener.put(NDJSON.encode(ChangeEvent(event="tree", chat=chat, turns=turns)))
-        listener.is_new = False
+        self.look_now()
 
     def as_it_is(self, turn: Turn) -> Turn:
-        live = self._running.get(turn.id)
-        if live is not None and turn.state == "streaming":
-            live.flush()
-            turn = live.turn
-        return outward(turn)
+        live = self._running.get(turn.id) if turn.state == "streaming" else None
+        return outward(turn if live is None else live.turn)
 
-    def _send(self, event: ChangeEvent, is_meant: Callable[[_Listener], bool]) -> None:
-        meant = [each for each in self._listeners if is_meant(each)]
-        if meant:
-            line = NDJSON.encode(event)
-            for listener in meant:
-                listener.put(line)
-                if listener.is_over:
-                    self._listeners.discard(listener)
+    def progress(self, turn_id: int, live: Live) -> ChangeEvent | None:
+        answer = live.answer
+        event = partial(ChangeEvent, event="progress", turn_id=turn_id)
+        if answer.phase in ("reasoning", "answering"):
+            return event(status="answering", n_tokens=answer.n_tokens, tokens_per_s=answer.tok_s)
+        if answer.prefill is not None:
+            n_done, n_all, _ = answer.prefill
+            return event(status="reading", n_done=n_done, n_all=n_all)
+        if answer.growth is not None:
+            return event(status="growing", n_all=answer.growth.n_ctx)
+        for load in self._manager.loading:
+            if load.model == live.turn.model:
+                return event(status="loading", n_done=load.completed, n_all=load.total)
+        return None
+
+    def running(self, turn_ids: Iterable[int]) -> dict[int, Live]:
+        return {turn_id: self._running[turn_id] for turn_id in turn_ids if turn_id in self._running}
+
+
+class _Listener:
+    """A client, and what it has: so what is new to it."""
+
+    def __init__(self, changes: Changes, chat_id: int | None) -> None:
+        self.chat_id = chat_id
+        self.wake = asyncio.Event()
+        self.wake.set()
+        self.notices: deque[str] = deque(maxlen=_N_NOTICES)
+        self._changes = changes
+        self._watch = Watch(_N_CHATS)
+        self._looked_s = self._orphans_s = self._told_s = 0.0
+        self._chats: list[ChatSummary] | None = None
+        self._chat: ChatSummary | None = None
+        self._texts: dict[int, tuple[int, int]] = {}  # lengths of what streams
+        self._progress: dict[int, ChangeEvent] = {}
+
+    async def wait(self) -> None:
+        """Wait for a change, or until it is time to look for text or for others' changes."""
+        wait_s = _TEXT_S if self._changes.running(self._texts) else _LOOK_S
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.wake.wait()
+
+    def is_due(self) -> bool:
+        """Return whether to look at the file now."""
+        now_s = time.monotonic()
+        is_due = self.wake.is_set() or now_s - self._looked_s >= _LOOK_S
+        self.wake.clear()
+        if is_due:
+            self._looked_s = now_s
+        return is_due
+
+    def look(self, history: History) -> News | None:
+        if self._looked_s - self._orphans_s >= _ORPHANS_S:
+            self._orphans_s = self._looked_s
+            history.stop_orphans()
+        return self._watch.look(history, self.chat_id)
+
+    def changes(self, news: News | None) -> Iterator[ChangeEvent]:
+        if news is None:
+            return
+        before, self._chat = self._chat, news.chat
+        if self.chat_id is not None and news.chat is None and before is None:
+            raise ChatNotFoundError(f"There is no chat {self.chat_id}.")
+        if news.chats != self._chats:
+            self._chats = news.chats
+            yield ChangeEvent(event="chats", chats=news.chats)
+        if self.chat_id is None:
+            return
+        if news.chat is None:
+            yield ChangeEvent(event="deleted", chat_id=self.chat_id)
+            self.chat_id = None
+        elif before is None:
+            turns = [self._noted(turn) for turn in news.turns]
+            yield ChangeEvent(event="tree", chat=news.chat, turns=turns)
+        else:
+            if news.chat != before:
+                yield ChangeEvent(event="chat", chat=news.chat)
+            for turn in news.turns:
+                is_live = turn.id in self._texts and self._changes.running([turn.id])
+                if turn.state != "streaming" or not is_live:  # else its text comes as it grows
+                    yield ChangeEvent(event="turn", turn=self._noted(turn))
+
+    def growth(self) -> Iterator[ChangeEvent]:
+        """Yield notices, and new text and progress of answers that run here."""
+        while self.notices:
+            yield ChangeEvent(event="notice", notice=self.notices.popleft())
+        is_progress_due = time.monotonic() - self._told_s >= _PROGRESS_S
+        if is_progress_due:
+            self._told_s = time.monotonic()
+        for turn_id, live in self._changes.running(self._texts).items():
+            n_content, n_reasoning = self._texts[turn_id]
+            content = live.answer.content[n_content:]
+            reasoning = live.answer.reasoning[n_reasoning:]
+            if content or reasoning:
+                self._texts[turn_id] = n_content + len(content), n_reasoning + len(reasoning)
+                at = {"content": n_content, "reasoning": n_reasoning}
+                yield ChangeEvent(
+                    event="text", turn_id=turn_id, at=at, content=content, reasoning=reasoning
+                )
+            progress = self._changes.progress(turn_id, live) if is_progress_due else None
+            if progress is not None and progress != self._progress.get(turn_id):
+                self._progress[turn_id] = progress
+                yield progress
+
+    def _noted(self, turn: Turn) -> Turn:
+        """Return a turn as it is now, and note how much of it the client has then."""
+        turn = self._changes.as_it_is(turn)
+        self._texts.pop(turn.id, None)
+        if turn.state == "streaming":
+            self._texts[turn.id] = len(turn.content), len(turn.reasoning)
+        return turn

@@ -1,46 +1,47 @@
-"""A message until the model's last word: answers, and the calls of tools between them.
+"""An exchange of a saved chat, which goes on without a tab.
 
 A call's turn streams until the result; its question is there, too, so every tab shows it.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Any, NamedTuple, TypeVar
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryError
-from gptoss_local.base.events import ChatEvent, Done
-from gptoss_local.harmony import AnswerNow
-from gptoss_local.models.store import find_model
+from gptoss_local.base.events import ChatEvent, Done, ToolCall
+from gptoss_local.base.types import Effort
+from gptoss_local.harmony import AnswerNow, ChatRequest, Message, ToolRequest
+from gptoss_local.models.store import ModelDefaults, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.chats.asked import asked_of
-from gptoss_local.server.chats.changes import ChangeEvent, Changes
-from gptoss_local.server.chats.running_answer import RunningAnswer
+from gptoss_local.server.body import convert
+from gptoss_local.server.chats.changes import Changes, Live
 from gptoss_local.server.chats.store import ChatStore
-from gptoss_local.server.chats.toolboxes import Toolboxes
-from gptoss_local.server.chats.turns import begin_answer, begin_call
+from gptoss_local.server.dialects.history import read_arguments
+from gptoss_local.server.dialects.named_model import begin, fill_in
+from gptoss_local.server.dialects.options import Options
+from gptoss_local.server.dialects.sent_tools import offered
 from gptoss_local.server.streaming import log_error
-from gptoss_local.server.tracing import TracedLoop
+from gptoss_local.talk import loop
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import Decision, result_stats, what_runs
-from gptoss_local.talk.conversation.calls import denied
-from gptoss_local.talk.conversation.what_runs import about_text, always_text
-from gptoss_local.talk.history import ChatSummary, History, Turn
-from gptoss_local.talk.loop import (
-    STOPPED,
-    UNANSWERED,
-    CallBegun,
-    CallEnded,
-    CallRefused,
-    Continued,
-    LimitReached,
-    Loop,
+from gptoss_local.talk.conversation import (
+    ToolChoice,
+    pages_of,
+    result_stats,
+    to_send,
+    without_tools,
 )
-from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.history import ChatSummary, History, Role, Turn, is_temporary
+from gptoss_local.talk.history.rows import TurnFields
+from gptoss_local.talk.loop import STOPPED
+from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult, ToolSources
+from gptoss_local.talk.what_runs import Decision, about_text, always_text, what_runs
 
 T = TypeVar("T")
 
@@ -51,6 +52,69 @@ ASK_S = 600.0
 RETRY_S = 5.0
 """Time until the next try where the disk refuses something."""
 
+_SAVE_S = 1.0
+_N_KEPT = 8  # chats without an answer that runs, and their tools
+
+
+class _Kept:
+    def __init__(self, toolbox: Toolbox) -> None:
+        self.toolbox = toolbox
+        self.choice = ToolChoice(toolbox)
+        self.n_uses = 0
+
+
+class Toolboxes:
+    """Makes toolboxes of chats when needed, and ends the least recently used ones."""
+
+    def __init__(self, sources: ToolSources) -> None:
+        self._sources = sources
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
+        """Yield the toolbox of a chat, with the chat's choice of tools on."""
+        async with self._lock:
+            kept = self._kept.get(chat.id)
+            if kept is None:
+                kept = _Kept(self._sources.toolbox())
+                await kept.toolbox.new_chat(pages_of(branch))
+                self._kept[chat.id] = kept
+            self._kept.move_to_end(chat.id)
+            kept.n_uses += 1
+        kept.choice.take(chat.options)
+        try:
+            yield kept.toolbox
+        finally:
+            kept.n_uses -= 1
+            await self._end_oldest()
+
+    @asynccontextmanager
+    async def use_new(self) -> AsyncGenerator[Toolbox, None]:
+        """Yield the tools of a new chat for a moment."""
+        toolbox = self._sources.toolbox()
+        try:
+            yield toolbox
+        finally:
+            await toolbox.close()
+
+    async def renew(self) -> None:
+        """Use the MCP servers of a configuration that was changed."""
+        await self._sources.renew(kept.toolbox for kept in self._kept.values())
+
+    async def drop(self, chat_id: int) -> None:
+        if kept := self._kept.pop(chat_id, None):
+            await kept.toolbox.close()
+
+    async def close(self) -> None:
+        for chat_id in list(self._kept):
+            await self.drop(chat_id)
+
+    async def _end_oldest(self) -> None:
+        idle = [chat_id for chat_id, kept in self._kept.items() if not kept.n_uses]
+        for chat_id in idle[:-_N_KEPT]:
+            await self.drop(chat_id)
+
 
 class Parts(NamedTuple):
     """The parts that all exchanges share."""
@@ -59,7 +123,7 @@ class Parts(NamedTuple):
     store: ChatStore
     changes: Changes
     toolboxes: Toolboxes
-    running: dict[int, RunningAnswer]
+    running: dict[int, Live]
 
 
 class Question(NamedTuple):
@@ -68,18 +132,29 @@ class Question(NamedTuple):
     answer: asyncio.Future[Decision]
 
 
-class Exchange:
+def begin_turn(
+    history: History, after: Turn, tool_name: str | None = None, *, is_shown: bool = False
+) -> list[Turn]:
+    """Add an answer, or the result of a tool, that streams; return the branch down to it."""
+    chat = history.chat(after.chat_id)
+    fields: TurnFields = {"model": chat.model, "effort": chat.effort, "state": "streaming"}
+    role: Role = "assistant"
+    if tool_name is not None:
+        role, fields = "tool", {"tool_name": tool_name, "state": "streaming"}
+    turn = history.add(chat.id, after.id, role, "", moves_leaf=is_shown, **fields)
+    return history.branch(turn.id)
+
+
+class Exchange(loop.Exchange):
     def __init__(self, chat: ChatSummary, branch: list[Turn], owner: str, parts: Parts) -> None:
+        super().__init__()
         self.turn_ids: set[int] = set()
         self._parts = parts
         self.owner = owner
         self._chat = chat
-        self._toolbox: Toolbox
-        self._loop: Loop | None = None
-        self._ended: ToolResult | None = None
         self._question: Question | None = None
-        self._answer_now = AnswerNow()
-        self._result = STOPPED  # of the open turn, if that is a call
+        self.answer_now = AnswerNow()
+        self._call_result = STOPPED  # of the open turn, if that is a call
         self._open(branch)
 
     @property
@@ -92,40 +167,32 @@ class Exchange:
         return self._branch[-1]
 
     @property
+    def turn(self) -> Turn:
+        return msgspec.structs.replace(self.leaf, **self.answer.turn_fields())
+
+    @property
     def is_asking(self) -> bool:
         return self._question is not None
 
-    @property
-    def answer(self) -> Answer:
-        return self._running.answer
-
-    def stop(self, result: ToolResult = STOPPED) -> None:
-        self._ended = self._ended or result
-        if self._loop is not None:
-            self._loop.stop(result)
-
-    def answer_now(self) -> None:
-        self._answer_now.is_wished = True
-
-    def decide(self, turn_id: int, decision: Decision) -> bool:
+    def allow(self, turn_id: int, decision: Decision) -> bool:
         """Answer the question about a call; return False if it is not open."""
         question = self._question
         if question is None or question.turn_id != turn_id or question.answer.done():
             return False
         if decision.scope in ("chat", "always"):
-            self._toolbox.allow(question.tool, decision.scope)
+            self.toolbox.allow(question.tool, decision.scope)
+            decision = Decision("once")  # what cannot be kept leaves the question open
         question.answer.set_result(decision)
         return True
 
-    async def run(self) -> None:
+    async def lead(self) -> None:
         """Answer, run the answer's calls, and continue with the results."""
         try:
             try:
-                used = self._parts.toolboxes.use(self._chat, self._branch)
-                async with used as self._toolbox:
-                    await self._follow()
+                async with self._parts.toolboxes.use(self._chat, self._branch) as toolbox:
+                    await self.follow_all(toolbox)
             except GptOssError as error:
-                self.answer.end("failed", f"{error.message}. {error.hint}".strip())
+                self.answer.fail(error)
             await self._go_on()
         except ChatNotFoundError:  # deleted meanwhile
             pass
@@ -136,65 +203,79 @@ class Exchange:
             for turn_id in self.turn_ids:
                 self._parts.running.pop(turn_id, None)
 
-    async def _follow(self) -> None:
-        loop = self._loop = TracedLoop(self, self._toolbox, self._ask)
-        if self._ended is not None:
-            loop.stop(self._ended)
-        async with aclosing(loop.run()) as events:
-            async for event in events:
-                match event:
-                    case CallBegun(call):
-                        await self._go_on(begin_call, call.name)
-                    case CallEnded(_, result):
-                        self._result = result
-                    case CallRefused(call, result):
-                        await self._go_on(begin_call, call.name)
-                        self._result = result
-                    case Continued():
-                        await self._go_on(begin_answer)
-                    case LimitReached(limit):
-                        self._tell(f"Stopped after {limit}.")
+    async def begin_call(self, call: ToolCall) -> None:
+        await self._go_on(lambda history, after: begin_turn(history, after, call.name))
+
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        self._call_result = result
+
+    async def refuse_call(self, call: ToolCall, result: ToolResult) -> None:
+        await self.begin_call(call)
+        await self.end_call(call, result)
+
+    async def begin_answer(self) -> None:
+        await self._go_on(begin_turn)
 
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Yield the events of the answer in the open turn; errors are kept there."""
         answer, manager = self.answer, self._parts.manager
-        for notice in await self._toolbox.prepare():
-            self._tell(notice)
-        with self._running.published():
-            try:
-                entry = find_model(self._chat.model, manager.settings)
-                asked, n_ctx = asked_of(self._chat, self._branch, self._toolbox, entry.defaults)
-                self._answer_now = AnswerNow()
-                asked = msgspec.structs.replace(
-                    asked,
-                    owner=self.owner,
-                    priority=current_caller().priority,
-                    answer_now=self._answer_now,
-                )
-                async with aclosing(manager.answer(entry, asked, n_ctx=n_ctx)) as events:
-                    async for event in events:
-                        if isinstance(event, Done) and answer.prefill is not None:
-                            own = event.tokens[answer.prefill.n_prompt :]
-                            event = msgspec.structs.replace(event, tokens=own)
-                        yield event
-            except GptOssError as error:
-                log_error(error)
-                answer.end("failed", f"{error.message}. {error.hint}".strip())
-            except Exception:
-                _log.exception("internal error in an answer")
-                answer.end("failed", "internal error, see the server log")
+        for notice in await self.toolbox.prepare():
+            self.tell(notice)
+        saving = asyncio.create_task(self._save_on())
+        try:
+            entry = find_model(self._chat.model, manager.settings)
+            asked, n_ctx = asked_of(self._chat, self._branch, self.toolbox, entry.defaults)
+            self.answer_now = AnswerNow()
+            asked = msgspec.structs.replace(
+                asked,
+                owner=self.owner,
+                priority=current_caller().priority,
+                answer_now=self.answer_now,
+            )
+            async with aclosing(manager.answer(entry, asked, n_ctx=n_ctx)) as events:
+                async for event in events:
+                    if isinstance(event, Done) and answer.prefill is not None:
+                        own = event.tokens[answer.prefill.n_prompt :]
+                        event = msgspec.structs.replace(event, tokens=own)
+                    yield event
+        except GptOssError as error:
+            log_error(error)
+            answer.fail(error)
+        except Exception:
+            _log.exception("internal error in an answer")
+            answer.end("failed", "internal error, see the server log")
+        finally:
+            saving.cancel()
 
-    async def _go_on(self, begin: Callable[..., list[Turn]] | None = None, *arguments: str) -> None:
+    async def _save_on(self) -> None:
+        """Store the answer about once a second; its end is stored with the next turn."""
+        turn, answer, n_saved = self.leaf, self.answer, 0
+        while True:
+            await asyncio.sleep(_SAVE_S)
+            n_frames, fields = answer.n_frames, answer.turn_fields()
+            if n_frames == n_saved or not answer.is_live:
+                continue
+            save = partial(History.update, turn_id=turn.id, **fields)
+            try:
+                await self._parts.store.call(save, self.chat_id)
+            except ChatNotFoundError:  # deleted meanwhile
+                self.stop()
+            except HistoryError as error:
+                log_error(error)
+            else:
+                n_saved = n_frames
+
+    async def _go_on(self, begin: Callable[[History, Turn], list[Turn]] | None = None) -> None:
         """Store the end of the open turn and, at once, the turn that `begin` adds, if any."""
-        turn = self._branch[-1]
-        fields: dict[str, Any] = self.answer.turn_fields(turn.stats)
+        turn = self.leaf
+        fields: dict[str, Any] = self.answer.turn_fields()
         if turn.role == "tool":
-            content, stats = self._result.text, result_stats(self._result)
+            content, stats = self._call_result.text, result_stats(self._call_result)
             fields = {"content": content, "state": "done", "stats": stats}
 
         def store(history: History) -> tuple[ChatSummary, list[Turn]]:
             history.update(turn.id, **fields)
-            following = begin(history, turn, *arguments) if begin is not None else []
+            following = begin(history, turn) if begin is not None else []
             return history.chat(turn.chat_id), following
 
         self._chat, following = await self._store(store)
@@ -205,11 +286,10 @@ class Exchange:
     def _open(self, branch: list[Turn]) -> None:
         self._branch, turn = branch, branch[-1]
         self.turn_ids.add(turn.id)
-        self._result = STOPPED
+        self._call_result = STOPPED
         if turn.role != "tool":
-            manager, store, changes, _, running = self._parts
-            self._running = RunningAnswer(turn, manager, store, changes, self.stop)
-            running[turn.id] = self._running
+            self.answer = Answer(begun=turn)
+            self._parts.running[turn.id] = self
 
     def _fail(self, history: History) -> None:
         error = {"error": "internal error, see the server log"}
@@ -217,9 +297,9 @@ class Exchange:
             if history.turn(turn_id).state == "streaming":
                 history.update(turn_id, state="failed", stats=error)
 
-    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
-        """Let a call wait for the user; return its result if it may not run."""
-        turn_id = self._branch[-1].id
+    async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
+        """Let a call wait for the user."""
+        turn_id = self.leaf.id
         question = self._question = Question(turn_id, tool, asyncio.Future())
         shown = {
             "about": about_text(tool),
@@ -230,13 +310,12 @@ class Exchange:
             await self._show(turn_id, {"question": shown})
             decision = await asyncio.wait_for(question.answer, ASK_S)
         except TimeoutError:
-            return UNANSWERED
+            return None
         finally:
             self._question = None
-        if decision.scope is None:
-            return denied(decision.reason)
-        await self._show(turn_id, {})
-        return None
+        if decision.scope is not None:
+            await self._show(turn_id, {})
+        return decision
 
     async def _show(self, turn_id: int, stats: dict[str, Any]) -> None:
         await self._store(lambda history: history.update(turn_id, stats=stats))
@@ -255,6 +334,41 @@ class Exchange:
                 self._parts.changes.look_now()
                 return result
 
-    def _tell(self, notice: str) -> None:
+    def tell(self, notice: str) -> None:
         _log.warning("chat %d: %s", self._chat.id, notice)
-        self._parts.changes.publish(self._chat.id, ChangeEvent(event="notice", notice=notice))
+        self._parts.changes.tell(self._chat.id, notice)
+
+
+def asked_of(
+    chat: ChatSummary, branch: Sequence[Turn], toolbox: Toolbox, defaults: ModelDefaults
+) -> tuple[ChatRequest, int | None]:
+    """Return the request for a branch's last turn, and the context asked for."""
+    given = without_tools(chat.options)
+    options = convert(fill_in({"options": given}, defaults)["options"], Options)
+    request = ChatRequest(
+        messages=tuple(map(_message, to_send(branch, branch[-1]))),
+        tools=tuple(map(offered, toolbox.offered())),
+        effort=next((effort for effort in get_args(Effort) if effort == chat.effort), "medium"),
+        truncates=bool(given.get("truncate")),
+        may_grow=not given.get("truncate"),
+        reports_prefill=True,
+        in_memory=is_temporary(chat.id),
+        **options.request_fields(),
+    )
+    return begin(request, defaults), options.n_ctx
+
+
+def _message(turn: Turn) -> Message:
+    return Message(
+        role=turn.role,
+        content=turn.content,
+        reasoning=turn.reasoning,
+        tool_calls=tuple(map(_tool_request, turn.tool_calls)),
+        tool_name=turn.tool_name,
+    )
+
+
+def _tool_request(call: dict[str, Any]) -> ToolRequest:
+    function = call["function"]
+    arguments = read_arguments(function.get("arguments"))
+    return ToolRequest(function["name"], arguments, str(call.get("id", "")))

@@ -12,8 +12,11 @@ from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.base.errors import UpstreamError, UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.server.body import read_body
+from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.named_model import settings_of
 from gptoss_local.server.streaming import json_response, while_connected
 
+ollama_endpoints, openai_endpoints = Endpoints(), Endpoints()
 _WAIT_S = 600.0  # a model may have to be loaded there
 _N_BYTES = 256 * 2**20
 
@@ -69,6 +72,7 @@ class OpenAIEmbeddings(msgspec.Struct):
     usage: EmbeddingUsage = msgspec.field(default_factory=EmbeddingUsage)
 
 
+@ollama_endpoints.metered("/api/embed", "Embeddings of another server", Embeddings, EmbedBody)
 async def embed(request: Request) -> Response:
     body, begun_ns = await read_body(request, EmbedBody), time.monotonic_ns()
     size = {} if body.dimensions is None else {"dimensions": body.dimensions}
@@ -78,12 +82,18 @@ async def embed(request: Request) -> Response:
     return json_response(Embeddings(body.model, _vectors(found), total_ns, n_tokens))
 
 
+@ollama_endpoints.metered(
+    "/api/embeddings", "An embedding of another server", Embedding, PromptBody
+)
 async def embed_prompt(request: Request) -> Response:
     body = await read_body(request, PromptBody)
     asked = {"model": body.model, "input": body.prompt, "encoding_format": "float"}
     return json_response(Embedding(_vectors(await _ask(request, asked))[0]))
 
 
+@openai_endpoints.metered(
+    "/v1/embeddings", "Embeddings of another server", OpenAIEmbeddings, OpenAIEmbedBody
+)
 async def openai_embeddings(request: Request) -> Response:
     sent = dict[str, Any]()
 
@@ -109,7 +119,7 @@ async def _ask(request: Request, body: dict[str, Any]) -> OpenAIEmbeddings:
     """
     if not body.get("model"):
         raise UsageError("model is required")
-    settings: Settings = request.app.state.manager.settings
+    settings = settings_of(request)
     if not settings.embeddings_url:
         raise UsageError(
             f'"{body["model"]}" does not support embeddings: gpt-oss has none',

@@ -84,7 +84,6 @@ def _read_file(name: str, url: str) -> str | None:
 
 
 def decode_text(data: str) -> str | None:
-    """Return the text in base64; None if it is not base64."""
     try:
         return base64.b64decode(data).decode("utf-8", "replace")
     except ValueError:
@@ -92,7 +91,6 @@ def decode_text(data: str) -> str | None:
 
 
 def read_output(output: Any) -> str:
-    """Return the text of a tool's output: a text, parts, or any other JSON."""
     if isinstance(output, str):
         return output
     is_part = isinstance(output, dict) and isinstance(output.get("type"), str)
@@ -114,7 +112,6 @@ def left_out(kind: str) -> str:
 
 
 def unseal(sealed: str) -> str:
-    """Return the thinking that was sent out sealed; empty if there is none."""
     return sealed.removeprefix(SEAL) if sealed.startswith(SEAL) else ""
 
 
@@ -138,7 +135,12 @@ RESULTS = ("tool", "function")
 
 
 def message_of(role: str, text: str) -> Message:
-    """Return a message of a role that harmony lacks, as the user's."""
+    """Return a message that is no answer and no result; one of an unknown role is the user's."""
+    match role.lower():
+        case "user":
+            return Message(role="user", content=text)
+        case "system" | "developer":
+            return Message(role="system", content=text)
     return Message(role="user", content=f"[message of the role '{role}']\n{text}")
 
 

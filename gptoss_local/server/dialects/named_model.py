@@ -12,14 +12,15 @@ import msgspec
 from starlette.requests import Request
 
 from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, RawRequest
 from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
-from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
-from gptoss_local.server.dialects.sent_tools import is_of_server
+from gptoss_local.server.dialects.options import Options
+from gptoss_local.server.dialects.sent_tools import hosted_kind
 from gptoss_local.server.request_id import request_id_of
 
 _TEXT_ONLY = "gpt-oss writes text only."
@@ -121,6 +122,15 @@ _KEPT = {None: False, "24h": False, "in_memory": True, "in-memory": True}  # as 
 _INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place of another
 
 
+def manager_of(request: Request) -> ModelManager:
+    manager: ModelManager = request.app.state.manager
+    return manager
+
+
+def settings_of(request: Request) -> Settings:
+    return manager_of(request).settings
+
+
 class NamedModel:
     """The model of one request; `names` maps options to `/v1`'s fields (None: Ollama's body)."""
 
@@ -130,7 +140,7 @@ class NamedModel:
         self._found: ModelEntry | GptOssError | None = None
         self._is_flex = False  # OpenAI's word for requests that can wait
         self._in_memory = False
-        self.manager: ModelManager = request.app.state.manager
+        self.manager = manager_of(request)
 
     async def read(
         self,
@@ -154,8 +164,7 @@ class NamedModel:
         return self._found
 
     def warn_of(self, kinds: Iterable[str]) -> None:
-        """Name kinds of tools that the model is not offered in the answer's headers."""
-        self._warn("not offered", filter(is_of_server, kinds))
+        self._warn("not offered", filter(hosted_kind, kinds))
 
     def _warn(self, what: str, names: Iterable[str]) -> None:
         if named := ", ".join(sorted(set(names))):

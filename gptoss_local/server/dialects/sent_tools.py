@@ -3,13 +3,111 @@
 Source: OpenAI's and Anthropic's API references (tools), Ollama's api/types.go, MCP's `inputSchema`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import FreeText, Tool
+from gptoss_local.talk.tools import RunnableTool
+
+WEB_SEARCH, CODE_INTERPRETER, MCP = "web_search", "code_interpreter", "mcp"
+_NAMING = ("function", "tool", "custom", "namespace", "tool_search")
+
+Resolve = Callable[[dict[str, Any]], list[str]]
+"""Finds the tools that an entry of a choice names; none if there is no such tool."""
+
+
+def select_tools(
+    tools: list[Tool],
+    choice: str | dict[str, Any],
+    *,
+    resolve: Resolve | None = None,
+    one_call: bool = False,
+) -> dict[str, Any]:
+    """Return the fields of a ChatRequest for `tools` and `tool_choice`.
+
+    `resolve` finds tools by a client's names. UsageError: the choice cannot be met, or names clash.
+    """
+    resolve = resolve or _by_name(tools)
+    check_names(tools)
+    tools = list({tool.name: tool for tool in tools}.values())
+    fields: dict[str, Any] = {"tools": tuple(tools), "one_call": one_call}
+    match choice:
+        case "none" | {"type": "none"}:
+            return {}
+        case "auto" | {"type": "auto"}:
+            return fields
+        case "required" | "any" | {"type": "any" | "required"}:
+            if not tools:
+                raise UsageError("tool_choice demands a call, and there is no tool to call")
+            return fields | {"must_call": tuple(tool.name for tool in tools)}
+        case {"type": "allowed_tools", **listed}:
+            return fields | _allowed(tools, listed.get("allowed_tools", listed), resolve)
+        case dict() if "function" in choice or choice.get("type") in _NAMING:
+            if not (names := resolve(choice)):
+                raise UsageError(
+                    f"tool_choice names the tool '{name_in(choice)}', which is not in tools"
+                )
+            return fields | {"must_call": tuple(names)}
+        case dict() if isinstance(kind := choice.get("type"), str):
+            if hosted_kind(kind) and (names := resolve(choice)):
+                return fields | {"must_call": tuple(names)}
+            raise UsageError(
+                f"tool_choice demands a call of {kind}, which is not offered",
+                hint="Functions and custom tools can be called, and in /v1/responses what "
+                "GPTOSS_API_TOOLS has.",
+            )
+        case _:
+            raise UsageError("tool_choice must be none, auto, required or name a function")
+
+
+def check_names(tools: Iterable[Tool]) -> None:
+    """Raise UsageError for different tools of one name: their calls would look the same."""
+    known: dict[str, Tool] = {}
+    for tool in tools:
+        if known.setdefault(tool.name, tool) != tool:
+            raise UsageError(f"two different tools have the name '{tool.name}'")
+
+
+def _allowed(tools: list[Tool], choice: Any, resolve: Resolve) -> dict[str, Any]:
+    """Return fields for a `tool_choice` that lists tools, of which one may or must be called."""
+    match choice:
+        case {"mode": "auto" | "required" as mode, "tools": list(listed)}:
+            names = {name for entry in listed if isinstance(entry, dict) for name in resolve(entry)}
+        case _:
+            raise UsageError("tool_choice of type allowed_tools needs mode and tools")
+    allowed = tuple(tool for tool in tools if tool.name in names)
+    if not allowed:
+        raise UsageError("tool_choice allows no tool that is in tools")
+    if mode == "auto":
+        return {"tools": allowed}
+    return {"must_call": tuple(tool.name for tool in allowed)}
+
+
+def _by_name(tools: list[Tool]) -> Resolve:
+    names = [tool.name for tool in tools]
+
+    def resolve(entry: dict[str, Any]) -> list[str]:
+        return [name for name in names if name == name_in(entry)]
+
+    return resolve
+
+
+def name_in(entry: dict[str, Any]) -> str:
+    """Return the name of a tool in a choice, where it may be nested as in Chat Completions."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+        case {"name": str(name)}:
+            return name
+    return ""
+
+
+def offered(tool: RunnableTool) -> Tool:
+    return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
+
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer"}
@@ -74,13 +172,11 @@ OWN_ITEMS = frozenset(_OPENAI)
 """Kinds with items of their own in `/v1/responses`, for calls and results."""
 
 
-def is_of_server(kind: str) -> bool:
-    """Return whether servers run tools of a kind; agents send a web search unasked."""
-    return kind.startswith("web_search") or kind in ("code_interpreter", "mcp")
-
-
-def _is_elsewhere(kind: str) -> bool:
-    return is_of_server(kind) or kind.startswith("tool_search_tool_")
+def hosted_kind(kind: object) -> str:
+    """Return a type of tools that servers run; empty for others. Agents send a search unasked."""
+    if isinstance(kind, str) and kind.startswith(WEB_SEARCH):  # _preview, or with a date
+        return WEB_SEARCH
+    return str(kind) if kind in (CODE_INTERPRETER, MCP) else ""
 
 
 class Declared(msgspec.Struct, kw_only=True):
@@ -146,7 +242,7 @@ def read_tools(sent: Iterable[SentTool]) -> list[Tool]:
     return [
         read_tool(tool, f"tools[{n}]")
         for n, tool in enumerate(sent)
-        if not _is_elsewhere(tool.kind)
+        if not (hosted_kind(tool.kind) or tool.kind.startswith("tool_search_tool_"))
     ]
 
 

@@ -10,6 +10,7 @@ import { plain } from "./format.js";
 import { addGithub } from "./github.js";
 import { addMath, drawMath } from "./math.js";
 import { addPreviews, previewButton } from "./preview.js";
+import { addSigns } from "./signs.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
 const LONGEST_CODE = 200_000; // characters that are highlighted
@@ -19,29 +20,7 @@ md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 md.validateLink = (/** @type {string} */ url) => SAFE.test(url.trim());
 addMath(md);
 addGithub(md);
-
-// As in tui/markdown_rows.py, where it is explained. Letters of scripts with spaces.
-const WORD = "\\w\\u00aa-\\u0dff\\u1e00-\\u1fff";
-const OPERATOR = new RegExp(
-  [
-    "_+",
-    `(?<=[${WORD})}\\]])(?:\\*+(?=[${WORD}([{])|\\*(?=[-+]\\d))`,
-    `(?:(?<=[\\d_)}\\]])|(?<![${WORD}][${WORD}])(?<=[${WORD}]))\\*+(?=[-+]\\d)`,
-    `\\*(?=[./][${WORD}])|(?<![${WORD}])\\*(?=/)`,
-    `(?<=/)\\*(?:(?!\\*)|\\*(?![${WORD}*]))|(?<=[-_])\\*(?=[\\s,;:)]|$)`,
-    "(?<=[/.$^=<>|&\\\\])\\*+(?=[/.$^=<>|&\\\\])",
-  ].join("|"),
-  "y",
-);
-
-md.inline.ruler.before("emphasis", "operator", (/** @type {any} */ state, /** @type {boolean} */ silent) => {
-  OPERATOR.lastIndex = state.pos;
-  const [found] = OPERATOR.exec(state.src) ?? [];
-  if (!found) return false;
-  if (!silent) state.pending += found;
-  state.pos += found.length;
-  return true;
-});
+addSigns(md);
 
 /** @typedef {any} Token */
 

@@ -13,7 +13,7 @@ await new Promise((loaded) => (style.onload = style.onerror = loaded)); // witho
 
 const INLINE =
   /\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$((?:\\.|[^$\\])+?)\$\$|(?<![\w$\\])\$((?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])/sy;
-const DELIMITER = /\\[()[\]]|\\\*?\.(?=[\w.])/y;
+const DELIMITER = /\\[()[\]]/y;
 const CLOSERS = /** @type {Record<string, string>} */ ({ "\\[": "\\]", $$: "$$" });
 const LONGEST = 10_000; // characters of a formula
 const SCROLLS = /** @type {const} */ ([["tabindex", "0"], ["role", "group"], ["aria-label", "Formula"]]);

@@ -2,9 +2,10 @@
 
 from gptoss_local.talk.history.chats import History, is_temporary
 from gptoss_local.talk.history.export import read_export
+from gptoss_local.talk.history.rows import ChatSummary, Hit, Role, Turn, TurnState
 from gptoss_local.talk.history.schema import check_file
 from gptoss_local.talk.history.search import MATCH_END, MATCH_START
-from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnState
+from gptoss_local.talk.history.watch import News, Watch
 
 __all__ = [
     "MATCH_END",
@@ -12,9 +13,11 @@ __all__ = [
     "ChatSummary",
     "History",
     "Hit",
+    "News",
     "Role",
     "Turn",
     "TurnState",
+    "Watch",
     "check_file",
     "is_temporary",
     "read_export",

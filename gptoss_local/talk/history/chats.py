@@ -11,12 +11,18 @@ from typing import Any, Unpack
 import msgspec
 
 from gptoss_local.base.errors import ChatNotFoundError, HistoryError
-from gptoss_local.talk.history import export, owner
+from gptoss_local.talk.history import export
 from gptoss_local.talk.history.lock import RESTORE, Lock, opened, sealed
 from gptoss_local.talk.history.plain import one_line, storable
 from gptoss_local.talk.history.rows import (
     CHAT_COLUMNS,
     TURN_COLUMNS,
+    ChatSummary,
+    Hit,
+    Role,
+    Turn,
+    TurnFields,
+    TurnState,
     insert_chat,
     insert_tree,
     insert_turn,
@@ -29,11 +35,12 @@ from gptoss_local.talk.history.schema import (
     FIRST_TEMPORARY,
     MEMORY,
     open_database,
+    stop_orphans,
+    this_process,
     transaction,
     translated,
 )
 from gptoss_local.talk.history.search import search
-from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnFields, TurnState
 
 
 class History:
@@ -55,11 +62,11 @@ class History:
         self._streaming: set[int] = set()
         self._temporary: History | None = None
         with translated(path):
-            owner.stop_orphans(self._database)
+            stop_orphans(self._database)
 
     @cached_property
     def _owner(self) -> str:
-        return owner.this_process()
+        return this_process()
 
     @property
     def temporary(self) -> "History":
@@ -81,9 +88,17 @@ class History:
 
     def stop_orphans(self) -> None:
         with translated(self.path):
-            owner.stop_orphans(self._database)
+            stop_orphans(self._database)
 
-    def new_chat(self, model: str, effort: str, title: str = "", *, preset: str = "") -> int:
+    def new_chat(
+        self,
+        model: str,
+        effort: str,
+        title: str = "",
+        *,
+        preset: str = "",
+        options: dict[str, Any] | None = None,
+    ) -> int:
         """Make an empty chat; without a title it gets the beginning of its first question."""
         now_s = time.time()
         chat = ChatSummary(
@@ -95,6 +110,7 @@ class History:
             created_s=now_s,
             updated_s=now_s,
             leaf_id=None,
+            options=options or {},
             preset=preset,
         )
         with self._write():
@@ -171,9 +187,14 @@ class History:
         parent_id: int | None,
         role: Role,
         content: str,
+        *,
+        moves_leaf: bool = True,
         **fields: Unpack[TurnFields],
     ) -> Turn:
-        """Append a turn, the new leaf of its chat; `update` must follow `state="streaming"`."""
+        """Append a turn; `update` must follow `state="streaming"`.
+
+        It becomes the leaf of its chat; unless it `moves_leaf`, only if its parent was that.
+        """
         turn = Turn(
             id=0,
             chat_id=chat_id,
@@ -185,7 +206,7 @@ class History:
         )
         with self._write():
             self._check_place(chat_id, parent_id)
-            turn_id = insert_turn(self._database, turn, self._owner)
+            turn_id = insert_turn(self._database, turn, self._owner, moves_leaf=moves_leaf)
         if turn.state == "streaming":
             self._streaming.add(turn_id)
         return self.turn(turn_id)
@@ -241,12 +262,14 @@ class History:
         query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
         return [read_turn(row) for row in self._rows(query, (chat_id,))]
 
-    def changed(self, chat_id: int, seen: dict[int, int]) -> list[Turn]:
-        """Return the chat's turns that differ from `seen`, which is updated; none if it is gone."""
-        query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
-        changed = [row for row in self._rows(query, (chat_id,)) if seen.get(row[0]) != hash(row)]
-        seen.update((row[0], hash(row)) for row in changed)
-        return [read_turn(row) for row in changed]
+    def changed(self, chat_id: int, since: int = 0) -> tuple[list[Turn], int]:
+        """Return a chat's turns written after a revision, older ones first, and the newest one."""
+        query = (
+            f"SELECT {TURN_COLUMNS}, revision FROM turn "
+            "WHERE chat_id = ? AND revision > ? ORDER BY id"
+        )
+        rows = self._rows(query, (chat_id, since))
+        return [read_turn(row[:-1]) for row in rows], max([since, *(row[-1] for row in rows)])
 
     def branch(self, leaf_id: int | None) -> list[Turn]:
         """Return the turns from the first one down to `leaf_id`; none for None."""
@@ -309,27 +332,24 @@ class History:
     def set_system(self, chat_id: int, content: str) -> list[Turn]:
         """Continue the shown branch, copied, below another system message; empty: below none."""
         branch = self.branch(self.chat(chat_id).leaf_id)
-        first = branch[0] if branch and branch[0].role == "system" else None
-        if content != (first.content if first is not None else ""):
-            with self._write():
-                parent_id: int | None = None
-                if content:
-                    told = Turn(
-                        id=0,
-                        chat_id=chat_id,
-                        parent_id=None,
-                        role="system",
-                        content=content,
-                        created_s=time.time(),
-                    )
-                    parent_id = insert_turn(self._database, told)
-                for turn in branch[1:] if first is not None else branch:
-                    copy = msgspec.structs.replace(turn, parent_id=parent_id)
-                    parent_id = insert_turn(self._database, copy)
-                if parent_id is None:
-                    empty = "UPDATE chat SET leaf_id = NULL WHERE id = ?"
-                    self._database.execute(empty, (chat_id,))
-        return self.branch(self.chat(chat_id).leaf_id)
+        told = [turn.content for turn in branch[:1] if turn.role == "system"]
+        if content == "".join(told):
+            return branch
+        return self.branch_off(chat_id, content, branch[len(told) :])
+
+    def branch_off(self, chat_id: int, system: str, turns: Sequence[Turn]) -> list[Turn]:
+        """Show a new branch, which is returned: a system message, if any, and copies of turns."""
+        place: dict[str, Any] = {"id": 0, "chat_id": chat_id, "created_s": time.time()}
+        told = Turn(parent_id=None, role="system", content=system, **place)
+        leaf_id: int | None = None
+        with self._write():
+            for turn in [*([told] if system else []), *turns]:
+                copy = msgspec.structs.replace(turn, parent_id=leaf_id)
+                leaf_id = insert_turn(self._database, copy)
+            if leaf_id is None:
+                empty = "UPDATE chat SET leaf_id = NULL WHERE id = ?"
+                self._database.execute(empty, (chat_id,))
+        return self.branch(leaf_id)
 
     def fork(self, turn_id: int) -> int:
         """Make a new chat of the branch down to a turn, and return its id."""

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.api.answers import AnswerMetrics
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.validation import in_words
 from gptoss_local.talk.history.plain import one_line
-from gptoss_local.talk.history.turn import ChatSummary, Turn
+from gptoss_local.talk.history.rows import ChatSummary, Turn
 
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28
@@ -36,24 +37,15 @@ class _Call(msgspec.Struct):
     function: _Function
 
 
-class _Stats(msgspec.Struct):
-    eval_count: int = 0
-    eval_duration: float = 0
-    prompt_eval_count: int = 0
-    prompt_cached_count: int = 0
-    prompt_eval_duration: float = 0
-    load_duration: float = 0
-    total_duration: float = 0
+class _Stats(AnswerMetrics, msgspec.Struct):
     ttft_s: float | None = None
     reasoning_s: float = 0
     n_reasoning_frames: int = 0
     seconds: float = 0
     is_error: bool = False
-    done_reason: str = ""
     error: str = ""
     latencies_ms: list[float] = []
     tokens: list[int] = []
-    joules: dict[str, float] = {}
     folds: list[tuple[int, int, str]] = []
 
 

@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 
 from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.base.private import mark_private
-from gptoss_local.talk.history import owner
-from gptoss_local.talk.history.schema import DROP_SEARCH, MEMORY, SEARCH, transaction, translated
+from gptoss_local.talk.history.schema import (
+    DROP_SEARCH,
+    MEMORY,
+    SEARCH,
+    stop_orphans,
+    transaction,
+    translated,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -129,7 +135,7 @@ class Lock:
         """Write all texts again, so that no byte of them, or of the old key, stays in the file."""
         with self.translated(), self._marked(is_private=new is not None):
             with transaction(self._database):
-                owner.stop_orphans(self._database)
+                stop_orphans(self._database)
                 found = self._database.execute("SELECT 1 FROM turn WHERE state = 'streaming'")
                 if found.fetchone():
                     hint = "Wait for it, or stop it."

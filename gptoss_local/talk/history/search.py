@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 from gptoss_local.talk.history.lock import opened
 from gptoss_local.talk.history.plain import one_line, storable
-from gptoss_local.talk.history.turn import Hit
+from gptoss_local.talk.history.rows import Hit
 
 MATCH_START, MATCH_END = "\x02", "\x03"
 """Around every match of a snippet. The text itself may have them, too: expect no pairs."""
+_START, _END = "\ue000", "\ue001"  # in their place until `one_line` has removed control characters
 
 _TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _UNSPACED = re.compile(  # Thai to Khmer, kana, Han; Hangul has spaces, but endings without
@@ -65,7 +66,7 @@ def _look_up(
         FROM chat_words CROSS JOIN chat ON chat.id = chat_words.rowid
         WHERE chat_words MATCH ? ORDER BY rank, chat.id DESC LIMIT ?
         """,
-        (MATCH_START, MATCH_END, query, limit),
+        (_START, _END, query, limit),
     )
     turns = database.execute(
         """
@@ -74,7 +75,7 @@ def _look_up(
         CROSS JOIN chat ON chat.id = chat_id
         WHERE turn_words MATCH ? ORDER BY rank LIMIT ?
         """,  # CROSS JOIN keeps the order; FTS5 itself sorts by rank and makes `limit` snippets
-        (MATCH_START, MATCH_END, _SNIPPET_WORDS, query, limit),
+        (_START, _END, _SNIPPET_WORDS, query, limit),
     )
     return [_hit(row, row[3]) for row in titles], [_hit(row, row[3]) for row in turns]
 
@@ -125,21 +126,12 @@ def _marked(text: str, any_term: re.Pattern[str]) -> str:
     found = any_term.search(text)
     start = max(0, found.start() - _SNIPPET_CHARS // 2) if found else 0
     cut = text[start : start + 2 * _SNIPPET_CHARS]
-    marked = any_term.sub(lambda match: f"{MATCH_START}{match[0]}{MATCH_END}", cut)
+    marked = any_term.sub(lambda match: f"{_START}{match[0]}{_END}", cut)
     before, after = "…" if start else "", "…" if start + len(cut) < len(text) else ""
     return f"{before}{marked}{after}"
 
 
 def _hit(row: tuple[int, int | None, str, str, float], marked: str) -> Hit:
     chat_id, turn_id, title, _, created_s = row
-    parts = re.split(f"([{MATCH_START}{MATCH_END}])", marked)
-    shown = "".join(
-        part if part in (MATCH_START, MATCH_END) else _spaced(part) for part in parts if part
-    )
-    return Hit(
-        chat_id=chat_id, turn_id=turn_id, title=title, snippet=shown.strip(), created_s=created_s
-    )
-
-
-def _spaced(text: str) -> str:
-    return one_line(f"|{text}|")[1:-1]
+    snippet = one_line(marked).translate({ord(_START): MATCH_START, ord(_END): MATCH_END})
+    return Hit(chat_id=chat_id, turn_id=turn_id, title=title, snippet=snippet, created_s=created_s)

@@ -12,11 +12,16 @@ import sys
 import weakref
 from typing import Any
 
+_PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
 _jobs: weakref.WeakKeyDictionary[asyncio.subprocess.Process, Any] = weakref.WeakKeyDictionary()
 
 
 async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a program with the options of `asyncio.create_subprocess_exec`. Raises OSError."""
+    """Start a program with the options of `asyncio.create_subprocess_exec`, and pipes by default.
+
+    Raises OSError.
+    """
+    options = _PIPES | options
     if sys.platform == "win32":
         job = _new_job()  # first: a program soon starts others
     process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)

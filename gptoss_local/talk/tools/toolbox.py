@@ -5,17 +5,22 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
+from gptoss_local.talk.tools.tool import (
+    Arguments,
+    Page,
+    RunnableTool,
+    ToolResult,
+    ToolSource,
+    cut_middle,
+)
 
 FIND_TOOLS = "find_tools"
 _N_FOUND = 5
@@ -24,18 +29,14 @@ _N_NAMES = 60
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def n_tokens_about(tool: RunnableTool) -> int:
-    return len(msgspec.json.encode(tool.declaration())) // _CHARACTERS_PER_TOKEN
-
-
-def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
+def _finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
     """Return `find_tools`, which adds names from `hidden` to `found`, to be declared next."""
     names = sorted(tool.name for tool in hidden)
     listed = ", ".join(names[:_N_NAMES]) + (", ..." if len(names) > _N_NAMES else "")
 
     async def run(arguments: Arguments) -> str:
         query = str(arguments.get("query", ""))
-        best = find(query, hidden)
+        best = _find(query, hidden)
         if not best:
             raise UsageError(f"nothing fits {query!r}; there are {listed}")
         found.update(tool.name for tool in best)
@@ -58,7 +59,7 @@ def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
     )
 
 
-def find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
+def _find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
     """Return the tools with most of the words in name and description, best first."""
     wanted = set(_words(query))
     scored = []
@@ -102,29 +103,11 @@ class Call(NamedTuple):
     error: Exception | None = None
 
 
-class LoopLimit:
-    """Ends a loop of answers and calls after `n_rounds` answers with calls, or a time."""
-
-    def __init__(
-        self, n_rounds: int, seconds: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._n_rounds, self._seconds, self._clock = n_rounds, seconds, clock
-        self._n, self._end_s = 0, clock() + seconds
-
-    def pause(self, seconds: float) -> None:
-        """Exclude a time in which the user was asked."""
-        self._end_s += seconds
-
-    def reached(self) -> str:
-        """Count the next round of calls; return which limit forbids it, or nothing."""
-        self._n += 1
-        if self._n > self._n_rounds:
-            return f"{self._n_rounds} rounds of tools"
-        return f"{self._seconds:g} s of tools" if self._clock() > self._end_s else ""
-
-
 class Toolbox:
-    """The tools of a chat: which are on and trusted. The first source of a name keeps it."""
+    """The tools of a chat: which are on and trusted. The first source of a name keeps it.
+
+    `n_rounds` and `loop_s` limit the calls of one exchange, and the time that they take.
+    """
 
     def __init__(
         self,
@@ -135,7 +118,7 @@ class Toolbox:
         loop_s: float = 900.0,
     ) -> None:
         self._sources = list(sources)
-        self.loop_limit = partial(LoopLimit, n_rounds, loop_s)
+        self.n_rounds, self.loop_s = n_rounds, loop_s
         self._consents = consents
         self._found: set[str] = set()  # by search, so declared from then on
         self._problems: dict[str, str] = {}
@@ -224,7 +207,7 @@ class Toolbox:
     def tool(self, name: str) -> RunnableTool | None:
         """Return the tool that a call names; None if the model may not use one of that name."""
         if name == FIND_TOOLS and (hidden := self._split()[1]):
-            return finder(hidden, self._found)
+            return _finder(hidden, self._found)
         return self.tools.get(name)
 
     def needs_consent(self, tool: RunnableTool) -> bool:
@@ -242,7 +225,9 @@ class Toolbox:
         """Resolve a call of the model, for the user to see and to run."""
         try:
             if (tool := self.tool(name)) is None:
-                raise UsageError(_unknown(name, [tool.name for tool in self._split()[0]]))
+                known = ", ".join(each.name for each in self.offered())
+                there = f"there are {known}" if known else "there are no tools"
+                raise UsageError(f"there is no tool {msgspec.json.encode(name).decode()}; {there}")
             resolved = tool.resolve(arguments)
             asks = tool.asks or resolved != arguments
             return Call(name, replace(tool, asks=asks), resolved)
@@ -284,7 +269,8 @@ class Toolbox:
         n_left = MAX_DECLARED_TOKENS
         for source in self._sources:
             tools = [tool for tool in self.tools.values() if tool.source == source.name]
-            n_tokens = sum(n_tokens_about(tool) for tool in tools)
+            n_characters = sum(len(msgspec.json.encode(tool.declaration())) for tool in tools)
+            n_tokens = n_characters // _CHARACTERS_PER_TOKEN
             if n_tokens <= n_left:
                 n_left -= n_tokens
                 shown += tools
@@ -292,7 +278,7 @@ class Toolbox:
                 shown += [tool for tool in tools if tool.name in self._found]
                 hidden += tools
         if hidden:
-            shown.append(finder(hidden, self._found))
+            shown.append(_finder(hidden, self._found))
         return shown, hidden
 
 
@@ -309,8 +295,3 @@ def _with_free_name(tool: RunnableTool, taken: Container[str]) -> RunnableTool:
 def _what(tool: RunnableTool) -> tuple[Any, ...]:
     """Return the facts that the user trusts; another tool of the same name is not trusted."""
     return tool.source, tool.identity, tool.description, tool.parameters
-
-
-def _unknown(name: str, declared: Sequence[str]) -> str:
-    known = f"there are {', '.join(declared)}" if declared else "there are no tools"
-    return f"there is no tool {msgspec.json.encode(name).decode()}; {known}"

@@ -3,7 +3,6 @@
 import gzip
 import io
 import threading
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -90,11 +89,6 @@ def redirect(to: str) -> Answer:
 
 def bomb(n_bytes: int) -> bytes:
     return gzip.compress(b"\0" * n_bytes, 9)
-
-
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
 
 
 def pdf(*pages: str, title: str = "") -> bytes:

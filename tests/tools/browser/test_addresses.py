@@ -8,7 +8,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.addresses import check_url, is_public
-from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
+from gptoss_local.talk.tools.browser.fetching import Fetcher
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, redirect, running_site, text
 
@@ -46,7 +46,7 @@ def test_public_addresses(address: str) -> None:
 async def test_each_spelling_of_this_machine_is_refused(host: str, site: Site) -> None:
     """By the system's resolver, which decides the address of a spelling."""
     with pytest.raises(UsageError):
-        await Fetcher(limits=Limits(seconds=10)).fetch(f"http://{host}:{site.port}/code.html")
+        await Fetcher(timeout_s=10).fetch(f"http://{host}:{site.port}/code.html")
     assert not site.requests
 
 

@@ -6,7 +6,6 @@ import gzip
 import socket
 import ssl
 import time
-import zlib
 from pathlib import Path
 
 import pytest
@@ -15,23 +14,23 @@ from cryptography import x509
 from gptoss_local.base.errors import UsageError
 from gptoss_local.server import lan
 from gptoss_local.talk.tools.browser import fetching
-from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
+from gptoss_local.talk.tools.browser.fetching import Fetcher
 from gptoss_local.talk.tools.browser.page import Fetched
 from gptoss_local.talk.tools.browser.reader import read
 from gptoss_local.talk.tools.browser.reading import read_content
 from tests.tools.browser.conftest import Model
-from tests.tools.browser.site import Site, bomb, pdf, raw_deflate, redirect, text
+from tests.tools.browser.site import Site, bomb, pdf, redirect, text
 
-LIMITS = Limits(n_bytes=1_000_000, seconds=20)
-
-
-def fetcher(limits: Limits = LIMITS) -> Fetcher:
-    return Fetcher(may_be_private=True, limits=limits)
+N_BYTES = 2**20
 
 
-async def refused(url: str, limits: Limits = LIMITS) -> str:
+def fetcher(timeout_s: float = 20) -> Fetcher:
+    return Fetcher(may_be_private=True, n_bytes=N_BYTES, timeout_s=timeout_s)
+
+
+async def refused(url: str, timeout_s: float = 20) -> str:
     with pytest.raises(UsageError) as raised:
-        await fetcher(limits).fetch(url)
+        await fetcher(timeout_s).fetch(url)
     return raised.value.message
 
 
@@ -76,34 +75,29 @@ async def test_redirects(site: Site) -> None:
 
 async def test_compression(site: Site) -> None:
     body = b"packed " * 1000
-    for encoding, packed in (
-        ("gzip", gzip.compress(body)),
-        ("deflate", zlib.compress(body)),
-        ("deflate", raw_deflate(body)),
-    ):
-        site.answers["/z"] = text(packed, **{"Content-Encoding": encoding})
-        assert (await fetcher().fetch(f"{site.url}/z")).body == body
+    site.answers["/z"] = text(gzip.compress(body), **{"Content-Encoding": "GZip"})
+    assert (await fetcher().fetch(f"{site.url}/z")).body == body
     site.answers["/z"] = text(b"no gzip", **{"Content-Encoding": "gzip"})
     assert "compressed badly" in await refused(f"{site.url}/z")
     site.answers["/z"] = text(b"?", **{"Content-Encoding": "br"})
-    assert "compressed by br" in await refused(f"{site.url}/z")
+    assert "compressed, which was not asked for" in await refused(f"{site.url}/z")
 
 
 async def test_what_is_too_large_is_not_read_to_its_end(site: Site) -> None:
     site.answers["/bomb"] = text(bomb(200_000_000), **{"Content-Encoding": "gzip"})
-    assert "larger than 1 MB" in await refused(f"{site.url}/bomb")
-    site.answers["/huge"] = text(b"x" * 1_000_001)
-    assert "larger than 1 MB" in await refused(f"{site.url}/huge")
-    site.answers["/declared"] = text(b"x", **{"Content-Length": "9" * 12})
-    assert "larger than 1 MB" in await refused(f"{site.url}/declared")
-    site.answers["/fits"] = text(b"x" * 1_000_000)
-    assert len((await fetcher().fetch(f"{site.url}/fits")).body) == 1_000_000
+    assert "more than 1 MiB" in await refused(f"{site.url}/bomb")
+    site.answers["/huge"] = text(b"x" * (2**20 + 1))
+    assert "more than 1 MiB" in await refused(f"{site.url}/huge")
+    for body in (b"x" * 2**20, gzip.compress(b"x" * 2**20)):
+        packed = {"Content-Encoding": "gzip"} if len(body) < 2**20 else {}
+        site.answers["/fits"] = text(body, **packed)
+        assert len((await fetcher().fetch(f"{site.url}/fits")).body) == 2**20
 
 
 async def test_a_slow_site_is_left(site: Site) -> None:
     """Each byte comes in time, the page never ends."""
     start_s = time.monotonic()
-    assert "longer than 0.5 s" in await refused(f"{site.url}/slow", Limits(1_000_000, 0.5))
+    assert "longer than 0.5 s" in await refused(f"{site.url}/slow", 0.5)
     assert time.monotonic() - start_s < 15
 
 
@@ -239,7 +233,7 @@ async def test_tls_is_of_the_name_and_the_connection_to_a_checked_address(
     server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        opened = Fetcher(may_be_private=True, resolve=resolve, limits=LIMITS)
+        opened = Fetcher(may_be_private=True, resolve=resolve)
         with pytest.raises(UsageError, match=r"(?i)certificate"):
             await opened.fetch(f"https://site.example:{port}/")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

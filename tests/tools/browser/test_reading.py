@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.talk.tools.browser.page import Content, Fetched
-from gptoss_local.talk.tools.browser.reading import _NoText, read_content
+from gptoss_local.talk.tools.browser.page import Content, Fetched, UnreadableError
+from gptoss_local.talk.tools.browser.reading import read_content
 
 
 def content(html: str) -> Content:
@@ -92,7 +92,7 @@ PIECES = st.sampled_from(
 def test_any_page_becomes_text_with_links_of_its_own_only(html: str) -> None:
     try:
         made = content(html)
-    except _NoText:
+    except UnreadableError:
         return
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Content) == made
     links = re.findall(r"【(\d+)†[^†【】]+(?:†[^†【】]+)?】", made.text.replace("\n", ""))

@@ -113,7 +113,7 @@ async def test_tavily_with_a_key_of_the_environment(
         (text("[]"), "something else than results"),
         (text('{"results": [{"url": 3}]}'), "something else than results"),
         (text('{"results": 3}'), "something else than results"),
-        (text(b'{"results": [], "x": "' + b"x" * 2_100_000), "more than 2 MB"),
+        (text(b'{"results": [], "x": "' + b"x" * 2_100_000), "more than 2 MiB"),
     ],
 )
 async def test_engines_that_fail(

@@ -58,7 +58,8 @@ def tools() -> list[dict[str, Any]]:
         case "description":
             return [tool("f", description="long " * 10_000)]
         case "changes":
-            return [tool("f"), *([tool("grown")] if FIRST.exists() else [])]
+            changed = FIRST.exists()
+            return [tool("f", title=f"changed: {changed}"), *([tool("grown")] if changed else [])]
     calls = [
         "f",
         "line",
@@ -142,7 +143,8 @@ def call(request: dict[str, Any]) -> None:
         case "error":
             send(id=request["id"], error={"code": -32602, "message": "a must be MY_SECRET_VALUE"})
         case "grown" | "f" if FAULT == "changes":
-            FIRST.touch()
+            with FIRST.open("a") as calls:
+                calls.write("x")
             send(method="notifications/tools/list_changed")
             done(request)
         case "promised":

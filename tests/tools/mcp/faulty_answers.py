@@ -28,7 +28,10 @@ ENDS = {
 FAULTS = {fault: f'{{"jsonrpc":"2.0","id":ID,{end}' for fault, end in ENDS.items()}
 FAULTS["indented"] = "{" + json.dumps({"result": json.loads(RESULT)}, indent=1)[1:-2]
 FAULTS["indented"] += ',\n "id": ID,\n "jsonrpc": "2.0"\n}'
+FAULTS["float id"] = f'{{"jsonrpc":"2.0","id":ID.0,"result":{RESULT}}}'
+FAULTS["only an id"] = '{"id":ID}'
 FAULTS["no jsonrpc"] = f'{{"id":ID,"result":{RESULT}}}'
+NO_ID = '{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"out of dice"}}'
 
 
 def answer(request: dict[str, Any], fault: str, calls: Path) -> str:
@@ -37,7 +40,7 @@ def answer(request: dict[str, Any], fault: str, calls: Path) -> str:
         case "tools/call":
             with calls.open("a") as file:
                 file.write("x")
-            return FAULTS[fault].replace("ID", str(request["id"]))
+            return FAULTS.get(fault, NO_ID).replace("ID", str(request["id"]))
         case "initialize":
             known: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
             message["result"] = known | {"serverInfo": {"name": "faulty", "version": "1"}}

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.talk.loop import Loop
 from tests.threaded_server import QuietHandler, served_by
 from tests.tools.mcp.conftest import HERE, Prepare
 from tests.tools.mcp.faulty_answers import FAULTS, WORDS, answer
+from tests.tools.test_loop import Scripted, said, told
 
 USED = {
     "lone half": "cut \ufffd",
     "no jsonrpc": "rolled 4",
+    "float id": "rolled 4",
     "many lines": "rolled 4",
     "indented": "rolled 4",
     "odd fields": "rolled 4",
@@ -25,6 +28,7 @@ USED = {
     **{words: f"Error: {words}" for words in WORDS},
 }
 QUOTED = {
+    "only an id": '{"id":',
     "null result": '"result":null',
     "no message": '"message":null',
     "no JSON": "rolled 4",
@@ -98,3 +102,23 @@ async def test_each_call_runs_once_and_ends_at_once(
                 assert "the MCP server 'faulty' answered something that is not MCP" in result.text
                 assert QUOTED[fault] in result.text
                 assert "pydantic" not in result.text
+
+
+async def test_an_error_without_an_id_ends_the_only_call(prepared: Prepare, tmp_path: Path) -> None:
+    args = [str(HERE / "faulty_answers.py"), "no id", str(tmp_path / "calls")]
+    toolbox, _ = await prepared(faulty={"command": sys.executable, "args": args})
+    async with asyncio.timeout(10):
+        assert (await toolbox.run("roll", {})).text == "Error: out of dice"
+
+
+async def test_an_equal_call_runs_twice_and_the_fifth_ends_the_exchange(
+    prepared: Prepare, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    args = [str(HERE / "faulty_answers.py"), "no jsonrpc", str(calls)]
+    toolbox, _ = await prepared(faulty={"command": sys.executable, "args": args})
+    events = Loop(Scripted(said("roll")), toolbox, None).run()
+    lines = [line async for event in events for line in told(event)]
+    assert calls.read_text() == "xx"
+    assert sum("you have this result already" in line for line in lines) == 2
+    assert lines[-1] == "limit 5 equal calls of roll"

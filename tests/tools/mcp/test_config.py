@@ -151,9 +151,11 @@ def test_all_else_stays_when_a_server_is_removed(names: list[str]) -> None:
     ("text", "left"),
     [
         ('{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {}}'),
-        ('{"servers": {"b": 1, "a": {"command": "x"} , }}', '{"servers": {"b": 1,   }}'),
+        ('{"mcpServers": {/* c */ "a": 1 /* d */,\n}}', '{"mcpServers": {/* c */  /* d */\n}}'),
+        ('{"servers": {"a": 1, // c\n "b": 2}}', '{"servers": { // c\n "b": 2}}'),
+        ('{"servers": {"b": 1, "a": {"command": "x"} , }}', '{"servers": {"b": 1, }}'),
         ('{"mcpServers": {a: {command: "x"} // ,\n, b: 2}}', '{"mcpServers": { // ,\n b: 2}}'),
-        ('{"mcpServers": {"b": 2 // c\n, "a": 1}}', '{"mcpServers": {"b": 2 // c\n }}'),
+        ('{"mcpServers": {"b": 2 // c\n, "a": 1}}', '{"mcpServers": {"b": 2 // c\n}}'),
         (
             '{\n  "mcpServers": {\n    "a": {\n      "command": "x"\n    },\n    "b": 2\n  }\n}\n',
             '{\n  "mcpServers": {\n    "b": 2\n  }\n}\n',

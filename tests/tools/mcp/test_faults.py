@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from gptoss_local.talk.tools import Toolbox
-from gptoss_local.talk.tools.mcp import messages, server
+from gptoss_local.talk.tools.mcp import connection, messages
 from tests.conftest import wait_until
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
 
@@ -42,16 +42,16 @@ async def test_one_that_gives_no_tools_is_reported_once(
 ) -> None:
     """The others continue, and no later request waits for it."""
     monkeypatch.setattr(messages, "_MAX_IN_WINDOW", 2_000)
-    monkeypatch.setattr(server, "MAX_PAGES", 20)
+    monkeypatch.setattr(connection, "MAX_PAGES", 20)
     others = {"good": GOOD}
     if fault == "hang":
         others = {}  # which may need more than a second
-        monkeypatch.setattr(server, "START_TIMEOUT_S", 1.0)
+        monkeypatch.setattr(connection, "START_TIMEOUT_S", 1.0)
     async with asyncio.timeout(60):
         toolbox, news = await prepared(bad=bad(fault, tmp_path), **others)
     assert len(news) == 1
     assert said in news[0]
-    monkeypatch.setattr(server, "START_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(connection, "START_TIMEOUT_S", 600.0)
     async with asyncio.timeout(30):
         for _ in range(20):
             assert await toolbox.prepare() == []  # the user knows
@@ -243,6 +243,19 @@ async def test_tools_that_change(prepared: Prepare, tmp_path: Path) -> None:
     assert list(toolbox.tools) == ["f", "grown"]
 
 
+async def test_a_tool_that_changes_after_consent_is_asked_about_again(
+    prepared: Prepare, tmp_path: Path
+) -> None:
+    toolbox, _ = await prepared(bad=bad("changes", tmp_path))
+    toolbox.allow(toolbox.tools["f"], "always")
+    assert (await toolbox.run("f", {})).text == "{}"
+    assert (await toolbox.run("f", {})).text == "Error: f has changed meanwhile. Call it again."
+    assert (tmp_path / "started-once").read_text() == "x", "it was called once"
+    await toolbox.prepare()
+    assert toolbox.needs_consent(toolbox.tools["f"])
+    assert (await toolbox.run("f", {})).text == "{}"
+
+
 async def test_a_call_that_is_stopped(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, _ = await prepared(bad=bad("", tmp_path))
     call = asyncio.create_task(toolbox.run("wait", {}))
@@ -280,7 +293,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_secrets_that_contain_each_other(tmp_path: Path) -> None:
-    from gptoss_local.talk.tools.mcp.log import ServerLog
+    from gptoss_local.talk.tools.mcp.messages import ServerLog
 
     log = ServerLog(tmp_path, "a/../b", ["abcdef", "abcd"])
     log.write("x abcdefg abcd\n")

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from gptoss_local.talk.tools.mcp import messages, server
+from gptoss_local.talk.tools.mcp import connection, messages
 from tests.conftest import free_port, wait_until
 from tests.threaded_server import QuietHandler, served_by
 from tests.tools.mcp.conftest import HERE, Prepare
@@ -330,7 +330,7 @@ async def test_a_result_that_is_too_long(
 async def test_an_address_of_something_else(
     prepared: Prepare, faulty: str, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
-    monkeypatch.setattr(server, "START_TIMEOUT_S", 1.0 if fault == "hang" else 30.0)
+    monkeypatch.setattr(connection, "START_TIMEOUT_S", 1.0 if fault == "hang" else 30.0)
     _, news = await prepared(other={"url": f"{faulty}/{fault}"})
     assert said in news[0]
     assert "secret" not in news[0]

@@ -130,9 +130,9 @@ CODES: dict[str, tuple[Callable[[], str], str]] = {
     "attributes": (lambda: "x" + ".a" * 100_000, "SyntaxError: "),
     "sums": (lambda: "+".join(["1"] * 100_000), "SyntaxError: "),
     "blocks": (lambda: "".join(f"{' ' * i}if 1:\n" for i in range(900)), "SyntaxError: "),
-    "many lines": (lambda: "x = 1\n" * 100_000 + "x", "1"),
-    "many statements": (lambda: "1;" * 100_000 + "2", "2"),
-    "a long string": (lambda: f"len('{'a' * 900_000}')", "900000"),
+    "many lines": (lambda: "x = 1\n" * 30_000 + "x", "1"),
+    "many statements": (lambda: "1;" * 90_000 + "2", "2"),
+    "a long string": (lambda: f"len('{'a' * 190_000}')", "190000"),
 }
 
 

@@ -15,16 +15,17 @@ from gptoss_local.base.errors import ContextOverflowError, UpstreamError
 from gptoss_local.base.types import Penalties, SamplingParams
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
+from gptoss_local.runner.upstream.answer import probe
 from gptoss_local.runner.upstream.client import Upstream
-from gptoss_local.runner.upstream.harmony import probe
 from tests.conftest import free_port, wait_until
+from tests.engine.run import asked
 from tests.upstream.conftest import Connect
 from tests.upstream.llama_server.build import libraries, llama_server
 from tests.upstream.test_conversations import (
     CAPITAL,
     CONVERSATIONS,
     GRAMMAR,
-    STOP_TOKENS,
     collect,
     echo,
     ids,
@@ -163,12 +164,12 @@ async def test_leaving_frees_its_slot(nano_gguf: Path, upstream_to: Connect) -> 
     ban = SamplingParams(temperature=0, logit_bias=tuple((t, -100.0) for t in STOP_TOKENS))
     with running(nano_gguf, n_slots=1) as server:
         async with upstream_to(server.url, **KIND) as upstream:
-            answer = upstream.generate(prompt, ban, stop_tokens=[])
+            answer = upstream.generate(asked(prompt, ban, stop_tokens=[]))
             await anext(answer)
             assert server.is_busy()
             await answer.aclose()
             await asyncio.to_thread(wait_until, lambda: not server.is_busy())
-            answer = upstream.generate(prompt, ban, stop_tokens=[])
+            answer = upstream.generate(asked(prompt, ban, stop_tokens=[]))
             await anext(answer)
             server.process.kill()
             with pytest.raises(UpstreamError, match="broke off the connection"):

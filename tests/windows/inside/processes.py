@@ -16,9 +16,10 @@ import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import ToolCommand, load_settings
-from gptoss_local.talk.tools.browser.reader import UnreadableError, read_attached
+from gptoss_local.talk.tools.browser.page import UnreadableError
+from gptoss_local.talk.tools.browser.reader import read_attached
 from gptoss_local.talk.tools.processes import kill_tree, start
-from gptoss_local.talk.tools.programs import Program
+from gptoss_local.talk.tools.sources import Program
 
 GPTOSS = (sys.executable, "-m", "gptoss_local")
 

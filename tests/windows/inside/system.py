@@ -17,7 +17,7 @@ import steps
 
 from gptoss_local.cli.web import firewall_command
 from gptoss_local.engine.llama.model import can_pin
-from gptoss_local.engine.worker.loading.read_ahead import read_ahead
+from gptoss_local.engine.worker.process import read_ahead
 from gptoss_local.machine.hardware import read_machine
 
 TASK_FILE = Path(os.environ["WINDIR"], "system32", "tasks", service.TASK)

@@ -27,7 +27,7 @@ class BlockReporter:
         n_before: dict[int, int] = {}
         runs: list[StoredBlocks] = []
         for slot, (tokens, hashes) in zip(self._slots.all, self._told, strict=True):
-            n_blocks = self._cache.n_resumable(slot) // self._n
+            n_blocks = self._cache.last_point(slot, len(slot.tokens)) // self._n
             n_same = min(n_blocks, common_prefix(tokens, slot.tokens) // self._n)
             for block in hashes[n_same:]:
                 self._count(block, -1, n_before)

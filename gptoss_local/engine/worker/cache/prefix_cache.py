@@ -8,15 +8,102 @@ import logging
 import math
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple
 
-from gptoss_local.base.errors import EngineError
-from gptoss_local.engine.llama import Context, State
-from gptoss_local.engine.protocol import PrefixOptions
-from gptoss_local.engine.worker.cache.checkpoints import Checkpoints, PrefixCheckpoint
+from gptoss_local.base.errors import ComputeError, EngineError, GptOssError
+from gptoss_local.engine.llama import Batch, Context, State
+from gptoss_local.engine.protocol import Prefetch, PrefixOptions
 from gptoss_local.engine.worker.cache.slots import Slot, Slots, common_prefix
-from gptoss_local.engine.worker.costs import IdleCosts
+from gptoss_local.engine.worker.costs import IdleCosts, PrefillPace
+
+# A message's end is worth as much as another point that was used so many checkpoints later: people
+# return to messages.
+_BOUNDARY_BONUS = 64
+
+
+@dataclass(slots=True, eq=False)
+class PrefixCheckpoint:
+    """The contents of the sliding layers after the first `n_tokens` of some conversation.
+
+    3 MB on gpt-oss-20b. They belong to token ids: any slot with the other layers' cells can
+    take them.
+    """
+
+    n_tokens: int
+    window: State
+    is_boundary: bool
+    last_use: int = 0
+
+
+class Checkpoints:
+    """Checkpoints by salt and tokens before them; over `max_bytes` the least recently used goes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._by_digest: dict[bytes, PrefixCheckpoint] = {}
+        self._clock = 0
+        self.n_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._max_bytes > 0
+
+    def has(self, tokens: "array[int]", n_tokens: int, salt: bytes) -> bool:
+        """Return whether there is one, which counts as a use."""
+        checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens], salt)))
+        if checkpoint is not None:
+            self.use([checkpoint])
+        return checkpoint is not None
+
+    def add(self, tokens: "array[int]", checkpoint: PrefixCheckpoint, salt: bytes) -> None:
+        digest = next(_digests(tokens, [checkpoint.n_tokens], salt))
+        n_bytes = checkpoint.window.nbytes
+        if digest in self._by_digest or n_bytes > self._max_bytes:
+            return
+        self.use([checkpoint])
+        self._by_digest[digest] = checkpoint
+        self.n_bytes += n_bytes
+        while self.n_bytes > self._max_bytes:
+            digest = min(self._by_digest, key=lambda d: _value(self._by_digest[d]))
+            self.n_bytes -= self._by_digest.pop(digest).window.nbytes
+
+    def along(self, tokens: "array[int]", n_max: int, salt: bytes) -> list[PrefixCheckpoint]:
+        """Return the checkpoints within `n_max` tokens, shortest first. PERF: 0.2 ms for 30k."""
+        lengths = sorted({c.n_tokens for c in self._by_digest.values() if c.n_tokens <= n_max})
+        found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths, salt))
+        return [checkpoint for checkpoint in found if checkpoint is not None]
+
+    def use(self, checkpoints: Iterable[PrefixCheckpoint]) -> None:
+        for checkpoint in checkpoints:
+            self._clock += 1
+            checkpoint.last_use = self._clock
+
+    def check(self) -> list[str]:
+        n_bytes = sum(c.window.nbytes for c in self._by_digest.values())
+        if n_bytes != self.n_bytes or n_bytes > self._max_bytes:
+            return [f"checkpoints of {n_bytes} bytes, booked {self.n_bytes} of {self._max_bytes}"]
+        return []
+
+
+def _value(checkpoint: PrefixCheckpoint) -> int:
+    return checkpoint.last_use + _BOUNDARY_BONUS * checkpoint.is_boundary
+
+
+def _digests(tokens: "array[int]", lengths: Iterable[int], salt: bytes) -> Iterator[bytes]:
+    """Yield a digest of each prefix; `lengths` must grow."""
+    digest, done = blake2b(digest_size=16, salt=salt), 0
+    with memoryview(tokens) as view:
+        for n_tokens in lengths:
+            digest.update(view[done:n_tokens])
+            done = n_tokens
+            yield digest.digest()
+
 
 _log = logging.getLogger("gptoss")
 
@@ -57,13 +144,9 @@ class PrefixCache:
 
     def match(self, tokens: "array[int]", n_max: int, salt: bytes = b"") -> Match:
         path = self.checkpoints.along(tokens, n_max, salt)
-        best = Match()
-        for slot in self._slots.all:
-            if slot.salt != salt:
-                continue
-            found = self._match_slot(slot, tokens, n_max, path)
-            if _rank(found) > _rank(best):
-                best = found
+        own = (slot for slot in self._slots.all if slot.salt == salt)
+        found = (self._match_slot(slot, tokens, n_max, path) for slot in own)
+        best = max(found, key=_rank, default=Match())
         return best if best.n_tokens >= _WORTH_REUSING else Match()
 
     def place(
@@ -85,7 +168,7 @@ class PrefixCache:
             self._fill(slot, match)
         except EngineError:  # no room for the window; the slot is empty, which is always right
             self._drop(slot)
-        self._slots.start(slot)
+        self._slots.mark(slot, is_running=True)
         slot.salt = salt
         path = self.checkpoints.along(tokens, len(slot.tokens), salt)
         self.checkpoints.use(path)
@@ -95,7 +178,7 @@ class PrefixCache:
 
     def retire(self, slot: Slot) -> None:
         self.save_noted()
-        self._slots.stop(slot)
+        self._slots.mark(slot, is_running=False)
         slot.last_use_s, slot.last_busy_s = time.perf_counter(), self.costs.busy_s
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
@@ -114,14 +197,13 @@ class PrefixCache:
         self._drop(slot)
         self._slots.load(slot, tokens, state)
         for point in points:
-            n_tokens, is_boundary = point.n_tokens, point.is_boundary
-            self.checkpoints.add(tokens, n_tokens, point.window, is_boundary=is_boundary, salt=salt)
+            self.checkpoints.add(tokens, point, salt)
         slot.n_asked, slot.in_memory, slot.salt = n_asked, False, salt
         self.retire(slot)
 
     def discard(self, slot: Slot) -> None:
         """Free a slot that may differ from its record."""
-        self._slots.stop(slot)
+        self._slots.mark(slot, is_running=False)
         self._slots.cut(slot, 0)
 
     def rewind(self, slot: Slot, n_tokens: int) -> None:
@@ -133,10 +215,7 @@ class PrefixCache:
         while (n_missing := n_cells - self._slots.n_cells_free) > 0 and self._slots.cached:
             victim = self._slots.cached[0]
             n_kept = max(0, len(victim.tokens) - n_missing)
-            self.evict(victim, self._last_point(victim, n_kept))
-
-    def n_resumable(self, slot: Slot) -> int:
-        return self._last_point(slot, len(slot.tokens))
+            self.evict(victim, self.last_point(victim, n_kept))
 
     def clear(self) -> None:
         for slot in self._slots.cached:
@@ -213,17 +292,16 @@ class PrefixCache:
             return Match()
         return Match(slot, checkpoint.n_tokens, n_common, checkpoint)
 
-    def _last_point(self, slot: Slot, n_max: int) -> int:
+    def last_point(self, slot: Slot, n_max: int) -> int:
+        """Return the last position up to `n_max` at which a sequence can continue."""
         if self._slots.is_live(slot, n_max):
             return n_max
         path = self.checkpoints.along(slot.tokens, n_max, slot.salt)
         return path[-1].n_tokens if path else 0
 
     def _choose(self, match: Match) -> Slot:
-        source = match.slot
-        if source is not None and not source.is_running and match.is_continuation:
-            return source
-        if source is not None and not source.is_running and not self._context.can_share:
+        source, may_take = match.slot, match.is_continuation or not self._context.can_share
+        if source is not None and not source.is_running and may_take:
             return source
         return self._slots.empty or self._slots.cached[0]
 
@@ -250,7 +328,9 @@ class PrefixCache:
         except EngineError as error:  # it can be done without
             _log.warning("a window is not saved: %s", error.message)
             return
-        self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary, salt=slot.salt)
+        self.checkpoints.add(
+            slot.tokens, PrefixCheckpoint(n_tokens, window, is_boundary), slot.salt
+        )
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:
@@ -258,3 +338,70 @@ def _rank(match: Match) -> tuple[int, bool, float]:
         return (0, False, -1)
     is_free = match.is_continuation and not match.slot.is_running
     return (match.n_tokens, is_free, match.slot.last_use_s)
+
+
+class Prefetcher:
+    """Prefills tokens that the next request will probably begin with, while the engine is idle.
+
+    A step reads one chunk, so new work waits for one at most.
+    """
+
+    def __init__(
+        self, context: Context, slots: Slots, cache: PrefixCache, pace: PrefillPace
+    ) -> None:
+        self._context = context
+        self._slots = slots
+        self._cache = cache
+        self._pace = pace
+        self._batch = Batch(context.n_batch)
+        self._wanted: dict[str, tuple[array[int], Prefetch]] = {}
+        self.n_prefilled = 0
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._wanted)
+
+    def add(self, request: Prefetch) -> None:
+        self._wanted.pop(request.lineage, None)
+        if 0 < len(request.tokens) <= self._context.n_ctx:
+            self._wanted[request.lineage] = array("i", request.tokens), request
+        while len(self._wanted) > self._context.n_seq_max:
+            del self._wanted[next(iter(self._wanted))]
+
+    def step(self) -> None:
+        """Prefill one chunk of the latest prefix; no sequence may be running."""
+        lineage, (tokens, request) = next(reversed(self._wanted.items()))
+        match = self._cache.match(tokens, len(tokens), request.salt)
+        n_left = len(tokens) - match.n_tokens
+        slot = match.slot if match.is_continuation else self._slots.empty
+        if n_left == 0 or slot is None or not self._has_room(slot, match.n_tokens, n_left):
+            del self._wanted[lineage]
+            return
+        in_memory, salt = request.in_memory, request.salt
+        slot = self._cache.place(tokens, match, n_asked=len(tokens), in_memory=in_memory, salt=salt)
+        try:
+            self._prefill(slot, tokens)
+        except ComputeError:
+            raise
+        except GptOssError:
+            self._cache.discard(slot)
+            del self._wanted[lineage]
+        else:
+            self._cache.retire(slot)
+
+    def _has_room(self, slot: Slot, n_matched: int, n_left: int) -> bool:
+        n_own = max(0, len(slot.tokens) - n_matched)
+        return n_left <= self._slots.n_cells_free + n_own
+
+    def _prefill(self, slot: Slot, tokens: "array[int]") -> None:
+        n_past = len(slot.tokens)
+        chunk = tokens[n_past : n_past + self._pace.n_tokens]
+        start_s = time.monotonic()
+        self._batch.clear()
+        self._batch.extend(chunk, n_past, slot.index)
+        self._context.decode_batch(self._batch)
+        self._context.synchronize()  # work that arrives waits for one chunk, not for two
+        self._pace.observe(len(chunk), time.monotonic() - start_s)
+        slot.tokens.extend(chunk)
+        self.n_prefilled += len(chunk)
+        self._cache.note(slot, n_past)

@@ -17,28 +17,17 @@ from gptoss_local.engine.llama import Context, State
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One llama.cpp sequence id.
-
-    Attributes:
-        tokens: With keys and values in the cache, at their positions.
-        is_running: A sequence has it; otherwise its tokens are a cached prefix.
-        n_asked: Tokens of the prompt; the others are an answer.
-        n_saved: Position of its last checkpoint.
-        last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
-        last_busy_s: The same, on the clock of `IdleCosts.busy_s`.
-        in_memory: Its tokens are not written to disk.
-        salt: Of the sequences that may use its tokens.
-    """
+    """One llama.cpp sequence id, and its `tokens` in the cache."""
 
     index: int
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
-    is_running: bool = False
-    n_asked: int = 0
-    n_saved: int = 0
-    last_use_s: float = 0.0
-    last_busy_s: float = 0.0
-    in_memory: bool = False
-    salt: bytes = b""
+    is_running: bool = False  # a sequence has it; otherwise its tokens are a cached prefix
+    n_asked: int = 0  # tokens of the prompt; the others are an answer
+    n_saved: int = 0  # position of its last checkpoint
+    last_use_s: float = 0.0  # when a sequence left it, on the clock of `time.perf_counter`
+    last_busy_s: float = 0.0  # the same, on the clock of `IdleCosts.busy_s`
+    in_memory: bool = False  # its tokens are not written to disk
+    salt: bytes = b""  # of the sequences that may use its tokens
 
 
 class Slots:
@@ -73,7 +62,7 @@ class Slots:
 
     @property
     def n_cells_held(self) -> int:
-        return self.n_cells - self.n_cells_free
+        return sum(len(s.tokens) for s in self.all) - self._overlap(self.all, is_all=True)
 
     @property
     def n_cells_used(self) -> int:
@@ -86,18 +75,13 @@ class Slots:
 
     @property
     def n_cells_free(self) -> int:
-        n_held = sum(len(s.tokens) for s in self.all) - self._overlap(self.all, is_all=True)
-        return self.n_cells - n_held
+        return self.n_cells - self.n_cells_held
 
     def n_shared(self, one: Slot, other: Slot) -> int:
         return self._shared.get(_pair(one, other), 0)
 
-    def start(self, slot: Slot) -> None:
-        slot.is_running = True
-        self._overlaps.clear()
-
-    def stop(self, slot: Slot) -> None:
-        slot.is_running = False
+    def mark(self, slot: Slot, *, is_running: bool) -> None:
+        slot.is_running = is_running
         self._overlaps.clear()
 
     def is_live(self, slot: Slot, n_tokens: int) -> bool:
@@ -127,8 +111,9 @@ class Slots:
             if other is not target:
                 n_shared = n_tokens if other is source else self.n_shared(source, other)
                 self._set_shared(target, other, min(n_tokens, n_shared))
-        self._restore(target, self._context.save(target.index, partial=True)
-                      if window is None else window)  # fmt: skip
+        if window is None:
+            window = self._context.save(target.index, partial=True)
+        self._restore(target, window)
 
     def load(self, slot: Slot, tokens: "array[int]", state: State) -> None:
         self._context.restore(slot.index, state)

@@ -33,15 +33,13 @@ def place_sampler(sequence: Sequence, context: Context) -> None:
 
 
 def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
-    """Sample from row `row` of the last batch, and add the tokens that the mask forces.
+    """Return a token sampled from row `row` of the last batch, and those that certainly follow it.
 
+    These are the next ones of `draft`, which the next rows confirm, or forced by the mask. Returns
+    nothing if the device drew a token that is not allowed: the row is computed again for the CPU.
     A token that is not allowed is drawn again among allowed ones, which is exact:
 
         p(allowed) * p(x | allowed) + (1 - p(allowed)) * p(x | allowed) = p(x | allowed)
-
-    Returns:
-        One token, with those that follow in `draft` (decoded in the next rows) or are forced.
-        Nothing if the device drew one that is not allowed: the row is computed again for the CPU.
     """
     tokens = _draw(sequence, context, row, draft)
     sequence.sampler.accept([token for token in tokens if token < FIRST_SPECIAL])
@@ -82,13 +80,6 @@ def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> Non
     sequence.sampler.unbind()
     context.chains.detach(slot.index)
     cache.rewind(slot, len(slot.tokens) - 1)
-
-
-def score(n_top: int | None, context: Context, row: int, tokens: Seq[int]) -> list[Logprob]:
-    """Score `tokens`, at most one, that the CPU drew, and the `n_top` likeliest in its place."""
-    if n_top is None:
-        return []
-    return [logprob(context.logits(row), token, n_top) for token in tokens]
 
 
 def logprob(logits: npt.NDArray[np.float32], token: int, n_top: int) -> Logprob:

@@ -11,25 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.base.errors import EngineError, UsageError
-from gptoss_local.base.formats.byte_level import BYTE_OF_CHAR
 from gptoss_local.base.formats.gguf_file import read_tokens
-from gptoss_local.base.formats.o200k import FIRST_SPECIAL, SPLIT_REGEX
+from gptoss_local.base.formats.o200k import BYTE_OF_CHAR, FIRST_SPECIAL, SPLIT_REGEX
 
 _END_OF_TEXT = 199_999  # allowed by the library after a whole answer; grammars name their own end
 
 
 class Mask:
-    """The state of one grammar over the tokens of one answer.
-
-    Attributes:
-        n_rejected: Sampled tokens that were not allowed.
-        is_rejected: The last one was, and has not been replaced yet.
-    """
+    """The state of one grammar over the tokens of one answer."""
 
     def __init__(self, matcher: llguidance.LLMatcher) -> None:
         self._matcher = matcher
-        self.n_rejected = 0
-        self.is_rejected = False
+        self.n_rejected = 0  # sampled tokens that were not allowed
+        self.is_rejected = False  # the last one was, and has not been replaced yet
 
     @property
     def is_complete(self) -> bool:

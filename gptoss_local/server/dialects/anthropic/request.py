@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -10,13 +10,6 @@ from gptoss_local.base.errors import ThreadNotFoundError, ThreadUnsupportedError
 from gptoss_local.base.types import Effort, SamplingParams
 from gptoss_local.harmony import GAP, ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.body import convert
-from gptoss_local.server.dialects.bounds import (
-    MAX_INT,
-    Temperature,
-    ThinkBudget,
-    limit_tokens,
-    think_budget,
-)
 from gptoss_local.server.dialects.history import (
     decode_text,
     last_of_user,
@@ -28,8 +21,19 @@ from gptoss_local.server.dialects.history import (
     unseal,
 )
 from gptoss_local.server.dialects.openai.parts import parse_effort, parse_format
-from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
-from gptoss_local.server.dialects.tool_choice import check_names, name_in, select_tools
+from gptoss_local.server.dialects.options import (
+    MAX_INT,
+    Temperature,
+    ThinkBudget,
+    first_limit,
+)
+from gptoss_local.server.dialects.sent_tools import (
+    SentTool,
+    check_names,
+    name_in,
+    read_tools,
+    select_tools,
+)
 
 _APART = frozenset(("document", "search_result", "tool_reference"))
 _ERROR = "[the tool reports an error]\n"
@@ -79,15 +83,14 @@ def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
         case "system" | "developer":
             said = [b for b in blocks if b.type not in ("tool_addition", "tool_removal")]
             if said or not blocks:
-                yield Message(role="system", content=read_blocks(said, is_new=is_new))
+                yield message_of("system", read_blocks(said, is_new=is_new))
         case role:
             results = [_result(b) for b in blocks if b.type == "tool_result"]
             yield from results
             said = [b for b in blocks if b.type != "tool_result"]
             if said or not results:
                 text = read_blocks(said, is_new=is_new)
-                is_user = role == "user"
-                yield Message(role="user", content=text) if is_user else message_of(role, text)
+                yield message_of(role, text)
 
 
 def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
@@ -101,7 +104,7 @@ def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
             continue
         for block in group:
             match kind:
-                case "thinking" if thought := _thought(block):
+                case "thinking" if thought := block.thinking or unseal(block.signature):
                     yield Message(role="assistant", reasoning=thought)
                 case "call":
                     call = ToolRequest(block.name, read_arguments(block.input), block.id)
@@ -116,11 +119,6 @@ def _kind(block: ContentBlock) -> str:
     if block.type.endswith("tool_result"):
         return "result"
     return "thinking" if block.type in ("thinking", "redacted_thinking") else "said"
-
-
-def _thought(block: ContentBlock) -> str:
-    """Return the text of a thinking block, from its signature where it was not to be shown."""
-    return block.thinking or unseal(block.signature)
 
 
 def _result(block: ContentBlock) -> Message:
@@ -213,21 +211,13 @@ def offered_tools(
 
 
 def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:
-    """Yield all blocks, and those inside the results of tools."""
-    for message in messages:
-        if not isinstance(message.content, str):
-            for block in message.content:
-                yield block
-                yield from _inner(block)
-
-
-def _inner(block: ContentBlock) -> Iterator[ContentBlock]:
-    if not block.type.endswith("tool_result"):
-        return
-    content = block.content
-    if isinstance(content, dict):  # of Anthropic's own search
-        content = content.get("tool_references")
-    yield from _to_blocks(content) or ()
+    for block in (block for message in messages for block in message.blocks):
+        yield block
+        if block.type.endswith("tool_result"):
+            content = block.content
+            if isinstance(content, dict):  # of Anthropic's own search
+                content = content.get("tool_references")
+            yield from _to_blocks(content) or ()
 
 
 class ThinkingConfig(msgspec.Struct):
@@ -242,6 +232,8 @@ class OutputConfig(msgspec.Struct):
 
 
 class MessagesBody(msgspec.Struct, kw_only=True):
+    REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
+
     model: str = ""
     messages: list[AnthropicMessage] = []
     max_tokens: int = 0
@@ -262,14 +254,12 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
-        """Raise UsageError for a field that an answer needs, and a count of tokens does not."""
         if self.compaction is not None:
             raise UsageError("compaction is not supported: ask for a summary as a message")
         if self.max_tokens <= 0:
             raise UsageError("max_tokens is required and must be positive")
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self._check()
         newest = last_of_user(message.kind for message in self.messages)
         messages = [
@@ -294,8 +284,8 @@ class MessagesBody(msgspec.Struct, kw_only=True):
                 top_p=self.top_p,
                 top_k=max(0, min(self.top_k, MAX_INT)),
             ),
-            max_tokens=limit_tokens(self.max_tokens),
-            think_budget=think_budget(self.thinking.budget_tokens, self.think_budget),
+            max_tokens=first_limit(self.max_tokens),
+            think_budget=first_limit(self.thinking.budget_tokens, self.think_budget),
             ends_repetition=self.repeat_guard,
             stop=tuple(self.stop_sequences),
             format=parse_format(form, form.get("schema")),

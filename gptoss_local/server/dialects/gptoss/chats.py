@@ -1,7 +1,7 @@
 """Saved chats for the web page, over HTTP: see docs/api.md."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -20,18 +20,21 @@ from gptoss_local.base.types import Effort
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
-from gptoss_local.server.chats.changes import outward
-from gptoss_local.server.chats.turns import begin_answer
-from gptoss_local.server.dialects.bounds import MAX_INT, number_in
+from gptoss_local.server.chats.changes import ChangeEvent, outward
+from gptoss_local.server.chats.exchange import begin_turn
+from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.ollama.frames import error_frame
-from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
-from gptoss_local.talk.conversation import Decision, was_cut
-from gptoss_local.talk.conversation.tool_choice import OPTION, without_tools
+from gptoss_local.server.dialects.options import MAX_INT, NUMBER, number_in
+from gptoss_local.server.streaming import NDJSON, AnswerResponse, Framing, json_response
+from gptoss_local.talk.conversation import TOOLS, was_cut, without_tools
 from gptoss_local.talk.history import ChatSummary, History, Hit, Turn
+from gptoss_local.talk.what_runs import Decision
 
+endpoints = Endpoints()
 T = TypeVar("T")
 
 _N_CHATS, _N_HITS = 200, 50
+_CHAT = "/api/gptoss/chats/{chat_id:int}"
 _LINES = Framing("application/x-ndjson", bytes)
 _WAIT = "Wait for it, or stop it."
 
@@ -89,6 +92,8 @@ class ChatChangesBody(msgspec.Struct, kw_only=True):
 class AskBody(msgspec.Struct, kw_only=True):
     """A question after a turn; `folds` are parts that are shown as one line: start, end, label."""
 
+    REQUIRED: ClassVar[tuple[str, ...]] = ("content",)
+
     content: str = ""
     parent_id: int | None = None
     folds: list[tuple[int, int, str]] = []
@@ -114,34 +119,41 @@ class SystemBody(msgspec.Struct):
     content: str = ""
 
 
+@endpoints.for_chat(
+    "GET",
+    "/api/gptoss/chats",
+    "List or search",
+    Chats,
+    queries={"q": {"type": "string"}, "limit": NUMBER},
+)
 async def chats(request: Request) -> Response:
     words, limit = request.query_params.get("q"), number_in(request.query_params, "limit")
-    if words is not None:
-        n_hits = limit or _N_HITS
-        hits = await _answers(request).store.call(lambda history: history.search(words, n_hits))
-        return json_response(Chats(hits=hits))
-    n_chats = limit or _N_CHATS
-    listed = await _answers(request).store.call(
-        lambda history: history.chats(n_chats, pinned_first=True)
-    )
-    return json_response(Chats(chats=listed))
+
+    def find(history: History) -> Chats:
+        if words is not None:
+            return Chats(hits=history.search(words, limit or _N_HITS))
+        return Chats(chats=history.chats(limit or _N_CHATS, pinned_first=True))
+
+    return json_response(await _answers(request).store.call(find))
 
 
+@endpoints.for_chat(
+    "POST", "/api/gptoss/chats/unlock", "Unlock chats that have a passphrase", JobStatus, UnlockBody
+)
 async def unlock(request: Request) -> Response:
     body = await read_body(request, UnlockBody)
     await _changed(request, lambda history: history.lock.unlock(body.passphrase))
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_chat("POST", "/api/gptoss/chats", "Begin a chat", ChatSummary, NewChatBody)
 async def new_chat(request: Request) -> Response:
     body = await read_body(request, NewChatBody)
     options = _checked(body.options)
 
     def add(history: History) -> ChatSummary:
         history = history.temporary if body.is_temporary else history
-        chat_id = history.new_chat(body.model, body.effort, preset=body.preset)
-        if options:
-            history.set_options(chat_id, options)
+        chat_id = history.new_chat(body.model, body.effort, preset=body.preset, options=options)
         if body.system:
             history.add(chat_id, None, "system", body.system)
         return history.chat(chat_id)
@@ -149,6 +161,7 @@ async def new_chat(request: Request) -> Response:
     return json_response(await _changed(request, add))
 
 
+@endpoints.for_chat("GET", _CHAT, "A chat with all its turns", Tree)
 async def chat(request: Request) -> Response:
     chat_id = _chat_id(request)
 
@@ -161,6 +174,7 @@ async def chat(request: Request) -> Response:
     return json_response(Tree(summary, [answers.changes.as_it_is(turn) for turn in turns]))
 
 
+@endpoints.for_chat("PATCH", _CHAT, "Rename or change", ChatSummary, ChatChangesBody)
 async def change_chat(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, ChatChangesBody)
     options = None if body.options is None else _checked(body.options)
@@ -185,6 +199,7 @@ async def change_chat(request: Request) -> Response:
     return json_response(await _changed(request, change))
 
 
+@endpoints.for_chat("DELETE", _CHAT, "Delete a chat", JobStatus)
 async def delete_chat(request: Request) -> Response:
     chat_id = _chat_id(request)
     await _answers(request).stop_chat(chat_id)
@@ -193,6 +208,7 @@ async def delete_chat(request: Request) -> Response:
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/ask", "Ask, and begin the answer", Begun, AskBody)
 async def ask(request: Request) -> Response:
     """Add a question and begin its answer, which runs even if the client leaves."""
     chat_id, body = _chat_id(request), await read_body(request, AskBody)
@@ -200,78 +216,82 @@ async def ask(request: Request) -> Response:
         raise UsageError("the question is empty")
     stats = {"folds": body.folds} if body.folds else {}
 
-    def add(history: History) -> tuple[Turn, list[Turn]]:
+    def add(history: History) -> list[Turn]:
         if body.parent_id is not None:
             _settled(_turn_of(history, chat_id, body.parent_id))
         question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
-        return question, begin_answer(history, question, is_shown=True)
+        return begin_turn(history, question, is_shown=True)
 
-    question, branch = await _start(request, add)
-    return json_response(Begun(branch[-1], question))
+    *_, question, begun = await _start(request, add)
+    return json_response(Begun(begun, question))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/answer", "Begin another answer", Begun, AnswerBody)
 async def answer(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, AnswerBody)
 
-    def add(history: History) -> tuple[None, list[Turn]]:
+    def add(history: History) -> list[Turn]:
         asked = _settled(_turn_of(history, chat_id, body.parent_id))
         if asked.role not in ("user", "tool"):
             raise UsageError("only a question or the result of a tool is answered")
-        return None, begin_answer(history, asked, is_shown=True)
+        return begin_turn(history, asked, is_shown=True)
 
-    _, branch = await _start(request, add)
-    return json_response(Begun(branch[-1]))
+    return json_response(Begun((await _start(request, add))[-1]))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/continue", "Continue an answer that was cut", Begun, TurnBody)
 async def continue_answer(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
 
-    def resume(history: History) -> tuple[None, list[Turn]]:
+    def resume(history: History) -> list[Turn]:
         turn = _settled(_turn_of(history, chat_id, body.turn_id))
         if not was_cut(turn):
             raise UsageError("this answer was not cut", hint="Ask for another one.")
         if history.select(turn.id)[-1].id != turn.id:
             raise UsageError("only the last answer of a branch can be continued")
         history.update(turn.id, state="streaming")
-        return None, history.branch(turn.id)
+        return history.branch(turn.id)
 
-    _, branch = await _start(request, resume)
-    return json_response(Begun(outward(branch[-1])))
+    return json_response(Begun(outward((await _start(request, resume))[-1])))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/stop", "Stop an answer", JobStatus, TurnBody)
 async def stop(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
-    answers = _answers(request)
-    turn = await _turn(request, chat_id, body.turn_id)
-    await answers.stop(turn.id)
-    turn = await _turn(request, chat_id, turn.id)
+    body, answers = await read_body(request, TurnBody), _answers(request)
+    await answers.stop((await _turn(request, body.turn_id)).id)
+    turn = await _turn(request, body.turn_id)
     if turn.state == "streaming" and not answers.is_running(turn.id):
         raise AnsweringError("another program writes this answer", hint="Stop it there.")
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_chat(
+    "POST", f"{_CHAT}/answer-now", "End the reasoning of an answer", JobStatus, TurnBody
+)
 async def answer_now(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
-    answers = _answers(request)
-    turn = await _turn(request, chat_id, body.turn_id)
-    answers.answer_now(turn.id)
+    body = await read_body(request, TurnBody)
+    turn = await _turn(request, body.turn_id)
+    _answers(request).answer_now(turn.id)
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/allow", "Answer whether a call may run", JobStatus, AllowBody)
 async def allow(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, AllowBody)
+    body = await read_body(request, AllowBody)
     if body.scope != "no" and current_caller().kind == "phone":
         raise ForbiddenError(
             "a phone may not let a tool run",
             hint="Allow the call in this chat on the server's machine, or refuse it here.",
         )
-    answers = _answers(request)
-    turn = await _turn(request, chat_id, body.turn_id)
+    turn = await _turn(request, body.turn_id)
     scope = None if body.scope == "no" else body.scope
-    answers.decide(turn.id, Decision(scope, body.reason.strip()))
+    _answers(request).decide(turn.id, Decision(scope, body.reason.strip()))
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_chat(
+    "PUT", f"{_CHAT}/system", "Continue with other instructions", Branch, SystemBody
+)
 async def set_system(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, SystemBody)
 
@@ -284,6 +304,7 @@ async def set_system(request: Request) -> Response:
     return json_response(Branch([outward(turn) for turn in turns]))
 
 
+@endpoints.for_chat("POST", f"{_CHAT}/fork", "A chat of a branch", ChatSummary, TurnBody)
 async def fork(request: Request) -> Response:
     chat_id, body = _chat_id(request), await read_body(request, TurnBody)
 
@@ -294,25 +315,38 @@ async def fork(request: Request) -> Response:
     return json_response(await _changed(request, copy))
 
 
+@endpoints.for_chat(
+    "GET", f"{_CHAT}/export", "A chat as text", queries={"format": {"enum": ["json", "markdown"]}}
+)
 async def export(request: Request) -> Response:
     chat_id, form = _chat_id(request), request.query_params.get("format", "json")
     if form not in ("json", "markdown"):
         raise UsageError("format is json or markdown")
     is_json = form == "json"
-    text = await _answers(request).store.call(
-        lambda history: (history.export_json if is_json else history.export_markdown)(chat_id),
-        chat_id,
-    )
+
+    def write(history: History) -> str:
+        return history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
+
+    text = await _answers(request).store.call(write, chat_id)
     media_type = "application/json" if is_json else "text/markdown"
     return Response(text, media_type=media_type)
 
 
+@endpoints.for_chat("POST", "/api/gptoss/chats/import", "Add an exported chat", ChatSummary, dict)
 async def import_chat(request: Request) -> Response:
     text = await read_text(request)
     added = await _changed(request, lambda history: history.chat(history.import_json(text)))
     return json_response(added)
 
 
+@endpoints.for_chat(
+    "GET",
+    "/api/gptoss/chats/changes",
+    "What changes in the chats, as it does",
+    ChangeEvent,
+    stream=NDJSON,
+    queries={"chat": NUMBER},
+)
 async def changes(request: Request) -> Response:
     lines = _answers(request).changes.listen(number_in(request.query_params, "chat"))
     return AnswerResponse(lines, _LinesWriter(), stream=True)
@@ -349,17 +383,17 @@ def _chat_id(request: Request) -> int:
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    tools = options.get(OPTION, "")
+    tools = options.get(TOOLS, "")
     if not isinstance(tools, str):
-        raise UsageError(f"{OPTION} is a list of names with commas")
+        raise UsageError(f"{TOOLS} is a list of names with commas")
     checked: dict[str, Any] = {
         name: parse_option(name, str(value)) for name, value in without_tools(options).items()
     }
-    return checked | ({OPTION: tools} if OPTION in options else {})
+    return checked | ({TOOLS: tools} if TOOLS in options else {})
 
 
-async def _turn(request: Request, chat_id: int, turn_id: int) -> Turn:
-    store = _answers(request).store
+async def _turn(request: Request, turn_id: int) -> Turn:
+    chat_id, store = _chat_id(request), _answers(request).store
     return await store.call(lambda history: _turn_of(history, chat_id, turn_id), chat_id)
 
 
@@ -376,19 +410,17 @@ def _settled(turn: Turn) -> Turn:
     return turn
 
 
-async def _start(
-    request: Request, add: Callable[[History], tuple[T, list[Turn]]]
-) -> tuple[T, list[Turn]]:
-    """Add turns, and run the answer that ends the branch."""
+async def _start(request: Request, add: Callable[[History], list[Turn]]) -> list[Turn]:
+    """Add turns, run the answer that ends their branch, and return the branch."""
     answers = _answers(request)
 
-    def add_all(history: History) -> tuple[T, list[Turn], ChatSummary]:
-        added, branch = add(history)
-        return added, branch, history.chat(branch[-1].chat_id)
+    def begin(history: History) -> tuple[list[Turn], ChatSummary]:
+        branch = add(history)
+        return branch, history.chat(branch[-1].chat_id)
 
-    added, branch, chat = await answers.store.call(add_all, request.path_params["chat_id"])
+    branch, chat = await answers.store.call(begin, request.path_params["chat_id"])
     answers.start(chat, branch, "owner")  # as the chat is the owner's, also on a phone
-    return added, branch
+    return branch
 
 
 async def _changed(request: Request, work: Callable[[History], T]) -> T:

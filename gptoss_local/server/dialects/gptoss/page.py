@@ -11,15 +11,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from gptoss_local.api.gptoss import Lan, PageLink
+from gptoss_local.api.gptoss import Lan, PageLink, PageToken
 from gptoss_local.api.models import JobStatus
 from gptoss_local.base.errors import ForbiddenError, PathNotFoundError
 from gptoss_local.server import web
 from gptoss_local.server.access import Access, is_other_account
 from gptoss_local.server.body import read_body
+from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.origin import is_own_origin
 from gptoss_local.server.streaming import json_response
 
+endpoints = Endpoints()
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
@@ -70,6 +72,7 @@ class _File(NamedTuple):
     etag: str
 
 
+@endpoints.for_all("GET", "/", "Says that a server is there, or is the page")
 async def root(request: Request) -> Response:
     """Answer a browser with the page, and others with the words that clients look for."""
     headers = request.headers
@@ -83,6 +86,7 @@ async def root(request: Request) -> Response:
     return Response(page, headers=page_headers, media_type="text/html")
 
 
+@endpoints.for_owner("POST", "/api/gptoss/links", "Make a link to the page", PageLink)
 async def new_link(request: Request) -> Response:
     """Make an address that opens the page in one browser, which then has the page's token.
 
@@ -91,20 +95,28 @@ async def new_link(request: Request) -> Response:
     return json_response(PageLink(f"/#open={_access(request).new_link()}"))
 
 
+@endpoints.for_owner("POST", "/api/gptoss/lan", "Let the local network in", Lan, LanBody)
 async def open_lan(request: Request) -> Response:
-    """Let the local network in, and make a link that gives one phone a key of its own."""
     body, lan = await read_body(request, LanBody), request.app.state.lan
     await lan.open(body.scheme)
     link = _access(request).new_link(is_for_phone=True)
     return json_response(Lan(lan.urls, f"/#open={link}", lan.fingerprint))
 
 
+@endpoints.for_owner("DELETE", "/api/gptoss/lan", "Let it in no longer", JobStatus)
 async def close_lan(request: Request) -> Response:
     _access(request).end_phone_links()
     request.app.state.lan.close()
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_all(
+    "POST",
+    "/api/gptoss/open",
+    "Get the page's token, or a phone's key, for a link, once",
+    PageToken,
+    LinkBody,
+)
 async def open_link(request: Request) -> Response:
     body = await read_body(request, LinkBody)
     token = _access(request).open_link(body.link)
@@ -116,8 +128,8 @@ async def open_link(request: Request) -> Response:
     return json_response(token)
 
 
+@endpoints.for_all("GET", "/web/{path:path}", "A file of the page")
 async def file(request: Request) -> Response:
-    """Serve one of the page's files, unless the browser has it."""
     wanted = request.path_params["path"]
     found = await asyncio.to_thread(_find, wanted)
     if found is None:

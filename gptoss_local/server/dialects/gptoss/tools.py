@@ -17,15 +17,15 @@ from starlette.responses import Response
 from gptoss_local.api.gptoss import TestedServer, ToolFacts, ToolGroup, ToolGroups
 from gptoss_local.api.models import JobStatus
 from gptoss_local.base.errors import ToolError, UsageError
-from gptoss_local.base.settings import Settings
 from gptoss_local.server.body import read_body
 from gptoss_local.server.chats import Answers
-from gptoss_local.server.dialects.bounds import number_in
+from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.named_model import settings_of
+from gptoss_local.server.dialects.options import NUMBER, number_in
 from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 from gptoss_local.talk.tools.mcp import (
-    McpSource,
     Server,
     add_server,
     entry_of,
@@ -35,6 +35,7 @@ from gptoss_local.talk.tools.mcp import (
 )
 from gptoss_local.talk.tools.sources import taken_names
 
+endpoints = Endpoints()
 _TRY_ADDRESS = "Is the address right, and does it need a header?"
 _TRY_COMMAND = "Try the command in a terminal of the server's machine. Is it installed there?"
 _changing = asyncio.Lock()  # the file is read, and then written
@@ -53,7 +54,6 @@ class ServerBody(msgspec.Struct):
     values: list[str] = []
 
     def entry(self) -> dict[str, Any]:
-        """Return the server as mcp.json has it."""
         reached, values = self.reached.strip(), [each for each in self.values if each.strip()]
         if reached.startswith(("http://", "https://")):
             return new_entry([], reached, [], values)
@@ -66,6 +66,13 @@ class ServerBody(msgspec.Struct):
         return new_entry(command, "", values, [])
 
 
+@endpoints.for_chat(
+    "GET",
+    "/api/gptoss/chats/tools",
+    "What a chat may call",
+    ToolGroups,
+    queries={"chat": NUMBER, "start": {"enum": ["yes", "no"]}},
+)
 async def tools(request: Request) -> Response:
     """List the tools of a chat, or of a new one, started unless `start` is `no`."""
     number = number_in(request.query_params, "chat")
@@ -76,28 +83,35 @@ async def tools(request: Request) -> Response:
     return json_response(ToolGroups(groups))
 
 
+@endpoints.for_page(
+    "POST",
+    "/api/gptoss/mcp/test",
+    "Start an MCP server, list its tools, and end it",
+    TestedServer,
+    ServerBody,
+)
 async def test_server(request: Request) -> Response:
-    """Start an MCP server that is not added yet, list its tools, and end it."""
-    body, settings = await read_body(request, ServerBody), _settings(request)
+    body, settings = await read_body(request, ServerBody), settings_of(request)
     entry = entry_of(body.name.strip(), body.entry(), mcp_path(), taken_names(settings))
 
     async def test() -> TestedServer:
         server, start_s = Server(entry, Path.home(), settings.log_dir), time.monotonic()
         try:
-            tools = await McpSource(server).tools()
+            tools = await server.tools()
             seconds = round(time.monotonic() - start_s, 3)
-            return TestedServer(server.about, seconds, [tool.name for tool in tools])
+            return TestedServer(server.version, seconds, [tool.name for tool in tools])
         except ToolError as error:
             hint = _TRY_ADDRESS if entry.url else _TRY_COMMAND
             raise ToolError(error.message, hint=f"{hint} {error.hint}".rstrip()) from error
         finally:
-            await server.close()
+            await server.end()
 
     return json_response(await while_connected(request, test()))
 
 
+@endpoints.for_page("POST", "/api/gptoss/mcp", "Add an MCP server", JobStatus, ServerBody)
 async def post_server(request: Request) -> Response:
-    body, settings = await read_body(request, ServerBody), _settings(request)
+    body, settings = await read_body(request, ServerBody), settings_of(request)
     async with _changing:
         await asyncio.to_thread(
             add_server, body.name.strip(), body.entry(), settings, taken_names(settings)
@@ -106,16 +120,12 @@ async def post_server(request: Request) -> Response:
     return json_response(JobStatus("success"))
 
 
+@endpoints.for_page("DELETE", "/api/gptoss/mcp/{name:path}", "Remove an MCP server", JobStatus)
 async def delete_server(request: Request) -> Response:
     async with _changing:
         await asyncio.to_thread(remove_server, request.path_params["name"])
     await request.app.state.answers.toolboxes.renew()
     return json_response(JobStatus("success"))
-
-
-def _settings(request: Request) -> Settings:
-    settings: Settings = request.app.state.manager.settings
-    return settings
 
 
 async def _toolbox(answers: Answers, number: int | None) -> AbstractAsyncContextManager[Toolbox]:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gptoss_local.api.answers import (
     AnswerMessage,
     ChatFrame,
@@ -12,6 +14,9 @@ from gptoss_local.api.answers import (
     ErrorFrame,
     GenerateFrame,
     PromptProgress,
+    call_of,
+    logprobs_of,
+    metrics_of,
 )
 from gptoss_local.base.errors import ContextOverflowError, GptOssError
 from gptoss_local.harmony import (
@@ -26,54 +31,22 @@ from gptoss_local.harmony import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.server.dialects.logprobs import ollama_logprobs
 from gptoss_local.server.streaming import NDJSON
-from gptoss_local.talk.answer import figures_of
 
-_Told = ReasoningDelta | ContentDelta | ToolCall | Done
-
-
-def _metrics(done: Done) -> dict[str, Any]:
-    return {name: value for name, value in figures_of(done).items() if name != "tokens"}
+Event = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
 def chat_frame(
-    model: str, message: AnswerMessage | None = None, *, done: bool, **fields: Any
+    model: str, message: AnswerMessage | None = None, *, done: bool = False, **fields: Any
 ) -> ChatFrame:
     message = message or AnswerMessage("assistant", "")
     return ChatFrame(model=model, created_at=now(), message=message, done=done, **fields)
 
 
-def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any) -> GenerateFrame:
+def generate_frame(
+    model: str, response: str = "", *, done: bool = False, **fields: Any
+) -> GenerateFrame:
     return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
-
-
-def chat_event_frame(model: str, event: _Told) -> ChatFrame:
-    match event:
-        case ContentDelta(text, logprobs):
-            message = AnswerMessage("assistant", text)
-            return chat_frame(model, message, done=False, logprobs=ollama_logprobs(logprobs))
-        case ReasoningDelta(text):
-            message = AnswerMessage("assistant", "", thinking=text)
-        case ToolCall():
-            message = AnswerMessage("assistant", "", tool_calls=[_wire_tool_call(event)])
-        case Done():
-            return chat_frame(model, done=True, **_metrics(event))
-    return chat_frame(model, message, done=False)
-
-
-def generate_event_frame(model: str, event: _Told, *, with_context: bool) -> GenerateFrame:
-    """Return the frame of `/api/generate` for one event; without tools, a call is text."""
-    match event:
-        case ContentDelta(text, logprobs):
-            return generate_frame(model, text, done=False, logprobs=ollama_logprobs(logprobs))
-        case ReasoningDelta(text):
-            return generate_frame(model, thinking=text, done=False)
-        case ToolCall():
-            return generate_frame(model, f"{event.name}({event.arguments_json()})", done=False)
-        case Done():
-            context = event.tokens if with_context else []
-            return generate_frame(model, done=True, context=context, **_metrics(event))
 
 
 class _Writer:
@@ -100,44 +73,56 @@ class ChatWriter(_Writer):
 
     def feed(self, event: ChatEvent) -> Iterable[ChatFrame]:
         self._answer.add(event)
-        if isinstance(event, Started):
-            self._started = event
-            return self._progress(Prefilling(0, 0))
-        if isinstance(event, Prefilling):
-            return self._progress(event)
-        if isinstance(event, CallDelta):
-            return []
-        if isinstance(event, Growing):
-            growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
-            return [chat_frame(self._model, done=False, context_growth=growth)]
-        frame = chat_event_frame(self._model, event)
+        match event:
+            case Started():
+                self._started = event
+                return self._progress(Prefilling(0, 0))
+            case Prefilling():
+                return self._progress(event)
+            case CallDelta():
+                return []
+            case Growing():
+                growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
+                return [chat_frame(self._model, context_growth=growth)]
+        frame = self._frame(event)
         if isinstance(event, Done) and self._with_tokens:
             frame.tokens = event.tokens[self._started.n_prompt :]
         return [frame]
 
     def keepalive(self) -> Iterable[ChatFrame]:
-        return [chat_frame(self._model, done=False)]
+        return [chat_frame(self._model)]
+
+    def whole(self) -> ChatFrame:
+        answer, frame = self._answer, self._frame(self._answer.done)
+        calls = list(map(call_of, answer.calls))
+        frame.message = AnswerMessage("assistant", answer.content, answer.reasoning, calls)
+        frame.logprobs = logprobs_of(answer.logprobs)
+        return frame
+
+    def _frame(self, event: Event) -> ChatFrame:
+        message, fields = AnswerMessage("assistant", ""), dict[str, Any]()
+        match event:
+            case ContentDelta(text, logprobs):
+                message.content, fields = text, {"logprobs": logprobs_of(logprobs)}
+            case ReasoningDelta(text):
+                message.thinking = text
+            case ToolCall():
+                message.tool_calls = [call_of(event)]
+            case Done():
+                fields = {"done": True} | asdict(metrics_of(event))
+        return chat_frame(self._model, message, **fields)
 
     def _progress(self, event: Prefilling) -> list[ChatFrame]:
         if not self._with_progress:
             return []
-        started = self._started
-        progress = PromptProgress(
-            started.n_prompt, event.n_cached, event.n_done, started.n_left_out
-        )
-        return [chat_frame(self._model, done=False, prompt_progress=progress)]
-
-    def whole(self) -> ChatFrame:
-        frame = chat_event_frame(self._model, self._answer.done)
-        calls = [_wire_tool_call(call) for call in self._answer.calls]
-        frame.message = AnswerMessage(
-            "assistant", self._answer.content, self._answer.reasoning, calls
-        )
-        frame.logprobs = ollama_logprobs(self._answer.logprobs)
-        return frame
+        n_prompt, n_left_out = self._started.n_prompt, self._started.n_left_out
+        progress = PromptProgress(n_prompt, event.n_cached, event.n_done, n_left_out)
+        return [chat_frame(self._model, prompt_progress=progress)]
 
 
 class GenerateWriter(_Writer):
+    """An answer of `/api/generate`; without tools, a call is text."""
+
     def __init__(self, model: str, *, with_context: bool) -> None:
         super().__init__(model)
         self._with_context = with_context
@@ -150,30 +135,34 @@ class GenerateWriter(_Writer):
         return [frame]
 
     def keepalive(self) -> Iterable[GenerateFrame]:
-        return [generate_frame(self._model, done=False)]
+        return [generate_frame(self._model)]
 
     def whole(self) -> GenerateFrame:
         frame = self._frame(self._answer.done)
         frame.response, frame.thinking = self._answer.content, self._answer.reasoning
-        frame.logprobs = ollama_logprobs(self._answer.logprobs)
+        frame.logprobs = logprobs_of(self._answer.logprobs)
         return frame
 
-    def _frame(self, event: _Told) -> GenerateFrame:
-        return generate_event_frame(self._model, event, with_context=self._with_context)
+    def _frame(self, event: Event) -> GenerateFrame:
+        match event:
+            case ContentDelta(text, logprobs):
+                return generate_frame(self._model, text, logprobs=logprobs_of(logprobs))
+            case ReasoningDelta(text):
+                return generate_frame(self._model, thinking=text)
+            case ToolCall():
+                return generate_frame(self._model, f"{event.name}({event.arguments_json()})")
+            case Done():
+                context = event.tokens if self._with_context else []
+                fields = asdict(metrics_of(event))
+                return generate_frame(self._model, done=True, context=context, **fields)
 
 
 def error_frame(error: GptOssError) -> ErrorFrame:
-    """Return the body of an error, also as the last line of a stream."""
     frame = ErrorFrame(error.message, error.hint, type(error).__name__)
     if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
         frame.prompt_tokens, frame.context_length = error.n_prompt, error.n_ctx
         frame.max_context_length = error.n_ctx_max
     return frame
-
-
-def _wire_tool_call(call: ToolCall) -> dict[str, Any]:
-    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "function": function}
 
 
 def now() -> str:

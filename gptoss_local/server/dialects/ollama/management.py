@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -34,17 +34,19 @@ from gptoss_local.models.store import (
     find_blob,
     find_model,
 )
-from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.body import convert, read_body, translate
+from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.named_model import manager_of, settings_of
 from gptoss_local.server.dialects.ollama.frames import error_frame
-from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import (
     ModelBody,
     OllamaMessage,
     to_message,
 )
+from gptoss_local.server.dialects.options import Options
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 
+endpoints = Endpoints()
 _PIECE_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -90,7 +92,6 @@ class CreateBody(msgspec.Struct, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raise UsageError for fields that a model here cannot have."""
         if not (self.model or self.name):
             raise UsageError("invalid model name")
         for field, why in _REFUSED.items():
@@ -110,6 +111,8 @@ class CreateBody(msgspec.Struct, kw_only=True):
 
 
 class CopyBody(msgspec.Struct):
+    REQUIRED: ClassVar[tuple[str, ...]] = ("source", "destination")
+
     source: str = ""
     destination: str = ""
 
@@ -149,14 +152,18 @@ class CloudStatus(msgspec.Struct):
     cloud: Cloud
 
 
+@endpoints.for_keys("GET", "/api/status", "Whether a cloud is offered", CloudStatus)
 async def status(_request: Request) -> Response:
     return json_response(CloudStatus(Cloud(disabled=True, source="config")))
 
 
+@endpoints.for_owner_or_all(
+    "POST", "/api/create", "Make a model of a file", JobStatus, CreateBody, stream=NDJSON
+)
 async def create(request: Request) -> Response:
     body = await read_body(request, CreateBody)
     await translate(request, body.check)
-    events = _create(body, _settings(request))
+    events = _create(body, settings_of(request))
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 
@@ -184,9 +191,10 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[JobSta
     yield JobStatus("success")
 
 
+@endpoints.for_owner_or_all("POST", "/api/copy", "Give a model another name", None, CopyBody)
 async def copy(request: Request) -> Response:
     body = await read_body(request, CopyBody)
-    settings = _settings(request)
+    settings = settings_of(request)
     try:
         file_for(body.destination, settings)
     except UsageError as error:
@@ -208,9 +216,10 @@ async def copy(request: Request) -> Response:
     return Response()
 
 
+@endpoints.for_owner_or_all("DELETE", "/api/delete", "Remove a model", None, ModelBody)
 async def delete(request: Request) -> Response:
     body = await read_body(request, ModelBody)
-    name, manager = body.model or body.name, _manager(request)
+    name, manager = body.model or body.name, manager_of(request)
     check_deletable(name, manager.settings)
     with contextlib.suppress(ModelNotFoundError, ModelLoadError):  # a name may outlive its file
         await manager.unload(find_model(name, manager.settings))
@@ -218,14 +227,16 @@ async def delete(request: Request) -> Response:
     return Response()
 
 
+@endpoints.for_owner_or_all("HEAD", "/api/blobs/{digest}", "Whether a file is here")
 async def has_blob(request: Request) -> Response:
-    find_blob(request.path_params["digest"], _settings(request))
+    find_blob(request.path_params["digest"], settings_of(request))
     return Response()
 
 
+@endpoints.for_owner_or_all("POST", "/api/blobs/{digest}", "Upload a file", None, bytes)
 async def put_blob(request: Request) -> Response:
     """Take a file of any size; 201 when it is new, 200 when it was there."""
-    digest, settings = request.path_params["digest"], _settings(request)
+    digest, settings = request.path_params["digest"], settings_of(request)
     try:
         find_blob(digest, settings)
         return Response()
@@ -256,6 +267,9 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
     yield bytes(buffer)
 
 
+@endpoints.for_owner_or_all(
+    "POST", "/api/pull", "Download a model", JobStatus, PullBody, stream=NDJSON
+)
 async def pull(request: Request) -> Response:
     body = await read_body(request, PullBody)
     pulls: Pulls = request.app.state.pulls
@@ -263,15 +277,7 @@ async def pull(request: Request) -> Response:
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 
+@endpoints.for_keys("POST", "/api/push", "Refused", None, ModelBody, is_refused=True)
 async def push(request: Request) -> Response:
     await read_body(request, ModelBody)
     raise UsageError("gptoss publishes no models", hint="Upload the GGUF to the Hugging Face hub.")
-
-
-def _manager(request: Request) -> ModelManager:
-    manager: ModelManager = request.app.state.manager
-    return manager
-
-
-def _settings(request: Request) -> Settings:
-    return _manager(request).settings

@@ -1,6 +1,6 @@
 """Request bodies of Ollama's API. Source: its api/types.go (ChatRequest, GenerateRequest)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -9,7 +9,6 @@ from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.base.types import Effort
 from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.harmony.built_in import built_in
-from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.dialects.history import (
     ContentPart,
     FunctionCall,
@@ -20,9 +19,10 @@ from gptoss_local.server.dialects.history import (
     read_arguments,
     refuse_media,
 )
-from gptoss_local.server.dialects.ollama.options import Options, parse_think
-from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
-from gptoss_local.server.dialects.tool_choice import select_tools
+from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, TokenId, TopCount
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
+
+_EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
 
 
 class OllamaToolCall(msgspec.Struct):
@@ -44,6 +44,8 @@ class OllamaMessage(msgspec.Struct):
 
 
 class _Common(msgspec.Struct, kw_only=True):
+    REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
+
     model: str = ""
     stream: bool = True
     options: Options = msgspec.field(default_factory=Options)
@@ -59,7 +61,6 @@ class _Common(msgspec.Struct, kw_only=True):
 
     @property
     def reasoning(self) -> tuple[Effort, bool]:
-        """Return the effort, and whether to reason at all."""
         return parse_think(self.think)
 
     @property
@@ -91,7 +92,6 @@ class ChatBody(_Common, kw_only=True):
     return_tokens: bool = False
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         effort, reasoning = self.reasoning
         newest = last_of_user(m.role for m in self.messages)
         tools = list(map(_offered, read_tools(self.tools)))
@@ -119,7 +119,6 @@ class GenerateBody(_Common, kw_only=True):
     images: list[str] = []
 
     def to_request(self) -> ChatRequest | RawRequest:
-        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         if self.images:
             refuse_media("image")
         if self.suffix:
@@ -162,17 +161,12 @@ def _offered(tool: Tool) -> Tool:
 
 
 def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
-    """Translate a message. Raises UsageError for media in a new one."""
     role = wire.role.lower()
     is_new = is_new and role not in ("assistant", "tool", "function")
     if wire.images and is_new:
         refuse_media("image")
     content = join_parts(wire.content, is_new=is_new) + left_out("image") * len(wire.images)
     match role:
-        case "system" | "developer":
-            return Message(role="system", content=content)
-        case "user":
-            return Message(role="user", content=content)
         case "assistant":
             return Message(
                 role="assistant",
@@ -191,3 +185,21 @@ def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
                 tool_call_id=wire.tool_call_id,
             )
     return message_of(wire.role, content)
+
+
+def parse_think(think: object) -> tuple[Effort, bool]:
+    """Return effort, and whether to reason. Absent and true mean medium; false means no."""
+    match think:
+        case None | True:
+            return "medium", True
+        case False:
+            return "low", False
+        case str() if think in _EFFORTS:
+            return _EFFORTS[think], True
+        case str():
+            allowed = '"high", "medium", "low", "max", true, or false'
+            raise UsageError(f'invalid think value: "{think}" (must be {allowed})')
+        case _:
+            raise UsageError(
+                'think must be a boolean or string ("high", "medium", "low", "max", true, or false)'
+            )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,30 +24,94 @@ from gptoss_local.harmony import (
     WholeAnswer,
 )
 from gptoss_local.models.store import ModelEntry, find_model, list_models
-from gptoss_local.server.dialects.anthropic import frames as anthropic_frames
-from gptoss_local.server.dialects.logprobs import (
-    CompletionLogprobs,
-    completion_logprobs,
-    openai_logprobs,
-)
-from gptoss_local.server.dialects.named_model import NamedModel
-from gptoss_local.server.dialects.openai.answers import (
-    ChatChoice,
-    ChatCompletion,
-    ChoiceLogprobs,
-    CompletionMessage,
-    CompletionUsage,
-    OpenAIModel,
-    OpenAIModels,
-    TextChoice,
-    TextCompletion,
-)
+from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.anthropic.routes import model_info, model_list
+from gptoss_local.server.dialects.named_model import NamedModel, settings_of
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody, CompletionBody
-from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
+from gptoss_local.server.dialects.openai.parts import (
+    CompletionLogprobs,
+    OpenAILogprob,
+    completion_logprobs,
+    error_body,
+    new_id,
+    now_s,
+    openai_logprobs,
+    usage,
+)
 from gptoss_local.server.streaming import SSE, AnswerResponse, SseEvent, json_response
 
+endpoints = Endpoints()
 _FINGERPRINT = "fp_ollama"
 _END = SseEvent(msgspec.Raw(b"[DONE]"))
+
+
+class OpenAIModel(msgspec.Struct, kw_only=True):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "library"
+
+
+class OpenAIModels(msgspec.Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel]
+
+
+class CompletionUsage(msgspec.Struct):
+    prompt_tokens: int
+    prompt_tokens_details: dict[str, int]
+    completion_tokens: int
+    completion_tokens_details: dict[str, int]
+    total_tokens: int
+
+
+class CompletionMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    role: Literal["assistant"]
+    content: str | None
+    reasoning: str = ""
+    reasoning_content: str = ""
+    tool_calls: list[dict[str, Any]] = []
+
+
+class ChoiceLogprobs(msgspec.Struct):
+    content: list[OpenAILogprob]
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct):
+    message: CompletionMessage
+    logprobs: ChoiceLogprobs | None
+    finish_reason: str
+    index: int = 0
+    native_finish_reason: str | UnsetType = UNSET
+
+
+class ChatCompletion(msgspec.Struct):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChoice]
+    usage: CompletionUsage
+
+
+class TextChoice(msgspec.Struct):
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: str
+    index: int = 0
+    native_finish_reason: str | UnsetType = UNSET
+
+
+class TextCompletion(msgspec.Struct):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[TextChoice]
+    usage: CompletionUsage
 
 
 class _Writer:
@@ -85,6 +149,11 @@ class _Writer:
     def _native(self) -> str | UnsetType:
         """Return the reason that OpenAI has no word for, as OpenRouter names it."""
         return "repetition" if self._answer.done.end == "repetition" else UNSET
+
+    def _finish_reason(self) -> str:
+        if self._answer.done.end != "stop":
+            return "length"
+        return "tool_calls" if self._answer.calls else "stop"
 
     def _last(self, done: Done) -> list[SseEvent]:
         if not self._include_usage:
@@ -151,14 +220,9 @@ class ChatCompletionWriter(_Writer):
             reasoning_content=answer.reasoning,
             tool_calls=calls,
         )
-        choice = ChatChoice(message, _choice_logprobs(answer.logprobs), self._finish_reason())
-        choice.native_finish_reason = self._native
+        logprobs, reason = _choice_logprobs(answer.logprobs), self._finish_reason()
+        choice = ChatChoice(message, logprobs, reason, native_finish_reason=self._native)
         return ChatCompletion(**self._fields, choices=[choice])
-
-    def _finish_reason(self) -> str:
-        if self._answer.done.end != "stop":
-            return "length"
-        return "tool_calls" if self._answer.calls else "stop"
 
     def _tool_call(self, call: ToolCall) -> dict[str, Any]:
         head = {"id": call.id, "index": call.index}
@@ -217,20 +281,24 @@ class CompletionWriter(_Writer):
 
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
-        choice = TextChoice(text, self._logprobs(self._answer.logprobs), self._finish_reason())
-        choice.native_finish_reason = self._native
+        logprobs, reason = self._logprobs(self._answer.logprobs), self._finish_reason()
+        choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
         return TextCompletion(**self._fields, choices=[choice])
 
     def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
         return completion_logprobs(tokens) if tokens else None
 
-    def _finish_reason(self) -> str:
-        return "stop" if self._answer.done.end == "stop" else "length"
-
 
 _NAMES = {"num_predict": "max_tokens"}
 
 
+@endpoints.metered(
+    "/v1/chat/completions",
+    "OpenAI's Chat Completions",
+    ChatCompletion,
+    ChatCompletionBody,
+    stream=SSE,
+)
 async def chat_completions(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ChatCompletionBody)
@@ -244,6 +312,9 @@ async def chat_completions(request: Request) -> Response:
     return AnswerResponse(model.manager.answer(model.entry, asked), writer, stream=body.stream)
 
 
+@endpoints.metered(
+    "/v1/completions", "OpenAI's Completions", TextCompletion, CompletionBody, stream=SSE
+)
 async def completions(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(CompletionBody)
@@ -254,18 +325,19 @@ async def completions(request: Request) -> Response:
     return AnswerResponse(model.manager.answer(model.entry, asked), writer, stream=body.stream)
 
 
+@endpoints.for_keys("GET", "/v1/models", "Models on disk", OpenAIModels)
 async def models(request: Request) -> Response:
-    settings = request.app.state.manager.settings
-    found = await asyncio.to_thread(list_models, settings)
+    found = await asyncio.to_thread(list_models, settings_of(request))
     if is_of_anthropic(request):
-        return json_response(anthropic_frames.model_list(found))
+        return json_response(model_list(found))
     return json_response(OpenAIModels(data=list(map(_model, found))))
 
 
+@endpoints.for_keys("GET", "/v1/models/{name:path}", "A model on disk", OpenAIModel)
 async def model(request: Request) -> Response:
-    entry = find_model(request.path_params["name"], request.app.state.manager.settings)
+    entry = find_model(request.path_params["name"], settings_of(request))
     if is_of_anthropic(request):
-        return json_response(anthropic_frames.model_info(entry))
+        return json_response(model_info(entry))
     return json_response(_model(entry))
 
 

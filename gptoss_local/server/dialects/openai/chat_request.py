@@ -3,13 +3,12 @@
 Source: OpenAI's API reference and Ollama's openai/openai.go.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
-from gptoss_local.server.dialects.bounds import TopCount, limit_tokens
 from gptoss_local.server.dialects.history import (
     ContentPart,
     FunctionCall,
@@ -19,14 +18,9 @@ from gptoss_local.server.dialects.history import (
     message_of,
     read_arguments,
 )
-from gptoss_local.server.dialects.logprobs import openai_count
-from gptoss_local.server.dialects.openai.parts import (
-    SamplingFields,
-    parse_effort,
-    parse_format,
-)
-from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
-from gptoss_local.server.dialects.tool_choice import select_tools
+from gptoss_local.server.dialects.openai.parts import SamplingFields, openai_count, parse_format
+from gptoss_local.server.dialects.options import TopCount
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
 _THOUGHTS = frozenset(("thinking", "reasoning"))
 _CALLS = frozenset(("tool_use",))
@@ -68,6 +62,8 @@ class TemplateArguments(msgspec.Struct):
 
 
 class _Common(SamplingFields, kw_only=True):
+    REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
+
     model: str = ""
     stream: bool = False
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
@@ -87,6 +83,8 @@ class _Common(SamplingFields, kw_only=True):
 
 
 class ChatCompletionBody(_Common, kw_only=True):
+    REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
+
     messages: list[ChatMessage] = msgspec.field(default_factory=list)
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -99,26 +97,18 @@ class ChatCompletionBody(_Common, kw_only=True):
     chat_template_kwargs: TemplateArguments = msgspec.field(default_factory=TemplateArguments)
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
         in_template = self.chat_template_kwargs.reasoning_effort
-        named = self.reasoning.effort or self.reasoning_effort
-        effort, reasoning = parse_effort(named or in_template)
-        limits = (self.max_completion_tokens, self.max_tokens)
+        effort = self.reasoning.effort or self.reasoning_effort or in_template
         newest = last_of_user(m.role for m in self.messages)
         json_schema = self.response_format.get("json_schema")
         schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
         return ChatRequest(
             streams_calls=self.stream,
             messages=tuple(_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
-            effort=effort,
-            reasoning=reasoning,
-            sampling=self.sampling,
-            think_budget=self.most_thinking,
-            ends_repetition=self.repeat_guard,
-            max_tokens=limit_tokens(next((n for n in limits if n is not None), None)),
+            **self.request_fields(effort, self.max_completion_tokens, self.max_tokens),
             stop=self.stop_strings,
             format=parse_format(self.response_format, schema),
             n_logprobs=openai_count(
@@ -150,7 +140,6 @@ class CompletionBody(_Common, kw_only=True):
         return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
     def to_request(self) -> ChatRequest:
-        """Raises UsageError for demands that gpt-oss or this version cannot meet."""
         self.check()
         if self.suffix:
             raise UsageError(f"{self.model} does not support insert")
@@ -163,16 +152,11 @@ class CompletionBody(_Common, kw_only=True):
                 "echo with logprobs is not supported: gpt-oss reads the prompt inside a message",
                 hint="Send logprobs without echo for those of the answer.",
             )
-        effort, reasoning = parse_effort(self.reasoning.effort or self.reasoning_effort or "none")
+        effort = self.reasoning.effort or self.reasoning_effort or "none"
         return ChatRequest(
             messages=(Message(role="user", content=self.text),),
             has_next_turn=False,
-            effort=effort,
-            reasoning=reasoning,
-            sampling=self.sampling,
-            think_budget=self.most_thinking,
-            ends_repetition=self.repeat_guard,
-            max_tokens=limit_tokens(self.max_tokens),
+            **self.request_fields(effort, self.max_tokens),
             stop=self.stop_strings,
             n_logprobs=openai_count(
                 *("logprobs", int(self.logprobs)), is_on=self.logprobs is not False, needs=""
@@ -181,8 +165,7 @@ class CompletionBody(_Common, kw_only=True):
 
 
 def _message(wire: ChatMessage, *, is_new: bool) -> Message:
-    role = wire.role.lower()
-    match role:
+    match wire.role.lower():
         case "assistant":
             return _assistant(wire)
         case "tool" | "function":
@@ -192,13 +175,7 @@ def _message(wire: ChatMessage, *, is_new: bool) -> Message:
                 tool_name=wire.name,
                 tool_call_id=wire.tool_call_id,
             )
-    content = join_parts(wire.content, is_new=is_new)
-    match role:
-        case "system" | "developer":
-            return Message(role="system", content=content)
-        case "user":
-            return Message(role="user", content=content)
-    return message_of(wire.role, content)
+    return message_of(wire.role, join_parts(wire.content, is_new=is_new))
 
 
 def _assistant(wire: ChatMessage) -> Message:

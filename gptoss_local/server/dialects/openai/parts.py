@@ -5,20 +5,23 @@ Source: OpenAI's API reference (Chat Completions, Responses), and Ollama's opena
 
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 
+from gptoss_local.api.answers import TopLogprob, spell, top_of
 from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.base.types import Effort, Penalties, SamplingParams
-from gptoss_local.harmony import Done, JsonFormat
-from gptoss_local.server.dialects.bounds import (
+from gptoss_local.harmony import Done, JsonFormat, TokenLogprob
+from gptoss_local.server.dialects.options import (
     MAX_INT,
+    MAX_TOP_LOGPROBS,
     Penalty,
     Temperature,
     ThinkBudget,
     TokenId,
-    think_budget,
+    first_limit,
 )
 
 LogitBias = Annotated[
@@ -35,6 +38,17 @@ _EFFORTS: dict[str, Effort] = {
     "ultra": "high",
     "max": "high",
 }
+
+
+class OpenAIErrorDetails(msgspec.Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(msgspec.Struct):
+    error: OpenAIErrorDetails
 
 
 class Reasoning(msgspec.Struct):
@@ -58,32 +72,29 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     repeat_guard: bool = True
 
-    @property
-    def most_thinking(self) -> int | None:
-        """Return the budget of reasoning tokens, by the first name that has one."""
-        return think_budget(
-            self.reasoning.max_tokens,
-            self.thinking_budget_tokens,
-            self.reasoning_budget,
-            self.think_budget,
-        )
-
-    @property
-    def penalties(self) -> Penalties | None:
+    def request_fields(self, effort: str, *limits: int | None) -> dict[str, Any]:
+        """Return fields of a ChatRequest; the first limit of tokens that is set counts."""
+        effort, reasoning = parse_effort(effort)
         presence, frequency = self.presence_penalty, self.frequency_penalty
-        return Penalties(presence=presence, frequency=frequency) if presence or frequency else None
-
-    @property
-    def sampling(self) -> SamplingParams:
-        return SamplingParams(
+        penalties = Penalties(presence=presence, frequency=frequency)
+        sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=max(0, min(self.top_k, MAX_INT)),
             min_p=self.min_p,
             seed=None if self.seed is None else self.seed & MAX_INT,
-            penalties=self.penalties,
+            penalties=penalties if presence or frequency else None,
             logit_bias=tuple(sorted((t, bias) for t, bias in self.logit_bias.items() if bias)),
         )
+        budgets = (self.thinking_budget_tokens, self.reasoning_budget, self.think_budget)
+        return {
+            "effort": effort,
+            "reasoning": reasoning,
+            "sampling": sampling,
+            "think_budget": first_limit(self.reasoning.max_tokens, *budgets),
+            "ends_repetition": self.repeat_guard,
+            "max_tokens": first_limit(*limits),
+        }
 
 
 def parse_effort(value: str) -> tuple[Effort, bool]:
@@ -117,8 +128,48 @@ def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
             raise UsageError(f"unknown format type '{other}'; use text, json_object or json_schema")
 
 
+class OpenAILogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class CompletionLogprobs(msgspec.Struct):
+    """Columns with a row per token; `top_logprobs` has the token itself and the likeliest."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+def openai_logprobs(tokens: Iterable[TokenLogprob]) -> list[OpenAILogprob]:
+    return [OpenAILogprob(spell(t.data), t.logprob, list(t.data), top_of(t)) for t in tokens]
+
+
+def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs:
+    columns = CompletionLogprobs([], [], [], [])
+    for t in tokens:
+        text = spell(t.data)
+        columns.tokens.append(text)
+        columns.token_logprobs.append(t.logprob)
+        columns.top_logprobs.append({spell(d): value for d, value in t.top} | {text: t.logprob})
+        columns.text_offset.append(t.offset)
+    return columns
+
+
+def openai_count(name: str, n_top: int, *, is_on: bool, needs: str) -> int | None:
+    """Return how many alternatives an OpenAI body asks for; None: no log-probabilities at all."""
+    if not 0 <= n_top <= MAX_TOP_LOGPROBS:
+        which, bound = "above maximum", f"<= {MAX_TOP_LOGPROBS}"
+        if n_top < 0:
+            which, bound = "below minimum", ">= 0"
+        wanted = f"Expected a value {bound}, but got {n_top} instead"
+        raise UsageError(f"Invalid '{name}': integer {which} value. {wanted}")
+    if n_top and not is_on:
+        raise UsageError(f"The '{name}' parameter is only allowed when {needs}")
+    return n_top if is_on else None
+
+
 def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:
-    """Return the token counts; Chat Completions and Responses only name them differently."""
     counts = done.usage
     return {
         f"{prompt}_tokens": counts.n_prompt,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -14,12 +14,19 @@ from gptoss_local.base.events import CallDelta, ChatEvent, Done, Started, ToolCa
 from gptoss_local.base.types import Usage
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest, n_prompt_tokens
 from gptoss_local.server.access import current_caller, owner_of
-from gptoss_local.server.body import translate
+from gptoss_local.server.body import convert, translate
+from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.named_model import NamedModel
-from gptoss_local.server.dialects.openai.answers import DeletedResponse, InputItems, InputTokens
-from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
-from gptoss_local.server.dialects.openai.responses_hosted import (
+from gptoss_local.server.dialects.openai.responses_memory import ResponseStore, ToolMemory
+from gptoss_local.server.dialects.openai.responses_request import (
+    InputItem,
+    ResponsesBody,
+    text_in,
+    with_unknown_aside,
+)
+from gptoss_local.server.dialects.openai.responses_tools import (
+    ClientTools,
     HostedTools,
     Permission,
     ToolListing,
@@ -27,18 +34,59 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     prepare,
     wanted,
 )
-from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory, text_in
-from gptoss_local.server.dialects.openai.responses_items import InputItem, with_unknown_aside
-from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import ClientTools
-from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
-from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
-from gptoss_local.server.tracing import TracedLoop
+from gptoss_local.server.streaming import SSE, AnswerResponse, json_response, while_connected
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
+from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, Loop, LoopEvent
 
+endpoints = Endpoints()
 Answers = Callable[[ChatRequest], AsyncGenerator[ChatEvent, None]]
 _NO_TOKENS = Usage(0, 0, 0, 0)
+
+
+class InputTokens(msgspec.Struct, kw_only=True):
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+
+
+class ResponsesUsage(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: dict[str, int]
+    output_tokens_details: dict[str, int]
+
+
+class ResponseObject(msgspec.Struct):
+    """An answer of `/v1/responses`; only fields that programs rely on are spelled out."""
+
+    id: str
+    object: Literal["response"]
+    status: Literal["completed", "incomplete", "failed", "in_progress"]
+    model: str
+    output: list[dict[str, Any]]
+    usage: ResponsesUsage | None
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+
+
+class DeletedResponse(msgspec.Struct):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: Literal[True] = True
+
+
+class InputItems(msgspec.Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class PageQuery(msgspec.Struct):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    order: Literal["asc", "desc"] = "desc"
+    after: str = ""
 
 
 class HostedExchange:
@@ -57,7 +105,7 @@ class HostedExchange:
         self._hosted = hosted
         self._results: list[Message] = []  # of the answer's calls
         self._total = Done("stop", _NO_TOKENS, [])
-        self._loop = TracedLoop(
+        self._loop = Loop(
             self,
             hosted.state.toolbox,
             ask=None,
@@ -80,7 +128,6 @@ class HostedExchange:
         yield self._total
 
     def _take(self, event: LoopEvent) -> bool:
-        """Note an event; return whether the client gets it as it is."""
         match event:
             case Done():
                 self._total = _sum(self._total, event)
@@ -130,12 +177,10 @@ def _sum(total: Done, done: Done) -> Done:
     return msgspec.structs.replace(done, usage=usage, n_reasoning=n_reasoning)
 
 
-_N_LISTED_MAX = 100
-_N_LISTED = 20
-
 _NAMES = {"num_predict": "max_output_tokens"}
 
 
+@endpoints.metered("/v1/responses", "OpenAI's Responses", ResponseObject, ResponsesBody, stream=SSE)
 async def responses(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
@@ -158,6 +203,7 @@ async def responses(request: Request) -> Response:
     return AnswerResponse(events, writer, stream=body.stream)
 
 
+@endpoints.metered("/v1/responses/input_tokens", "Length of a prompt", InputTokens, ResponsesBody)
 async def input_tokens(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
@@ -167,6 +213,9 @@ async def input_tokens(request: Request) -> Response:
     return json_response(InputTokens(input_tokens=n_tokens))
 
 
+@endpoints.for_keys(
+    "GET", "/v1/responses/{response}", "An answer that is remembered", ResponseObject
+)
 async def response(request: Request) -> Response:
     """Return an answer as it was given; `stream` cannot repeat how it came."""
     if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
@@ -175,41 +224,38 @@ async def response(request: Request) -> Response:
     return json_response(_remembered(request).response(owner_of(request), name))
 
 
+@endpoints.for_keys("DELETE", "/v1/responses/{response}", "Forget an answer", DeletedResponse)
 async def delete(request: Request) -> Response:
     name = request.path_params["response"]
     _remembered(request).delete(owner_of(request), name)
     return json_response(DeletedResponse(name))
 
 
+@endpoints.for_keys(
+    "GET",
+    "/v1/responses/{response}/input_items",
+    "What an answer was given to",
+    InputItems,
+    queries=msgspec.json.schema(PageQuery)["$defs"]["PageQuery"]["properties"],
+)
 async def input_items(request: Request) -> Response:
     """Return the request with its history: one page, the newest item first."""
     items = _remembered(request).items(owner_of(request), request.path_params["response"])
-    query = request.query_params
-    match query.get("order", "desc"):
-        case "desc":
-            items.reverse()
-        case "asc":
-            pass
-        case other:
-            raise UsageError(f"order must be asc or desc, not '{other}'")
-    try:
-        limit = int(query.get("limit", _N_LISTED))
-    except ValueError as error:
-        raise UsageError("limit must be a number") from error
-    if not 1 <= limit <= _N_LISTED_MAX:
-        raise UsageError(f"limit must be between 1 and {_N_LISTED_MAX}")
-    if after := query.get("after"):
+    query = convert(dict(request.query_params), PageQuery)
+    if query.order == "desc":
+        items.reverse()
+    if query.after:
         ids = [item["id"] for item in items]
-        if after not in ids:
-            raise UsageError(f"after names no item: '{after}'")
-        items = items[ids.index(after) + 1 :]
-    page = items[:limit]
+        if query.after not in ids:
+            raise UsageError(f"after names no item: '{query.after}'")
+        items = items[ids.index(query.after) + 1 :]
+    page = items[: query.limit]
     return json_response(
         InputItems(
             data=page,
             first_id=page[0]["id"] if page else None,
             last_id=page[-1]["id"] if page else None,
-            has_more=len(items) > limit,
+            has_more=len(items) > query.limit,
         )
     )
 
@@ -224,21 +270,20 @@ class _Asked(NamedTuple):
 async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _Asked:
     owner = owner_of(request)
     items = body.items(_remembered(request), owner)
-    raw = [i.raw or {"type": i.kind, "role": i.role, "content": i.content} for i in items]
-    hosted, toolbox = await _hosted(request, model, body, raw), ClientTools()
-    history = HostedHistory(partial(_memory(request).runs.get, owner), hosted)
+    hosted, toolbox = await _hosted(request, model, body, items), ClientTools()
+    run_of = partial(_memory(request).runs.get, owner)
 
     def make() -> ChatRequest:
         nonlocal toolbox
         toolbox = body.toolbox(items, hosted)
-        return body.to_request(items, toolbox, history)
+        return body.to_request(items, toolbox, run_of)
 
     asked = await model.asked(make)
     return _Asked(asked, items, toolbox, hosted)
 
 
 async def _hosted(
-    request: Request, model: NamedModel, body: ResponsesBody, items: list[dict[str, Any]]
+    request: Request, model: NamedModel, body: ResponsesBody, items: list[InputItem]
 ) -> HostedTools | None:
     """Start the tools that the server runs, in the conversation's earlier state if it is kept."""
     permission = Permission(current_caller(), model.manager.settings)
@@ -246,7 +291,7 @@ async def _hosted(
     model.warn_of(str(tool.get("type")) for tool in body.tools if tool not in entries)
     if not entries:
         return None
-    state = await find_state(memory, owner_of(request), entries, items)
+    state = await find_state(memory, owner_of(request), entries, [item.raw for item in items])
     hosted = await while_connected(request, prepare(entries, memory, state, permission))
     settings = model.manager.settings
     request.state.lease.needs = lambda caller: hosted.are_allowed(Permission(caller, settings))

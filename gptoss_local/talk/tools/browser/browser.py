@@ -4,8 +4,9 @@ Cursors, layout and error messages are those of training. Source:
 gpt_oss.tools.simple_browser.simple_browser_tool.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,15 +15,12 @@ from gptoss_local.base.formats.trained_tools import BROWSER_FUNCTIONS
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.validation import in_words
 from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
-from gptoss_local.talk.tools.browser.view import show
-from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
+from gptoss_local.talk.tools.browser.view import find_in_page, show
+from gptoss_local.talk.tools.tool import Arguments, Page, Run, RunnableTool, ToolResult, ToolSource
 
 if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
     from gptoss_local.talk.tools.browser.fetching import Fetcher
     from gptoss_local.talk.tools.browser.searching import SearchEngine
-from collections import OrderedDict
-from typing import NamedTuple
 
 MAX_PAGES = 50
 MAX_CHARACTERS = 10_000_000
@@ -85,7 +83,6 @@ class Stack:
         self._shown[page.cursor] = Shown(key, page)
 
 
-_NAME = "browser"
 _WEB_PAGES = ("http://", "https://")
 _CONTEXT_LINES = 4  # above a match of `find` that is opened
 _Loc = Annotated[int, msgspec.Meta(le=10_000_000)]
@@ -115,7 +112,7 @@ _ArgumentsT = TypeVar("_ArgumentsT", _Search, _Open, _Find)
 class Browser(ToolSource):
     """The pages and cursors of one conversation. UsageError: `search` names no usable engine."""
 
-    name = _NAME
+    name = "browser"
     description = "Searches the web, opens pages and finds text in them."
 
     def __init__(
@@ -148,43 +145,21 @@ class Browser(ToolSource):
         self._stack = Stack(pages)
 
     def _declare(self, opens: str) -> list[RunnableTool]:
+        def tool(name: str, run: Run, about: str, **facts: Any) -> RunnableTool:
+            described = BROWSER_FUNCTIONS[name]
+            full = f"{self.name}.{name}"
+            return RunnableTool(full, *described, run, about, self.name, is_built_in=True, **facts)
+
+        finds = "finds text in a page that was opened"
+        identity = "private" if self._may_be_private else "public"
         tools = [
-            RunnableTool(
-                f"{_NAME}.open",
-                *BROWSER_FUNCTIONS["open"],
-                self._open,
-                opens,
-                _NAME,
-                timeout_s=60.0,
-                identity="private" if self._may_be_private else "public",
-                resolve=self._resolve_open,
-                is_built_in=True,
-            ),
-            RunnableTool(
-                f"{_NAME}.find",
-                *BROWSER_FUNCTIONS["find"],
-                self._find,
-                "finds text in a page that was opened",
-                _NAME,
-                timeout_s=60.0,
-                asks=False,
-                resolve=self._resolve_find,
-                is_built_in=True,
-            ),
+            tool("open", self._open, opens, identity=identity, resolve=self._resolve_open),
+            tool("find", self._find, finds, asks=False, resolve=self._resolve_find),
         ]
-        if self._engine is None:
-            return tools
-        about = f"sends a query to {self._engine.about}"
-        search = RunnableTool(
-            f"{_NAME}.search",
-            *BROWSER_FUNCTIONS["search"],
-            self._search,
-            about,
-            _NAME,
-            identity=self._engine.about,
-            is_built_in=True,
-        )
-        return [search, *tools]
+        if self._engine is not None:
+            about = f"sends a query to {self._engine.about}"
+            tools.insert(0, tool("search", self._search, about, identity=self._engine.about))
+        return tools
 
     async def _search(self, arguments: Arguments) -> ToolResult:
         from gptoss_local.talk.tools.browser.searching import MAX_RESULTS
@@ -238,8 +213,6 @@ class Browser(ToolSource):
         return given if is_kept else given | {"id": _address(shown.key, is_link=True)}
 
     async def _find(self, arguments: Arguments) -> ToolResult:
-        from gptoss_local.talk.tools.browser.view import find_in_page
-
         asked = _convert(arguments, _Find)
         shown = self._stack.shown(asked.cursor)
         page_key = arguments.get("id", shown.key)

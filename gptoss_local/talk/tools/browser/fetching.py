@@ -1,22 +1,23 @@
 """Gets pages, from public addresses only, within limits of time and size.
 
-Connections, also of redirects, go to addresses resolved and checked here, so a name that resolves
-differently later gains nothing. Where a proxy connects, see `_addresses`.
+A name is resolved and checked for each request, also of redirects, and sockets are made to what was
+checked, so another answer of DNS gains nothing. Where a proxy connects, see `_addresses`.
 """
 
 import asyncio
+import contextlib
 import functools
-import ipaddress
 import socket
 import ssl
-import zlib
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
 from urllib.request import getproxies, proxy_bypass
 
+import httpcore2
 import httpx2
 
 from gptoss_local import __version__
+from gptoss_local.base.bounded_answers import bound
 from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.browser.addresses import (
     check_url,
@@ -30,7 +31,7 @@ from gptoss_local.talk.tools.browser.page import Fetched
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Returns the addresses of a host; raises OSError if it has none."""
 
-MAX_BYTES = 10 * 1000 * 1000
+MAX_BYTES = 10 * 2**20
 _TIMEOUT_S = 20.0
 _CONNECT_TIMEOUT_S = 5.0
 _N_REDIRECTS = 5
@@ -40,12 +41,18 @@ _READABLE = (
     *("application/javascript", "application/x-javascript", "application/yaml"),
     *("application/toml", "application/octet-stream"),
 )
-_USER_AGENT = f"Mozilla/5.0 (compatible; gptoss/{__version__})"  # many sites refuse others
-
-
-class Limits(NamedTuple):
-    n_bytes: int = MAX_BYTES
-    seconds: float = _TIMEOUT_S
+_HEADERS: Mapping[bytes | str, bytes | str] = {
+    "User-Agent": f"Mozilla/5.0 (compatible; gptoss/{__version__})",  # many sites refuse others
+    "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
+    "Accept-Language": "en,*;q=0.5",
+    "Accept-Encoding": "gzip",
+    "Connection": "close",
+}
+_FAILURES = (
+    *(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, httpx2.HTTPError),
+    *(httpx2.InvalidURL, ssl.SSLError, OSError),
+)
+_NO_PROXY = "the proxy of the environment cannot be used"
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
@@ -61,35 +68,36 @@ class Fetcher:
         *,
         may_be_private: bool = False,
         resolve: Resolve = system_resolve,
-        limits: Limits = Limits(),  # noqa: B008 (it is immutable)
+        n_bytes: int = MAX_BYTES,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
         self._may_be_private = may_be_private
         self._resolve = resolve
-        self._limits = limits
+        self._n_bytes, self._timeout_s = n_bytes, timeout_s
 
     async def fetch(self, url: str) -> Fetched:
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(self._timeout_s):
                 return await self._follow(check_url(url))
         except TimeoutError as error:
-            late = f"it took longer than {self._limits.seconds:g} s"
+            late = f"it took longer than {self._timeout_s:g} s"
             raise UsageError(_failed(url, late)) from error
-        except httpx2.TimeoutException as error:
+        except httpcore2.TimeoutException as error:
             raise UsageError(_failed(url, "the site does not answer in time")) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, OSError) as error:
+        except _FAILURES as error:
             raise UsageError(_failed(url, str(error) or type(error).__name__)) from error
+        except ImportError as error:  # for SOCKS
+            raise UsageError(_NO_PROXY) from error
 
     async def _follow(self, url: httpx2.URL) -> Fetched:
         for _ in range(_N_REDIRECTS + 1):
-            proxy = await asyncio.to_thread(_proxy_for, url)  # it may ask the system
-            addresses = await self._addresses(url, proxy)
-            reached = await self._get(url, addresses, proxy)
+            reached = await self._get(url)
             if isinstance(reached, Fetched):
                 return reached
             url = reached
         raise UsageError(_failed(str(url), f"it redirects more than {_N_REDIRECTS} times"))
 
-    async def _addresses(self, url: httpx2.URL, proxy: str | None) -> list[str]:
+    async def _addresses(self, url: httpx2.URL, *, is_proxied: bool) -> list[str]:
         """Return the checked addresses to connect to; none where a proxy connects.
 
         A proxy resolves the name itself; an address found here is checked even so.
@@ -99,7 +107,7 @@ class Fetcher:
         try:
             addresses = await self._resolve(host, url.port or 0)
         except (OSError, UnicodeError) as error:
-            if proxy and not is_internal(host):
+            if is_proxied and not is_internal(host):
                 return []
             raise UsageError(nowhere) from error
         if not addresses:
@@ -110,53 +118,35 @@ class Fetcher:
                 f"`{shortened(str(url))}` is not opened: {host} is at {private[0]}, which is "
                 "not an address of the public internet (the setting browser_private allows it)"
             )
-        return [] if proxy and not private else addresses[:_N_ADDRESSES]
+        return [] if is_proxied and not private else addresses[:_N_ADDRESSES]
 
-    async def _get(
-        self, url: httpx2.URL, addresses: list[str], proxy: str | None
-    ) -> Fetched | httpx2.URL:
-        *others, last = addresses or [""]
-        for address in others:
-            try:
-                return await self._get_from(url, address, proxy)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue
-        return await self._get_from(url, last, proxy)
-
-    async def _get_from(
-        self, url: httpx2.URL, address: str, proxy: str | None
-    ) -> Fetched | httpx2.URL:
-        """Return the answer, or the target of its redirect; without an address, ask the proxy."""
-        target = url.copy_with(host=address.partition("%")[0]) if address else url
-        headers = {
-            "Host": url.netloc.decode("ascii"),
-            "User-Agent": _USER_AGENT,
-            "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
-            "Accept-Language": "en,*;q=0.5",
-            "Accept-Encoding": "gzip, deflate",
-            "Connection": "close",
-        }
-        timeout = httpx2.Timeout(self._limits.seconds, connect=_CONNECT_TIMEOUT_S).as_dict()
-        extensions: dict[str, Any] = {"timeout": timeout}
-        if not _is_address(host_of(url)):
-            extensions |= {"sni_hostname": host_of(url).rstrip(".")}
-        request = httpx2.Request("GET", target, headers=headers, extensions=extensions)
-        try:
-            transport = httpx2.AsyncHTTPTransport(
-                verify=_ssl_context(), trust_env=False, proxy=None if address else proxy
+    async def _get(self, url: httpx2.URL) -> Fetched | httpx2.URL:
+        """Return the answer, or the target of its redirect."""
+        proxy = await asyncio.to_thread(_proxy_for, url)  # it may ask the system
+        addresses = await self._addresses(url, is_proxied=proxy is not None)
+        target = httpcore2.URL(
+            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+        )
+        timeout = httpx2.Timeout(self._timeout_s, connect=_CONNECT_TIMEOUT_S).as_dict()
+        extensions = {"timeout": timeout, "sni_hostname": host_of(url).rstrip(".")}
+        async with (
+            httpcore2.AsyncConnectionPool(
+                ssl_context=_ssl_context(),
+                proxy=None if addresses else proxy,
+                network_backend=_Sockets(addresses) if addresses else None,
+            ) as pool,
+            pool.stream("GET", target, headers=_HEADERS, extensions=extensions) as got,
+        ):
+            response = httpx2.Response(
+                got.status,
+                headers=got.headers,
+                stream=cast("httpx2.AsyncByteStream", got.stream),
+                request=httpx2.Request("GET", url),
+                extensions=got.extensions,
             )
-        except (ImportError, ValueError) as error:  # SOCKS, for example; it may hold a password
-            raise UsageError("the proxy of the environment cannot be used") from error
-        async with transport:
-            # Not by a client, which would keep cookies by address and follow redirects itself.
-            response = await transport.handle_async_request(request)
-            try:
-                location = response.headers.get("location")
-                if response.has_redirect_location and location:
-                    return check_url(str(url.join(location)))
-                return await self._read(url, response)
-            finally:
-                await response.aclose()
+            if response.has_redirect_location:
+                return check_url(str(url.join(response.headers["location"])))
+            return await self._read(url, response)
 
     async def _read(self, url: httpx2.URL, response: httpx2.Response) -> Fetched:
         if not response.is_success:
@@ -166,40 +156,24 @@ class Fetcher:
         kind = content_type.partition(";")[0].strip()
         if kind and not kind.startswith(_READABLE) and not kind.endswith(("+json", "+xml")):
             raise UsageError(f"`{shortened(str(url))}` is {kind}, which cannot be read as text")
-        too_large = f"it is larger than {self._limits.n_bytes / 1e6:g} MB"
-        if int(_digits(response.headers.get("content-length"))) > self._limits.n_bytes:
-            raise UsageError(_failed(str(url), too_large))
-        decoder = _decoder(response.headers.get("content-encoding", ""), url)
-        body = bytearray()
-        async for piece in response.aiter_raw():
-            try:
-                body += decoder(piece, self._limits.n_bytes + 1 - len(body))
-            except zlib.error as error:
-                raise UsageError(_failed(str(url), f"it is compressed badly: {error}")) from error
-            if len(body) > self._limits.n_bytes:
-                raise UsageError(_failed(str(url), too_large))
-        return Fetched(str(url), content_type, bytes(body))
+        bound(response, self._n_bytes, unzips=True)
+        return Fetched(str(url), content_type, await response.aread())
 
 
-def _decoder(encoding: str, url: httpx2.URL) -> Callable[[bytes, int], bytes]:
-    """Return a bounded decompressor, as httpx2 would unpack kilobytes into gigabytes."""
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return lambda piece, n_max: piece
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise UsageError(_failed(str(url), f"it is compressed by {shortened(encoding, 40)}"))
-    unzip: zlib._Decompress | None = None
+class _Sockets(httpcore2.AnyIOBackend):
+    """Connects to one of the checked addresses, whatever the name is now."""
 
-    def decode(piece: bytes, n_max: int) -> bytes:
-        nonlocal unzip
-        if not piece:
-            return b""
-        if unzip is None:
-            has_header = encoding != "deflate" or (piece[0] & 0x0F) == zlib.DEFLATED
-            unzip = zlib.decompressobj(32 + zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
-        return unzip.decompress(piece, n_max)
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
 
-    return decode
+    async def connect_tcp(
+        self, host: str, port: int, *args: Any, **options: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        *others, last = self._addresses
+        for address in others:
+            with contextlib.suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await super().connect_tcp(address, port, *args, **options)
+        return await super().connect_tcp(last, port, *args, **options)
 
 
 @functools.cache
@@ -208,24 +182,16 @@ def _ssl_context() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def _proxy_for(url: httpx2.URL) -> str | None:
+def _proxy_for(url: httpx2.URL) -> httpcore2.Proxy | None:
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host_of(url)):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_address(host: str) -> bool:
     try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
-def _digits(text: str | None) -> str:
-    return text if text and text.isascii() and text.isdigit() else "0"
+        parsed = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+    except ValueError as error:  # it may hold a password
+        raise UsageError(_NO_PROXY) from error
+    return httpcore2.Proxy(str(parsed.url), parsed.raw_auth)
 
 
 def _failed(url: str, why: str) -> str:

@@ -1,13 +1,109 @@
-"""Writes a parsed page as text, in the way of Markdown.
+"""Writes a parsed page as text, in the way of Markdown, its links as the model refers to them.
 
-gpt-oss was trained with this layout of html2text; `tests/tools/browser/test_layout.py` compares the
-two.
+gpt-oss was trained with html2text's layout; `tests/tools/browser/test_layout.py` compares them.
 """
 
+import copy
+import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-from gptoss_local.talk.tools.browser.links import Node
+from gptoss_local.talk.tools.browser.page import without_markup
+
+Node = Any
+"""An lxml element; the library has no types."""
+
+_SPACES = re.compile(r"\s+")
+
+
+def domain_of(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
+
+
+def mark_links(root: Node, page_url: str) -> list[str]:
+    """Replace each link by `【id†text†domain】`, or `【id†text】` if local; return URLs by id.
+
+    Source: `_clean_links` of gpt_oss.tools.simple_browser.page_contents.
+    """
+    base, own_domain = _base_url(root, page_url), domain_of(page_url)
+    ids: dict[str, int] = {}
+    for link in list(root.iter("a")):
+        href = (link.get("href") or "").strip()
+        text = text_of(link)
+        if not href.startswith("#"):  # of a place on the same page, which has its text already
+            text = text or clean(link.get("aria-label") or "")
+        text = text.replace("†", "‡")
+        if not href or not text or link.getparent() is None:  # without text: an image, most often
+            continue
+        if href.startswith("#"):
+            _replace(link, text)
+            continue
+        url = _absolute(base, href)
+        if domain := domain_of(url):
+            link_id = ids.setdefault(url, len(ids))
+            end = "" if domain == own_domain else f"†{without_markup(domain)}"
+            _replace(link, f"【{link_id}†{text}{end}】")
+    return list(ids)
+
+
+def clean_texts(root: Node) -> None:
+    """Replace false links in all texts, before real ones are marked."""
+    for node in root.iter():
+        if node.text:
+            node.text = without_markup(node.text)
+        if node.tail:
+            node.tail = without_markup(node.tail)
+
+
+def mark_images(root: Node) -> None:
+    for n, image in enumerate(list(root.iter("img"))):
+        name = clean(image.get("alt") or image.get("title") or "")
+        _replace(image, f"[Image {n}: {name}]" if name else f"[Image {n}]")
+
+
+def text_of(node: Node) -> str:
+    parts = [part for part in node.itertext() if isinstance(part, str)]
+    return _SPACES.sub(" ", " ".join(parts)).strip()
+
+
+def clean(text: str) -> str:
+    return _SPACES.sub(" ", without_markup(text)).strip()
+
+
+def _base_url(root: Node, page_url: str) -> str:
+    for base in root.iter("base"):
+        if href := base.get("href"):
+            return _absolute(page_url, href) or page_url
+    return page_url
+
+
+def _absolute(base: str, href: str) -> str:
+    try:
+        url = urljoin(base, href)
+        is_page = urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return ""
+    return url if is_page else ""
+
+
+def _replace(node: Node, text: str) -> None:
+    parent, previous = node.getparent(), node.getprevious()
+    if parent is None:
+        return
+    text += node.tail or ""
+    if previous is None:
+        parent.text = (parent.text or "") + text
+    else:
+        previous.tail = (previous.tail or "") + text
+    node.tail = None
+    parent.remove(node)
+
 
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _APART = frozenset(
@@ -203,3 +299,64 @@ def _has_blocks(node: Node) -> bool:
 def _first_number(node: Node) -> int:
     start = node.get("start") or "1"
     return int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 1
+
+
+_MAX_ELEMENTS = 30_000  # PERF: readability takes 2 s for as many, and rarely helps with such pages
+_CONTAINERS = ("article", "center", "div", "form", "main", "section")
+_ASIDES = ("nav", "footer", "aside")
+_MENUS = ("div", "form", "header", "ol", "section", "table", "ul")
+_ENOUGH = 0.95  # of readability's text
+_ENOUGH_OF_PAGE = 0.5  # of its text outside links; readability may take one comment of many
+_MARK = "data-gptoss"
+
+
+def main_part(body: Node) -> tuple[Node, list[Node]]:
+    """Return the smallest element with the main text, and the menus and the like in it."""
+    nodes = list(body.iter())
+    if len(nodes) > _MAX_ELEMENTS:
+        return body, []
+    found = _found_by_readability(body)
+    main, prose, links = Counter[Node](), Counter[Node](), Counter[Node]()
+    for n, node in enumerate(nodes):
+        path = [node, *node.iterancestors()]
+        texts = (node.text, *(child.tail for child in node))
+        length = len(" ".join("".join(filter(None, texts)).split()))
+        is_link = any(each.tag == "a" for each in path)
+        for each in path:
+            main[each] += length * (n in found)
+            links[each] += length * is_link
+            prose[each] += length * (not is_link)
+    part, inner = body, body
+    while inner is not None:
+        part = inner
+        inner = next(
+            (
+                each
+                for each in part.iterchildren(*_CONTAINERS)
+                if 0 < main[body] * _ENOUGH <= main[each]
+                and prose[each] >= prose[body] * _ENOUGH_OF_PAGE
+            ),
+            None,
+        )
+    asides: list[Node] = []
+    for each in part.iter(*_ASIDES, *_MENUS):
+        is_menu = each.tag in _ASIDES or prose[each] < links[each] < main[body]
+        is_inside = any(outer in asides or outer.tag == "a" for outer in each.iterancestors())
+        if each is not part and is_menu and not main[each] and not is_inside:
+            asides.append(each)
+    return part, asides
+
+
+def _found_by_readability(body: Node) -> set[int]:
+    """Return the elements with the main text, by their place in the page."""
+    from readability import Document
+
+    marked = copy.deepcopy(body)
+    for n, node in enumerate(marked.iter()):
+        node.set(_MARK, str(n))
+    logging.getLogger("readability").setLevel(logging.CRITICAL + 1)
+    try:
+        found = Document(marked).summary(html_partial=True)
+    except ValueError:  # of its own kind
+        return set()
+    return {int(n) for n in re.findall(rf'{_MARK}="(\d+)"', found)}

@@ -14,21 +14,20 @@ import msgspec
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.browser.addresses import shortened
-from gptoss_local.talk.tools.browser.page import Attached, Content, Fetched, Request, Unreadable
+from gptoss_local.talk.tools.browser.page import (
+    Attached,
+    Content,
+    Fetched,
+    Request,
+    Unreadable,
+    UnreadableError,
+)
 
 AnswerT = TypeVar("AnswerT", Content, Attached)
 
 _MODULE = "gptoss_local.talk.tools.browser.reading"
 _TIMEOUT_S, _ATTACHED_TIMEOUT_S = 15.0, 30.0
 _TOO_MUCH = "Attach a part of it."
-
-
-class UnreadableError(Exception):
-    """There is no text; says why, in words that follow a name."""
-
-    def __init__(self, why: str, hint: str = _TOO_MUCH) -> None:
-        super().__init__(why)
-        self.hint = hint
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
@@ -55,7 +54,7 @@ async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> An
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate(msgspec.msgpack.encode(request))
     except TimeoutError as error:
-        raise UnreadableError(f"takes longer than {timeout_s:g} s to read") from error
+        raise UnreadableError(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH) from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -63,7 +62,7 @@ async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> An
     try:
         answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
     except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
-        raise UnreadableError("cannot be read: it is too large or damaged") from error
+        raise UnreadableError("cannot be read: it is too large or damaged", _TOO_MUCH) from error
     if isinstance(answer, Unreadable):
         raise UnreadableError(f"cannot be read: {answer.why}", answer.hint)
     return answer

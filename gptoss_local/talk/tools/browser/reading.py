@@ -18,6 +18,15 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from gptoss_local.base.quantities import counted
+from gptoss_local.talk.tools.browser.html_text import (
+    clean,
+    clean_texts,
+    domain_of,
+    main_part,
+    mark_images,
+    mark_links,
+    text_of_page,
+)
 from gptoss_local.talk.tools.browser.page import (
     MAX_TEXT_CHARACTERS,
     SOURCE_PREFIX,
@@ -26,6 +35,7 @@ from gptoss_local.talk.tools.browser.page import (
     Fetched,
     Request,
     Unreadable,
+    UnreadableError,
     without_markup,
 )
 from gptoss_local.talk.tools.browser.view import wrap_lines
@@ -48,12 +58,6 @@ _MAX_COLUMNS = 63  # of a table in Word
 _SAVE_AGAIN = "Open it in the program that made it, and save it again."
 
 
-class _NoText(Exception):
-    def __init__(self, why: str, hint: str = "") -> None:
-        super().__init__(why)
-        self.hint = hint
-
-
 def main() -> None:
     _limit_memory()
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
@@ -65,7 +69,7 @@ def main() -> None:
             answer = _read_docx(request.page.body)
         else:
             answer = read_content(request.page, is_source=request.what == "source")
-    except _NoText as error:
+    except UnreadableError as error:
         answer = Unreadable(str(error), error.hint)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
@@ -74,7 +78,7 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
     kind = _kind_of(page)
     if kind == "application/pdf":
         if is_source:
-            raise _NoText("a PDF has no source")
+            raise UnreadableError("a PDF has no source")
         pdf = _read_pdf(page.body)
         return _content(page, pdf.title, pdf.text)
     text = decoded(page)
@@ -129,22 +133,12 @@ def _guessed(body: bytes) -> str:
 
 def _checked(text: str) -> str:
     if "\0" in text[:10_000]:
-        raise _NoText("it is not text")
+        raise UnreadableError("it is not text")
     return text
 
 
 def _read_html(url: str, text: str) -> Content:
     from lxml import etree, html
-
-    from gptoss_local.talk.tools.browser.html_text import text_of_page
-    from gptoss_local.talk.tools.browser.links import (
-        clean,
-        clean_texts,
-        domain_of,
-        mark_images,
-        mark_links,
-    )
-    from gptoss_local.talk.tools.browser.main_part import main_part
 
     n_characters = len(text)
     text = _XML_DECLARATION.sub("", text[:_MAX_HTML_CHARACTERS], count=1)
@@ -152,7 +146,7 @@ def _read_html(url: str, text: str) -> Content:
     try:
         root = html.document_fromstring(text.encode("utf-8", "replace"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise _NoText("it is empty") from error
+        raise UnreadableError("it is empty") from error
     clean_texts(root)
     titles = [clean(title.text or "") for title in root.iter("title")]
     body = root.find("body")
@@ -204,7 +198,9 @@ def _read_pdf(body: bytes) -> Attached:
     try:
         reader = pypdf.PdfReader(io.BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise _NoText("the PDF is protected by a password", "Save a copy without the password.")
+            raise UnreadableError(
+                "the PDF is protected by a password", "Save a copy without the password."
+            )
         title = str((reader.metadata and reader.metadata.title) or "")
         n_pages = len(reader.pages)
         for n_read, page in enumerate(reader.pages, 1):
@@ -214,14 +210,16 @@ def _read_pdf(body: bytes) -> Attached:
             is_long = sum(map(len, pages)) > MAX_TEXT_CHARACTERS
             if n_read == _MAX_PDF_PAGES or is_late or is_long:
                 break
-    except _NoText:
+    except UnreadableError:
         raise
     except DependencyError as error:
-        raise _NoText("the PDF is encrypted", "Save a copy without the password.") from error
+        raise UnreadableError(
+            "the PDF is encrypted", "Save a copy without the password."
+        ) from error
     except Exception as error:  # pypdf raises any exception for a damaged file
-        raise _NoText("the PDF is damaged", _SAVE_AGAIN) from error
+        raise UnreadableError("the PDF is damaged", _SAVE_AGAIN) from error
     if not pages:
-        raise _NoText(
+        raise UnreadableError(
             "the PDF has no text; it may be a scan", "Let a program such as ocrmypdf read it first."
         )
     if n_read < n_pages:
@@ -237,15 +235,15 @@ def _read_docx(body: bytes) -> Attached:
     import mammoth
     from lxml import html
 
-    from gptoss_local.talk.tools.browser.html_text import text_of_page
-
     if body.startswith(_ENCRYPTED):
-        raise _NoText("the document has a password", "Save a copy as .docx without the password.")
+        raise UnreadableError(
+            "the document has a password", "Save a copy as .docx without the password."
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as parts:
             n_unpacked = sum(part.file_size for part in parts.infolist())
         if n_unpacked > len(body) + _MAX_UNPACKED_BYTES:
-            raise _NoText("the document unpacks to too many bytes", "Attach a part of it.")
+            raise UnreadableError("the document unpacks to too many bytes", "Attach a part of it.")
         no_images = mammoth.images.img_element(lambda _: {})
         made = mammoth.convert_to_html(
             io.BytesIO(body), style_map=_HEADINGS, convert_image=no_images
@@ -260,22 +258,20 @@ def _read_docx(body: bytes) -> Attached:
             for line in lines:
                 html.etree.SubElement(written, "br").tail = line
             table.getparent().replace(table, written)
-    except _NoText:
+    except UnreadableError:
         raise
     except Exception as error:  # mammoth raises any exception for a damaged file
-        raise _NoText("the document is damaged, or no .docx", _SAVE_AGAIN) from error
+        raise UnreadableError("the document is damaged, or no .docx", _SAVE_AGAIN) from error
     text = text_of_page(root).encode(errors="replace").decode()
     if not text:
-        raise _NoText("the document has no text", "It may have pictures only.")
+        raise UnreadableError("the document has no text", "It may have pictures only.")
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise _NoText("the document has too much text", "Attach a part of it.")
+        raise UnreadableError("the document has too much text", "Attach a part of it.")
     return Attached(title="", text=text, length=counted(len(text.split()), "word"))
 
 
 def _rows(table: Any) -> list[list[str]]:
     """Return the cells of a table as text; places that a cell spans are empty."""
-    from gptoss_local.talk.tools.browser.html_text import text_of_page
-
     rows: list[list[str]] = []
     n_hanging: dict[int, int] = {}  # rows that a cell above still takes, by column
     for line in table.iter("tr"):

@@ -3,23 +3,25 @@
 import asyncio
 import ipaddress
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
+from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.base.settings import SEARCH_KEYS, Settings
 from gptoss_local.talk.tools.browser.addresses import is_internal, is_public
-from gptoss_local.talk.tools.browser.links import clean, domain_of
+from gptoss_local.talk.tools.browser.html_text import clean, domain_of
 from gptoss_local.talk.tools.browser.page import Content
 
 MAX_RESULTS = 20
 EXA_URL, TAVILY_URL = "https://api.exa.ai", "https://api.tavily.com"
+_ENGINES = {"searxng": "", "exa": "Exa", "tavily": "Tavily", "ddgs": "public search engines"}
 _TIMEOUT_S = 20.0
-_MAX_BYTES = 2 * 1000 * 1000
+_MAX_BYTES = 2 * 2**20
 _N_SUMMARY = 400  # characters
 
 
@@ -61,23 +63,16 @@ class SearchEngine:
         }.get(self.name, "")
         self._key = settings.search_key
         self._timeout_s = timeout_s
-        asks: dict[str, Callable[[str, int], Awaitable[list[_Fields]]]] = {
-            "searxng": self._ask_searxng,
-            "exa": self._ask_exa,
-            "tavily": self._ask_tavily,
-            "ddgs": self._ask_ddgs,
-        }
-        if self.name not in asks:
-            raise UsageError(f"search cannot be '{self.name}'", hint=f"Use {', '.join(asks)}.")
+        if self.name not in _ENGINES:
+            hint = f"Use {', '.join(_ENGINES)}."
+            raise UsageError(f"search cannot be '{self.name}'", hint=hint)
         if self.name == "searxng" and not self._url.startswith(("http://", "https://")):
             hint = "For example searxng_url = 'http://localhost:8888'."
             raise UsageError("search = 'searxng' needs searxng_url", hint=hint)
-        self._ask = asks[self.name]
 
     @property
     def about(self) -> str:
-        engine = {"exa": "Exa", "tavily": "Tavily", "ddgs": "public search engines"}
-        return engine.get(self.name) or self._url
+        return _ENGINES[self.name] or self._url
 
     async def search(self, query: str, n_results: int) -> Content:
         try:
@@ -85,6 +80,8 @@ class SearchEngine:
                 found = await self._ask(query, n_results)
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise ToolError(f"{self.about} does not answer in {self._timeout_s:g} s") from error
+        except httpx2.DecodingError as error:
+            raise ToolError(f"{self.about} gives an answer that is not read: {error}") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             why = str(error) or type(error).__name__
             raise ToolError(f"{self.about} cannot be reached: {why}") from error
@@ -93,24 +90,19 @@ class SearchEngine:
             raise UsageError(f"No results for `{query}`. Try other words.")
         return results_page(query, results)
 
-    async def _ask_searxng(self, query: str, n_results: int) -> list[_Fields]:
-        return await self._fetch("GET", "/search", params={"q": query, "format": "json"})
-
-    async def _ask_exa(self, query: str, n_results: int) -> list[_Fields]:
-        body = {
-            "query": query,
-            "numResults": n_results,
-            "contents": {"text": {"maxCharacters": _N_SUMMARY}},
-        }
-        return await self._fetch("POST", "/search", body, {"x-api-key": self._secret()})
-
-    async def _ask_tavily(self, query: str, n_results: int) -> list[_Fields]:
+    async def _ask(self, query: str, n_results: int) -> list[_Fields]:
+        match self.name:
+            case "ddgs":
+                return await asyncio.to_thread(_ask_ddgs, query, n_results)
+            case "searxng":
+                return await self._fetch("GET", params={"q": query, "format": "json"})
+            case "exa":
+                text = {"text": {"maxCharacters": _N_SUMMARY}}
+                body = {"query": query, "numResults": n_results, "contents": text}
+                return await self._fetch("POST", json=body, headers={"x-api-key": self._secret()})
         body = {"query": query, "max_results": n_results}
         headers = {"Authorization": f"Bearer {self._secret()}"}
-        return await self._fetch("POST", "/search", body, headers)
-
-    async def _ask_ddgs(self, query: str, n_results: int) -> list[_Fields]:
-        return await asyncio.to_thread(_ask_ddgs, query, n_results)
+        return await self._fetch("POST", json=body, headers=headers)
 
     def _secret(self) -> str:
         variable = SEARCH_KEYS[self.name]
@@ -121,29 +113,18 @@ class SearchEngine:
             raise ToolError(f"the key of {self.about} has a character that no key has")
         return key
 
-    async def _fetch(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None,
-        params: dict[str, str] | None = None,
-    ) -> list[_Fields]:
-        url = self._url + path
+    async def _fetch(self, method: str, **request: Any) -> list[_Fields]:
         async with (
             httpx2.AsyncClient(
-                headers={"Accept-Encoding": "identity"},  # a few kilobytes may become gigabytes
+                headers=UNCOMPRESSED,
                 timeout=self._timeout_s,
-                trust_env=not _is_private_host(url),
+                trust_env=not _is_private_host(self._url),
             ) as client,
-            client.stream(method, url, json=body, headers=headers, params=params) as response,
+            client.stream(method, f"{self._url}/search", **request) as response,
         ):
             self._check_status(response.status_code)
-            data = bytearray()
-            async for piece in response.aiter_raw():
-                data += piece
-                if len(data) > _MAX_BYTES:
-                    raise ToolError(f"{self.about} answers with more than 2 MB")
+            bound(response, _MAX_BYTES)
+            data = await response.aread()
         try:
             return msgspec.json.decode(data, type=_Answer).results
         except msgspec.DecodeError as error:

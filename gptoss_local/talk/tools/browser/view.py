@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.tools.browser.addresses import shortened
 from gptoss_local.talk.tools.browser.page import Content, without_markup
-from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
+from gptoss_local.talk.tools.tool import MAX_OUTPUT_CHARACTERS
 
 WIDTH = 80
 VIEW_TOKENS = 1024

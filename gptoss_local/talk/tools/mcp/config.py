@@ -1,9 +1,9 @@
-"""Reads `mcp.json`: the servers, in the common format of other programs."""
+"""Reads and changes `mcp.json`: the servers, in the common format of other programs."""
 
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from gptoss_local.base.printable import is_segment, visible
 from gptoss_local.base.quantities import as_written
 from gptoss_local.base.settings import Settings, config_path, secrets
 from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import write_whole
 
 KEYS = ("mcpServers", "servers")  # the second is VS Code's
 HIDDEN = "***"
@@ -69,10 +70,6 @@ class Entry:
     def is_sse(self) -> bool:
         """Return whether it says that it speaks SSE, the transport before streamable HTTP."""
         return "sse" in (self.fields.type.lower(), self.fields.transport.lower())
-
-    @property
-    def folder(self) -> str:
-        return os.path.expanduser(self.fields.cwd)
 
     @property
     def written(self) -> str:
@@ -240,3 +237,65 @@ def _without_secrets(words: Iterable[str]) -> list[str]:
             word = HIDDEN
         shown.append(word)
     return shown
+
+
+def new_entry(
+    command: Sequence[str], url: str, env: Sequence[str], headers: Sequence[str]
+) -> dict[str, Any]:
+    """Return an entry for a command with `NAME=VALUE`, or a URL with `NAME:VALUE`."""
+    if bool(command) == bool(url):
+        raise UsageError(
+            "a server needs either a command or --url",
+            hint="gptoss tools add NAME -- COMMAND ARGUMENTS, or gptoss tools add NAME --url URL",
+        )
+    if (url and env) or (command and headers):
+        raise UsageError("--env goes with a command, --header with --url")
+    entry: dict[str, Any] = {"url": url}
+    if command:
+        entry = {"command": command[0], "args": list(command[1:])}
+    if env:
+        entry["env"] = dict(_pair(each, "=", "variable") for each in env)
+    if headers:
+        entry["headers"] = dict(_pair(each, ":", "header") for each in headers)
+    return entry
+
+
+def _pair(text: str, sign: str, what: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not found or not name.strip():  # not quoted, as the value may be a secret
+        raise UsageError(f"a {what} is written as NAME{sign}VALUE")
+    return name.strip(), value.strip()
+
+
+def add_server(
+    name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
+) -> Entry:
+    """Write a server to mcp.json. Raises UsageError if its name is taken or it is unusable."""
+    from gptoss_local.base.settings_file import merge  # PERF: slow, and seldom needed
+
+    file = mcp_path()
+    text = read_text(file)
+    key, servers = parse_servers(text, file)
+    if name in servers:
+        hint = f"`gptoss tools rm {name}` removes it."
+        raise UsageError(f"{file} already has a server '{name}'", hint=hint)
+    added = entry_of(name, entry, file, {*taken, *read_entries(settings)})
+    write_whole(file, merge(text, {key: {name: entry}}, "json"))
+    return added
+
+
+def remove_server(name: str) -> Path:
+    """Remove a server from mcp.json, and return the file. Raises UsageError if it lacks it."""
+    file = mcp_path()
+    write_whole(file, without_entry(read_text(file), name, file))
+    return file
+
+
+def without_entry(text: str, name: str, file: Path) -> str:
+    from gptoss_local.base.settings_file import GONE, merge
+
+    key, servers = parse_servers(text, file)
+    if name not in servers:
+        there = f"There are {', '.join(servers)}." if servers else "It has none."
+        raise UsageError(f"{file} has no server '{name}'", hint=there)
+    return merge(text, {key: {name: GONE}}, "json")

@@ -4,19 +4,27 @@ import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.talk.tools.mcp import messages
 from gptoss_local.talk.tools.mcp.config import Launch
-from gptoss_local.talk.tools.mcp.log import ServerLog
-from gptoss_local.talk.tools.mcp.messages import NO_MCP, NOT_MCP, NOT_RUN, REFUSED, Inbox, quoted
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+from gptoss_local.talk.tools.mcp.messages import (
+    NO_MCP,
+    NOT_MCP,
+    NOT_RUN,
+    REFUSED,
+    Inbox,
+    ServerLog,
+    quoted,
+)
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ONCE = ("tools/call", "ping")  # requests whose errors tell whether the session is lost
@@ -27,10 +35,7 @@ _JSON, _EVENTS = "application/json", "text/event-stream"
 @asynccontextmanager
 async def reach(
     launch: Launch, *, is_sse: bool, log: ServerLog, inbox: Inbox
-) -> AsyncGenerator["TransportStreams", None]:
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-
+) -> AsyncGenerator[Any, None]:
     client, most = _Client(launch, log, inbox, is_sse=is_sse), messages.MAX_MESSAGE_BYTES
     if is_sse:
         transport = sse_client(launch.url, httpx_client_factory=cast("Any", lambda **_: client))
@@ -53,8 +58,6 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; begin a refused session again with older versions of the protocol."""
-        from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-
         sent = json.loads(request.content) if request.method == "POST" else {}
         response = await self._answered(request, sent, options)
         versions = list(HANDSHAKE_PROTOCOL_VERSIONS[:-1]) * (sent.get("method") == "initialize")
@@ -111,8 +114,6 @@ class _Client(httpx2.AsyncClient):
     async def _answer(
         self, stream: httpx2.AsyncByteStream, id_: Any, refused: str, code: int
     ) -> AsyncIterator[bytes]:
-        from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
-
         body = b"".join([piece async for piece in stream])
         found = [m for m in self._inbox.read(body) if isinstance(m, JSONRPCError | JSONRPCResponse)]
         own = next((each for each in found if str(each.id) == str(id_)), None)

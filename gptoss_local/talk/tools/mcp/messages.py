@@ -4,19 +4,73 @@ The SDK would refuse a whole list for one wrong tool, and wait for an answer tha
 """
 
 import codecs
+import contextlib
 import json
 import re
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import msgspec
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
 
 from gptoss_local.base.validation import lenient
-from gptoss_local.talk.tools.mcp.log import ServerLog
+from gptoss_local.base.whole_file import open_private
+from gptoss_local.talk.tools.mcp.config import HIDDEN
 
-if TYPE_CHECKING:
-    from mcp_types import JSONRPCMessage
+_ROTATE_BYTES = 2**20
+_MAX_BYTES = 4 * 2**20  # of one start
+_LAST_CHARACTERS = 300
+_LAST_S = 5.0
+
+
+class ServerLog:
+    """Appends to `mcp-NAME.log`, which is replaced at 1 MiB, and hides `secrets`, longest first."""
+
+    def __init__(self, folder: Path, name: str, secrets: Iterable[str]) -> None:
+        self.path = folder / f"mcp-{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[:64]}.log"
+        self._last, self._last_s = "", 0.0
+        self._secrets = tuple(secrets)
+        self._n_left = _MAX_BYTES
+        with contextlib.suppress(OSError):  # servers work without a log, too
+            if self.path.stat().st_size > _ROTATE_BYTES:
+                self.path.replace(self.path.with_suffix(".old"))
+
+    @property
+    def last_words(self) -> str:
+        """Return the last line if recent, often why a server ended; else empty."""
+        return self._last if time.monotonic() - self._last_s < _LAST_S else ""
+
+    @property
+    def is_open(self) -> bool:
+        return self._n_left > 0
+
+    def hide(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def write(self, line: str) -> None:
+        """Add a line. Past the limit of one start, only a note of that is added."""
+        if not self.is_open:
+            return
+        clean = self.hide(line.rstrip())
+        if clean.strip():
+            self._last, self._last_s = clean.strip()[-_LAST_CHARACTERS:], time.monotonic()
+        data = f"{clean}\n".encode(errors="replace")
+        self._n_left -= len(data)
+        if not self.is_open:
+            data += b"(it wrote more, which is not kept)\n"
+        with contextlib.suppress(OSError), open_private(self.path) as file:
+            file.write(data)
+
 
 MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: 2 s of CPU time
 NOT_MCP, REFUSED, NOT_RUN = -99_001, -99_002, -99_003
@@ -35,10 +89,12 @@ class Inbox:
     def __init__(self, log: ServerLog, on_fault: Callable[[str], None]) -> None:
         self._log, self._on_fault = log, on_fault
         self.is_over = False
+        self.asked: set[object] = set()
+        """Ids without an answer, of a transport that does not tell whose an answer is."""
         self._n = self._n_bytes = 0
         self._since_s = time.monotonic()
 
-    def read(self, data: bytes) -> "list[JSONRPCMessage]":
+    def read(self, data: bytes) -> list[JSONRPCMessage]:
         """Return the messages in a line, a body or an event, batches taken apart."""
         data = data.removeprefix(codecs.BOM_UTF8).strip()
         try:
@@ -66,12 +122,10 @@ class Inbox:
             self.is_over = True
             self._on_fault(why)
 
-    def _message(self, value: Any, data: bytes) -> "JSONRPCMessage | None":
-        from mcp_types import jsonrpc_message_adapter
-        from pydantic import ValidationError
-
-        if isinstance(value, dict) and "method" not in value and value.keys() & _OF_ANSWERS:
-            value = {"id": value.get("id")} | self._answer(value, data)
+    def _message(self, value: Any, data: bytes) -> JSONRPCMessage | None:
+        is_answer = isinstance(value, dict) and "method" not in value
+        if is_answer and (value.keys() & _OF_ANSWERS or value.keys() == {"id"}):
+            value = {"id": self._id(value.get("id"))} | self._answer(value, data)
         try:
             message = {**value, "jsonrpc": "2.0"} if isinstance(value, dict) else value
             return jsonrpc_message_adapter.validate_python(message)
@@ -79,9 +133,16 @@ class Inbox:
             self._log.write(f"(not a message of MCP) {str(value)[:_MAX_QUOTED]!r}")
             return None
 
-    def _answer(self, value: dict[str, Any], data: bytes) -> dict[str, Any]:
-        from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+    def _id(self, given: Any) -> Any:
+        """Return the id of an answer; one without is of the only request, if there is one."""
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        if given is None and len(self.asked) == 1:
+            (given,) = self.asked
+        self.asked.discard(given)
+        return given
 
+    def _answer(self, value: dict[str, Any], data: bytes) -> dict[str, Any]:
         result, error = value.get("result"), value.get("error")
         if error is None and isinstance(result, dict):
             if isinstance(tools := result.get("tools"), list):

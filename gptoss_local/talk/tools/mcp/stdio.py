@@ -6,32 +6,30 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import anyio
+import psutil
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
 
 from gptoss_local.talk.tools.mcp import messages
 from gptoss_local.talk.tools.mcp.config import Launch
-from gptoss_local.talk.tools.mcp.log import ServerLog
-from gptoss_local.talk.tools.mcp.messages import Inbox
+from gptoss_local.talk.tools.mcp.messages import Inbox, ServerLog
 from gptoss_local.talk.tools.processes import kill_tree, start
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
 
 END_S = 2.0  # for a program to end by itself, and again after SIGTERM
 _PAUSE_S = 0.2  # after which an unreadable line is all that comes
 _MAX_UNREADABLE_BYTES = 2**20
 _PIECE_BYTES = 2**16
-_PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
 
 
 @asynccontextmanager
 async def run(
     launch: Launch, folder: Path, log: ServerLog, inbox: Inbox
-) -> AsyncGenerator["TransportStreams", None]:
+) -> AsyncGenerator[Any, None]:
     """Run a program until the end of the block. Raises OSError if it does not start."""
-    import anyio
-    from mcp.client.stdio import get_default_environment
-
     # PATH, HOME and a few others of ours, among which there are no keys
     env, limit = get_default_environment() | launch.env, messages.MAX_MESSAGE_BYTES
     program, *arguments = launch.command
@@ -39,13 +37,11 @@ async def run(
         from mcp.os.win32.utilities import get_windows_executable_command
 
         program = get_windows_executable_command(program)  # npx is npx.cmd
-    process: Any = await start(program, *arguments, **_PIPES, cwd=folder, env=env, limit=limit)
+    process: Any = await start(program, *arguments, cwd=folder, env=env, limit=limit)
     put, incoming = anyio.create_memory_object_stream[Any](0)
     outgoing, take = anyio.create_memory_object_stream[Any](0)
 
     async def read() -> None:
-        from mcp.shared.message import SessionMessage
-
         try:
             async for text in _texts(process.stdout, inbox):
                 for message in inbox.read(text):
@@ -61,6 +57,8 @@ async def run(
     async def write() -> None:
         try:
             async for item in take:
+                if isinstance(item.message, JSONRPCRequest):
+                    inbox.asked.add(item.message.id)
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode() + b"\n")
                 await process.stdin.drain()
@@ -122,8 +120,6 @@ async def _log(stderr: asyncio.StreamReader, log: ServerLog) -> None:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End a program and its children: `npx` has its `node`, a server its browser."""
-    import psutil
-
     started = []
     with contextlib.suppress(psutil.Error):  # also those in sessions of their own
         started = psutil.Process(process.pid).children(recursive=True)

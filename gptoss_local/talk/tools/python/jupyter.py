@@ -1,6 +1,5 @@
 """Runs code in a Jupyter kernel of the user's, which a kernel specification names."""
 
-import asyncio
 import importlib
 import queue
 import re
@@ -11,7 +10,7 @@ from typing import Any
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output, Result
-from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
+from gptoss_local.talk.tools.tool import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
 _INTERRUPT_S = 5.0
@@ -31,7 +30,6 @@ class JupyterEngine:
         self._name, self._timeout_s, self._folder = name, timeout_s, folder
         self._manager: Any = None  # jupyter_client.AsyncKernelManager; it is optional
         self._client: Any = None
-        self._ending: asyncio.Task[None] | None = None
 
     async def run(self, code: str) -> Result:
         if self._client is None:
@@ -93,19 +91,11 @@ class JupyterEngine:
                 return f"The code printed more than {MOST_PRINTED // 1_000_000} MB.", True
         return f"The code took longer than {timeout_s:g} s.", True
 
-    def kill(self) -> None:
-        if self._manager is not None and self._ending is None:
-            self._ending = asyncio.ensure_future(self._shut_down())
-
     async def close(self) -> None:
-        self.kill()
-        if self._ending is not None:
-            await self._ending
-
-    async def _shut_down(self) -> None:
         if self._client is not None:
             self._client.stop_channels()
-        await self._manager.shutdown_kernel(now=True)
+        if self._manager is not None:
+            await self._manager.shutdown_kernel(now=True)
 
 
 def _text_of(kind: str, content: dict[str, Any]) -> str:

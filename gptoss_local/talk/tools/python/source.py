@@ -1,75 +1,126 @@
 """The source of the tool `python`: one engine a chat, started with the first call."""
 
 import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.base.quantities import parse_memory
 from gptoss_local.base.settings import Settings
 from gptoss_local.talk.tools.consent import digest
-from gptoss_local.talk.tools.python.driver import Result
-from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
+from gptoss_local.talk.tools.processes import kill_tree, start
+from gptoss_local.talk.tools.python.driver import Config, Result
+from gptoss_local.talk.tools.tool import (
+    MAX_OUTPUT_CHARACTERS,
+    Arguments,
+    Page,
+    RunnableTool,
+    ToolResult,
+    ToolSource,
+)
 
 if TYPE_CHECKING:
     from gptoss_local.talk.tools.python.jupyter import JupyterEngine
-    from gptoss_local.talk.tools.python.sandbox import Sandbox
-import importlib.util
-import re
-import sys
-from typing import Literal, NamedTuple
 
-_FORMS = "Write sandbox, or jupyter:KERNEL, such as jupyter:python3."
-_KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_KERNEL = re.compile(r"jupyter:([A-Za-z0-9][A-Za-z0-9._-]*)")
+_TOLD = (
+    "Use this tool to execute Python code in your chain of thought. The code will not be "
+    "shown to the user. This tool should be used for internal reasoning, but not for code "
+    "that is intended to be visible to the user.\n\n"
+    "When you send a message containing Python code to python, it will be executed in a "
+    "stateful environment. python will respond with the output of the execution or time "
+    "out after {:.1f} seconds. "
+)
+"""Source: `ToolNamespaceConfig.python` of openai-harmony."""
 
 
-class Choice(NamedTuple):
-    kind: Literal["sandbox", "jupyter"]
-    name: str = ""
-
-    @property
-    def about(self) -> str:
-        """Describe it for the user, after "It"."""
-        if self.kind == "jupyter":
-            return f"runs Python code in your Jupyter kernel {self.name}, as you"
-        return "runs Python code in a sandbox without files and network"
-
-    def told(self, timeout_s: float) -> str:
-        """Source: `ToolNamespaceConfig.python` of openai-harmony, for the first part."""
-        limits = {
-            "sandbox": "It has no files, no network, and a part of the standard library only.",
-            "jupyter": "It may read and write the user's files.",
-        }[self.kind]
-        return (
-            "Use this tool to execute Python code in your chain of thought. The code will not be "
-            "shown to the user. This tool should be used for internal reasoning, but not for code "
-            "that is intended to be visible to the user.\n\n"
-            "When you send a message containing Python code to python, it will be executed in a "
-            "stateful environment. python will respond with the output of the execution or time "
-            f"out after {timeout_s:.1f} seconds. {limits}"
+def kernel_of(text: str) -> str:
+    """Return the Jupyter kernel that `python_tool` names; empty for the sandbox."""
+    found = _KERNEL.fullmatch(text.strip())
+    if found is None and text.strip() != "sandbox":
+        raise UsageError(
+            f"python_tool {text!r} is not a place where Python can run",
+            hint="Write sandbox, or jupyter:KERNEL, such as jupyter:python3.",
         )
+    return found[1] if found else ""
 
-    def check(self) -> None:
-        """Raise UsageError if a package that it needs is not installed."""
-        if self.kind == "jupyter" and importlib.util.find_spec("jupyter_client") is None:
-            raise UsageError(
-                f"python_tool {self.kind}:{self.name} needs jupyter_client, which is not installed",
-                hint=f"Run {sys.executable} -m pip install jupyter_client",
+
+_DRIVER = Path(__file__).with_name("driver.py")
+_N_CHARACTERS = MAX_OUTPUT_CHARACTERS - 500  # with notes it is not cut again
+_MAX_LINE_BYTES = 2**20  # of as many characters, as JSON
+_NEEDED = ("SYSTEMROOT", "LD_LIBRARY_PATH")
+"""Variables without which Python does not start: on Windows, and where it is built so."""
+_GRACE_S = 3.0
+"""Time after the limit in which the process may end by itself, before it is killed."""
+_END_S = 10.0
+_START_S = 60.0  # a slow or busy disk takes long to read Python and Monty
+
+
+class Sandbox:
+    """Monty, in a process with `driver.py`; a result that is `stopped` is its last."""
+
+    def __init__(self, timeout_s: float, memory_bytes: int) -> None:
+        found = importlib.util.find_spec("pydantic_monty")
+        if found is None or found.origin is None:
+            hint = f"Run {sys.executable} -m pip install pydantic-monty"
+            raise UsageError("the sandbox of python is not installed: pydantic-monty", hint=hint)
+        path = str(Path(found.origin).parents[1])
+        self._config = Config(timeout_s, _N_CHARACTERS, memory_bytes, path)
+        self._timeout_s = timeout_s
+        self._process: Any = None  # asyncio's, with pipes
+
+    async def run(self, code: str) -> Result:
+        is_new = self._process is None
+        if is_new:
+            self._process = await self._start()
+        try:
+            async with asyncio.timeout(self._timeout_s + _GRACE_S + _START_S * is_new):
+                self._process.stdin.write(json.dumps(code).encode() + b"\n")
+                await self._process.stdin.drain()
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            late = f"The code took longer than {self._timeout_s:g} s."
+            return Result("", is_error=True, stopped=late)
+        except ConnectionError:
+            line = b""
+        if line.endswith(b"\n"):
+            return Result(*json.loads(line))
+        process = self._process
+        words = await self.close()
+        if is_new and words:
+            raise UsageError(f"Python does not start (exit code {process.returncode}): {words}")
+        return Result("", is_error=True, stopped="The process that runs Python died.")
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            return await start(
+                *(sys.executable, "-I", "-B", str(_DRIVER), json.dumps(self._config._asdict())),
+                limit=_MAX_LINE_BYTES,
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                cwd=_DRIVER.parent,  # any that exists; nothing is read there
             )
+        except OSError as error:
+            raise UsageError(f"{sys.executable} does not start: {error}") from error
 
-
-def parse_choice(text: str) -> Choice:
-    """Read the setting. Raises UsageError if it names no place where code can run."""
-    kind, colon, name = text.strip().partition(":")
-    if kind == "sandbox" and not colon:
-        return Choice("sandbox")
-    if kind == "jupyter" and _KERNEL.fullmatch(name):
-        return Choice("jupyter", name)
-    if kind == "container":
-        raise UsageError(f"python_tool {text!r}: Python does not run in containers", hint=_FORMS)
-    raise UsageError(f"python_tool {text!r} is not a place where Python can run", hint=_FORMS)
+    async def close(self) -> str:
+        """End the process and its sandbox; return its last words."""
+        process, self._process = self._process, None
+        if process is None:
+            return ""
+        words = b""
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):  # both have the pipes, so both are gone then
+                _, words = await process.communicate()
+        return words.decode("utf-8", "replace").strip()[-2_000:]
 
 
 IDLE_S = 600.0
@@ -87,8 +138,13 @@ class Python(ToolSource):
     def __init__(
         self, settings: Settings, folder: Path, *, is_on: bool = False, idle_s: float = IDLE_S
     ) -> None:
-        self._choice = parse_choice(settings.python_tool)
-        self.about = self._choice.about
+        self._kernel = kernel_of(settings.python_tool)
+        self.about = "runs Python code in a sandbox without files and network"
+        told = "It has no files, no network, and a part of the standard library only."
+        if self._kernel:
+            self.about = f"runs Python code in your Jupyter kernel {self._kernel}, as you"
+            told = "It may read and write the user's files."
+        self._told_model = _TOLD.format(settings.python_timeout_s) + told
         self.is_on = is_on
         self._timeout_s = settings.python_timeout_s
         self._memory_bytes = parse_memory(settings.python_memory, "python_memory")
@@ -101,24 +157,25 @@ class Python(ToolSource):
         self._lock = asyncio.Lock()  # calls of one answer may come together
         self._idle: asyncio.TimerHandle | None = None
         self._loss = ""  # why variables are gone, until the model was told
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[Any]] = set()
 
     async def tools(self) -> Sequence[RunnableTool]:
-        try:
-            self._choice.check()
-        except UsageError as error:
-            raise ToolError(f"{error.message}. {error.hint}") from error
+        if self._kernel and importlib.util.find_spec("jupyter_client") is None:
+            raise ToolError(
+                f"python_tool jupyter:{self._kernel} needs jupyter_client, which is not installed. "
+                f"Run {sys.executable} -m pip install jupyter_client"
+            )
         code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
-        where = str(self._folder.resolve()) if self._choice.kind == "jupyter" else ""
+        where = str(self._folder.resolve()) if self._kernel else ""
         tool = RunnableTool(
             self.name,
-            self._choice.told(self._timeout_s),
+            self._told_model,
             code,
             self.run,
             self.about,
             self.name,
             timeout_s=self._timeout_s + 120,  # it ends itself; a kernel may be slow to start
-            identity=digest(self._choice, where),
+            identity=digest(self._kernel, where),
             is_built_in=True,
         )
         return [tool]
@@ -148,13 +205,10 @@ class Python(ToolSource):
             return self._told(result)
 
     def _new_engine(self) -> "Sandbox | JupyterEngine":
-        if self._choice.kind == "jupyter":
-            self._choice.check()
+        if self._kernel:
             from gptoss_local.talk.tools.python.jupyter import JupyterEngine
 
-            return JupyterEngine(self._choice.name, self._timeout_s, self._folder)
-        from gptoss_local.talk.tools.python.sandbox import Sandbox
-
+            return JupyterEngine(self._kernel, self._timeout_s, self._folder)
         return Sandbox(self._timeout_s, self._memory_bytes)
 
     def _told(self, result: Result) -> ToolResult:
@@ -178,7 +232,6 @@ class Python(ToolSource):
         self._loss = loss
         if self._engine is not None:
             engine, self._engine = self._engine, None
-            engine.kill()
             task = asyncio.ensure_future(engine.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

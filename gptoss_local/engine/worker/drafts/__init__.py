@@ -1,1 +1,0 @@
-"""Guesses of the next tokens, verified in one step where they pay by their `costs`."""

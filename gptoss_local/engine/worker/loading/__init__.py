@@ -1,1 +1,0 @@
-"""Prepares a model as it loads: reads ahead, rehearses steps, and tunes."""
