@@ -79,8 +79,7 @@ async def answer(
         BrokenCallError: a call that was being streamed cannot be completed.
     """
     n_ctx, n_ctx_train = engine.loaded.n_ctx, engine.loaded.n_ctx_train
-    is_cut = isinstance(request, ChatRequest) and request.truncates
-    if not is_cut and (n_least := least_tokens(request)) > n_ctx_train:
+    if not request.truncates and (n_least := least_tokens(request)) > n_ctx_train:
         raise _overflow(n_least, n_ctx, n_ctx_train, is_exact=False)
     begin = functools.partial(_start, request, vocabulary, n_ctx, n_ctx_train)
     try:
@@ -105,7 +104,7 @@ async def answer(
             max_tokens=reading.max_tokens,
             grammar=grammar,
             n_logprobs=request.n_logprobs,
-            reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
+            reports_prefill=request.reports_prefill,
             priority=request.priority,
             in_memory=request.in_memory,
         )
@@ -197,19 +196,18 @@ def _prefetch(
     asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
 
 
-def _is_bound(request: ChatRequest | RawRequest) -> bool:
-    if request.format is not None or isinstance(request, RawRequest):
-        return request.format is not None
-    return bool(request.must_call) or any(tool.strict for tool in request.tools)
-
-
 async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
     """Make the grammar on a thread, as a large schema takes a while; None if the answer is free."""
-    if not _is_bound(request):
+    is_strict = any(tool.strict for tool in request.tools)
+    if request.format is None and not request.must_call and not is_strict:
         return None
-    make = functools.partial(compile_grammar, request.format, opens_final=opens_final)
-    if isinstance(request, ChatRequest):
-        make = functools.partial(make, tools=request.tools, must_call=request.must_call)
+    make = functools.partial(
+        compile_grammar,
+        request.format,
+        request.tools,
+        must_call=request.must_call,
+        opens_final=opens_final,
+    )
     return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
 
 
@@ -278,16 +276,11 @@ class _Reading:
     ) -> None:
         request = start.request
         self._n_corrections = n_corrections
-        self._thinking = Thinking(None, False, None)
-        if isinstance(request, ChatRequest):
-            self._thinking = Thinking(
-                request.think_budget, request.ends_repetition, request.answer_now
-            )
+        self._thinking = Thinking(request.think_budget, request.ends_repetition, request.answer_now)
         self.must_answer = self._was_asked_to_answer = False
         self._is_short = False  # of room, so that the model cannot go on
         self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
-        one_call = isinstance(request, ChatRequest) and request.one_call
         self.whole = WholeAnswer()
         self.next_prompt: list[int] | None = start.prompt
         self.max_tokens = request.max_tokens
@@ -296,7 +289,7 @@ class _Reading:
         self._on_tokens = on_tokens
         self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
         self._tokens = list(start.prompt)
-        self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
+        self._reader = Reader(start.parser, request.stop, scored, one_call=request.one_call)
 
     @property
     def is_over(self) -> bool:
@@ -331,9 +324,8 @@ class _Reading:
         thinking, request = self._thinking, self._start.request
         if not thinking.is_enough or finished.reason == "length" or self._reader.is_over:
             return False
-        must_call = isinstance(request, ChatRequest) and bool(request.must_call)
-        has_tools = isinstance(request, ChatRequest) and bool(request.tools)
-        self.must_answer = not must_call and (thinking.n_closed > 0 or not has_tools)
+        may_answer = thinking.n_closed > 0 or not request.tools
+        self.must_answer = may_answer and not request.must_call
         closing = end_of_analysis(self._vocabulary, opens_final=self.must_answer)
         for token in closing:
             self._pending += self._reader.feed(token)
@@ -345,10 +337,8 @@ class _Reading:
         bad_call = self._start.parser.bad_call
         if finished.reason != "stop" or bad_call is None or self.is_over:
             return False
-        request = self._start.request
-        tools = request.tools if isinstance(request, ChatRequest) else ()
-        prompt = [*self._tokens, *correction(bad_call, tools, self._vocabulary)]
-        return self._continue(prompt, finished, n_ctx)
+        told = correction(bad_call, self._start.request.tools, self._vocabulary)
+        return self._continue([*self._tokens, *told], finished, n_ctx)
 
     def _continue(self, prompt: list[int], finished: Finished, n_ctx: int) -> bool:
         left = None if self.max_tokens is None else self.max_tokens - finished.usage.n_generated
