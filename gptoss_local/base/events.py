@@ -1,5 +1,6 @@
 """The events of an answer, in the order they happen; every front end consumes these."""
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -8,6 +9,9 @@ from gptoss_local.base.types import FinishReason, Usage
 
 GAP = "\n\n"
 """Separates messages of an answer that a client reads as one text."""
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -82,13 +86,27 @@ class CallDelta(msgspec.Struct, frozen=True):
     """A piece of a call's arguments, for requests that ask for calls as they are written.
 
     The pieces join to the beginning of `ToolCall.arguments_json()`; that event follows with the
-    same `index` and `id`, unless the answer runs out of tokens within the call.
+    same `index` and `id`, unless the answer runs out of tokens within the call. Then the pieces
+    come in any case, as one or more, maybe empty, and end inside a string.
     """
 
     index: int
     id: str
     name: str
     text: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments as far as they came."""
+        ends: list[str] = []
+        for character in _STRING.sub("", self.text):
+            if character in "{[":
+                ends.append("}" if character == "{" else "]")
+            elif character in "}]":
+                ends.pop()
+        text = f'{self.text}"' if self.text else "{}"
+        arguments: dict[str, Any] = msgspec.json.decode(text + "".join(reversed(ends)))
+        return arguments
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -137,6 +155,8 @@ class WholeAnswer:
         self._content: list[str] = []
         self._done: Done | None = None
         self.calls: list[ToolCall] = []
+        self.cut_call: CallDelta | None = None
+        """The beginning of a call that the end of the answer cut."""
         self.logprobs: list[TokenLogprob] = []
 
     def add(self, event: ChatEvent) -> None:
@@ -146,8 +166,12 @@ class WholeAnswer:
             case ContentDelta(text, logprobs):
                 self._content.append(text)
                 self.logprobs += logprobs
+            case CallDelta(index, call_id, name, text):
+                before = self.cut_call.text if self.cut_call else ""
+                self.cut_call = CallDelta(index, call_id, name, before + text)
             case ToolCall():
                 self.calls.append(event)
+                self.cut_call = None
             case Done():
                 self._done = event
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -18,11 +18,11 @@ class FairStore(Generic[V]):
     def __init__(self, max_bytes: int, n_bytes_of: Callable[[V], int]) -> None:
         self._max_bytes = max_bytes
         self._n_bytes_of = n_bytes_of
-        self._values: dict[str, OrderedDict[str, V]] = {}  # the least recently used first
+        self._values: dict[str, OrderedDict[Hashable, V]] = {}  # the least recently used first
         self._n_bytes = Counter[str]()
         self._lock = threading.RLock()
 
-    def get(self, owner: str, key: str) -> V | None:
+    def get(self, owner: str, key: Hashable) -> V | None:
         with self._lock:
             values = self._values.get(owner)
             if values is None or key not in values:
@@ -30,7 +30,7 @@ class FairStore(Generic[V]):
             values.move_to_end(key)
             return values[key]
 
-    def put(self, owner: str, key: str, value: V) -> list[V]:
+    def put(self, owner: str, key: Hashable, value: V) -> list[V]:
         """Keep a value; return the values dropped for it, maybe itself."""
         with self._lock:
             self.pop(owner, key)
@@ -44,7 +44,7 @@ class FairStore(Generic[V]):
                 self.pop(most, oldest)
             return gone
 
-    def pop(self, owner: str, key: str) -> V | None:
+    def pop(self, owner: str, key: Hashable) -> V | None:
         with self._lock:
             values = self._values.get(owner, OrderedDict())
             value = values.pop(key, None)

@@ -15,8 +15,11 @@ import json_repair
 import msgspec
 
 from gptoss_local.harmony import guidance
-from gptoss_local.harmony.built_in import PYTHON, code_arguments
+from gptoss_local.harmony.built_in import CODE, PYTHON, code_arguments
 from gptoss_local.harmony.message import FreeText, Tool
+
+Call = tuple[str, dict[str, Any]]
+"""A function and its arguments."""
 
 _TYPES: dict[str, Any] = {
     "null": type(None),
@@ -27,7 +30,7 @@ _TYPES: dict[str, Any] = {
     "array": list,
     "object": dict,
 }
-_NEXT = re.compile(r"[\s,;]*(?={)")
+_BETWEEN = " \t\r\n,;"
 _EMPTY = re.compile(
     r"(?:```\w*)?\s*(?:null|None|\[\]|\"\"|''|\{\s*,?\s*\}|\(\s*\))?\s*(?:```)?[\s.;]*"
 )
@@ -38,6 +41,9 @@ _ENVELOPES = (
     *("function_args", "function_arguments", "function_call", "tool_call", "tool_calls"),
     *("function", "action"),
 )
+_NAMES = ("name", "recipient_name", "tool_name", "function_name", "tool", "function", "action")
+_BATCHES = ("tool_uses", "tool_calls", "calls")
+_OBJECTS = re.compile(r"\[(?=\s*\{)|\{")
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
 _WRAPPED = re.compile(r'\s*\{\s*"input"\s*:')
@@ -53,7 +59,7 @@ def find_calls(
     is_cut: bool = False,
     objects_only: bool = False,
     is_json: bool = False,
-) -> list[tuple[str, dict[str, Any]]]:
+) -> list[Call]:
     """Return names and arguments of one call, or of several in a row or a list; else none.
 
     Args:
@@ -69,21 +75,18 @@ def find_calls(
     if objects_only:
         glued = _GLUED.fullmatch(text)
         text = (glued["inside"] or glued["bare"] or "") if glued else text
-        if text.strip() and (tool is None or not text.lstrip().startswith(("{", "["))):
+        if recipient and text.strip() and not (tool and text.lstrip().startswith(("{", "["))):
             return []
     if tool is None:
-        arguments = _parse(text)
-        functions = [t for t in tools if not t.is_built_in]
-        fitting = [t for t in functions if arguments and _fits(arguments, t, strictly=True)]
-        return [(fitting[0].name, arguments)] if arguments and len(fitting) == 1 else []
+        return _self_named(text, tools, is_exact=is_cut)
     if tool.is_built_in and tool.name == PYTHON:
         return [] if is_cut else [(PYTHON, code_arguments(text))]
     if tool.free_text is not None:
         given = _free_text(text, tool.free_text, is_cut)
         return [] if given is None else [(tool.name, {"input": given})]
-    found = _in_a_row(text, tool, is_cut=is_cut)
-    if found is None:
-        found = _arguments(text, tool, is_cut, objects_only, is_json)
+    if other := _of_another(text, tool, tools):
+        return other
+    found = _arguments(text, tool, is_cut, objects_only, is_json)
     return [(tool.name, arguments) for arguments in found]
 
 
@@ -98,14 +101,102 @@ def called(recipient: str, tools: Sequence[Tool]) -> Tool | None:
     return similar[0] if len(similar) == 1 else None
 
 
+def first_keys(tools: Sequence[Tool]) -> set[str]:
+    """Return the keys that the JSON of a call of these functions may begin with."""
+    functions = [tool for tool in tools if not tool.is_built_in]
+    keys = {key for tool in functions for key in _properties(tool)[0]}
+    names = {tool.name for tool in functions}
+    return {*names, *keys, *_ENVELOPES, *_NAMES, *_BATCHES} if functions else set()
+
+
+def text_argument(tool: Tool) -> str:
+    """Return the only argument of a tool whose calls have it as their body, as it is."""
+    if tool.free_text is not None:
+        return "input"
+    return CODE if tool.is_built_in and tool.name == PYTHON else ""
+
+
 def fits_so_far(arguments: Any, tool: Tool) -> bool:
     """Return whether these are arguments of the tool, maybe incomplete, and not an envelope."""
-    if not isinstance(arguments, dict) or tool.free_text is not None:
+    if not isinstance(arguments, dict):
         return False
-    properties, _ = _properties(tool)
+    name = text_argument(tool)
+    properties = {name: {"type": "string"}} if name else _properties(tool)[0]
     return arguments.keys() <= properties.keys() and all(
         _has_type(value, properties[name]) for name, value in arguments.items()
     )
+
+
+def _self_named(text: str, tools: Sequence[Tool], *, is_exact: bool) -> list[Call]:
+    """Find the calls in a text that is sent to no function; none unless there is one reading."""
+    exact = _decoded(text)
+    values = [exact] if exact is not None or is_exact else _objects(text)
+    if len(values) == 1 and isinstance(values[0], dict) and len(values[0]) == 1:
+        values = [next((values[0][key] for key in _BATCHES if key in values[0]), values[0])]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    readings = [_readings(value, tools) for value in values]
+    return [calls[0] for calls in readings] if all(len(c) == 1 for c in readings) else []
+
+
+def _readings(value: Any, tools: Sequence[Tool]) -> list[Call]:
+    """Return the calls that an object may mean, by the names in it and by what it fits."""
+    if not isinstance(value, dict) or not value:
+        return []
+    functions = [tool for tool in tools if not tool.is_built_in]
+    fitting = [(tool.name, value) for tool in functions if _fits(value, tool, strictly=True)]
+    return [*fitting, *_named(value, functions)]
+
+
+def _named(value: dict[str, Any], tools: Sequence[Tool]) -> list[Call]:
+    """Return the call of `{"name": …, "arguments": {…}}`, in any spelling, or `{NAME: {…}}`."""
+    inner = value.get("function", value.get("function_call"))
+    value = inner if isinstance(inner, dict) else value
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+    given = (value[key] for key in _ENVELOPES if key in value and value[key] != name)
+    arguments = next(given, None)
+    if not name and len(value) == 1:
+        ((name, arguments),) = value.items()
+    tool = called(name, tools) if name else None
+    if isinstance(arguments, str):
+        arguments = _parse(arguments)
+    if tool is None or not isinstance(arguments, dict):
+        return []
+    is_empty = not arguments and not _properties(tool)[1]
+    return [(tool.name, arguments)] if is_empty or _fits(arguments, tool) else []
+
+
+def _of_another(text: str, tool: Tool, tools: Sequence[Tool]) -> list[Call]:
+    """Return the call of another function that the whole body names, if it is none of this one."""
+    arguments = _parse(text) if text.strip() else None
+    if arguments is None or _fitting(arguments, tool) is not None:
+        return []
+    return _named(arguments, [each for each in tools if not each.is_built_in])
+
+
+def _objects(text: str) -> list[Any]:
+    """Return the JSON objects, or lists of them, in a text; None stands for one that is broken.
+
+    None is found if there is text between them.
+    """
+    found: list[Any] = []
+    at = 0
+    while start := _OBJECTS.search(text, at):
+        if found and text[at : start.start()].strip(_BETWEEN):
+            return []
+        try:
+            _, at = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            return [*found, None]
+        found.append(_decoded(text[start.start() : at]))
+    return found
+
+
+def _decoded(text: str) -> Any:
+    try:  # msgspec, not json: it can also write all that it reads
+        return msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _arguments(
@@ -113,16 +204,18 @@ def _arguments(
 ) -> list[dict[str, Any]]:
     arguments = _parse(text) if text.strip() else None
     if arguments is not None:
-        return [next((c for c in _unwrapped(arguments) if _fits(c, tool)), arguments)]
+        fitting = _fitting(arguments, tool)
+        return [arguments if fitting is None else fitting]
     if is_cut:
         return []
     if not text.strip() and not objects_only:
         return [{}]  # required properties are left to the client
     if _EMPTY.fullmatch(text) and not _properties(tool)[1]:
         return [{}]
-    value = _load(text)
+    in_a_row = _objects(text) if text.lstrip(_BETWEEN).startswith("{") else []
+    value = in_a_row if len(in_a_row) > 1 else _load(text)
     if isinstance(value, list) and len(value) > 1:
-        each = [next((c for c in _unwrapped(v) if _fits(c, tool)), None) for v in value]
+        each = [_fitting(item, tool) for item in value]
         return [a for a in each if a is not None] if None not in each else []
     for candidate in _unwrapped(value):
         if candidate and _fits(candidate, tool):
@@ -137,29 +230,12 @@ def _key(name: str) -> str:
 
 
 def _parse(text: str) -> dict[str, Any] | None:
-    try:  # msgspec, not json: it can also write all that it reads
-        arguments: dict[str, Any] = msgspec.json.decode(text.strip() or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return arguments
+    value = _decoded(text.strip() or "{}")
+    return value if isinstance(value, dict) else None
 
 
-def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | None:
-    """Return arguments of calls with only a comma between them; None unless all fit."""
-    found: list[dict[str, Any] | None] = []
-    at = 0
-    while gap := _NEXT.match(text, at):
-        try:
-            _, at = _DECODER.raw_decode(text, gap.end())
-        except (ValueError, RecursionError):
-            found.append(None)
-            break
-        arguments = _parse(text[gap.end() : at])
-        found.append(next((c for c in _unwrapped(arguments) if _fits(c, tool)), None))
-    if len(found) < 2:
-        return None
-    fitting = [arguments for arguments in found if arguments is not None]
-    return fitting if len(fitting) == len(found) and not is_cut else []
+def _fitting(value: Any, tool: Tool) -> dict[str, Any] | None:
+    return next((each for each in _unwrapped(value) if _fits(each, tool)), None)
 
 
 def _load(text: str) -> Any:

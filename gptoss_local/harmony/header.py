@@ -17,10 +17,14 @@ _ROLE = re.compile(
     r"|(?:python|browser(?:\.\w+)?|container\.\w+)(?=\s*(?:to=|$)))(?![\w.])"
 )
 _OTHER_ROLE = re.compile(r"\s*(?!(?:to=|(?:analysis|commentary|final|json|code)\b))\w", re.I)
-_CHANNEL = re.compile(r"\s*(analysis|commentary|final)(?!\w)", re.IGNORECASE)
+_ASSISTANT = re.compile(r"\s*(assistant)(?!\w)")
+_CHANNEL = re.compile(r"\s*(analysis|commentary|final)(?:\s*\1)?(?!\w)", re.IGNORECASE)
+_OTHER_CHANNEL = re.compile(r"\s*(?!to=|json\b|code\b)(\w+)(?=\s+to=|\s*$)", re.IGNORECASE)
+_GLUED = re.compile(r"(?:^|\s)(?:assistant|analysis|commentary|final)$", re.IGNORECASE)
+_WORDS = ("assistant", "analysis", "commentary", "final", "json", "to=")
 _TYPE = re.compile(r"\s*(json|code)(?!\w)", re.IGNORECASE)
 _TYPE_OF_BODY = re.compile(_TYPE.pattern + r"(?=\s*(?:[{(\[:=]|$))", re.IGNORECASE)
-_TO = re.compile(r"\s*to=\s*(?=\S)")
+_TO = re.compile(r"\s*_?to=\s*(?=\S)")
 _SPACE = re.compile(r"\s*")
 _AFTER_FUNCTION = re.compile(r"\s*(?:json|code)?\s*(?:$|(?P<body>[{(\[:=]))", re.IGNORECASE)
 _NAME = re.compile(r"[^\s<{(\[\"']+")
@@ -59,6 +63,9 @@ class HeaderReader:
 
     def text(self, text: str) -> None:
         tag, before = self._parts[-1]
+        # Words of a header are tokens of their own, though models forget blanks between them.
+        if (tag == "channel" or self.has_role) and re.match(r"\w", text) and _GLUED.search(before):
+            text = f" {text}"
         self._parts[-1] = tag, before + text
 
     def tag(self, tag: Tag) -> None:
@@ -81,19 +88,35 @@ class HeaderReader:
             return role[1] != "assistant"
         return _OTHER_ROLE.match(first) is not None
 
-    def read(self, *, is_whole: bool) -> Header:
-        """Return the fields; unless `is_whole`, no `<|message|>` came, and the body is in them."""
+    def read(self, *, is_whole: bool, is_called: bool = False) -> Header:
+        """Return the fields; unless `is_whole`, no `<|message|>` came, and the body is in them.
+
+        With `is_called`, it is certain that a call is there, even if `<|start|>` is not.
+        """
         header = Header()
-        texts = [self._read(tag, text, header, is_whole=is_whole) for tag, text in self._parts]
+        first = self._parts[0]
+        if is_called and not self.has_role and (role := _ASSISTANT.match(first[1])):
+            self._parts[0] = first[0], first[1][role.end() :]
+        texts = [
+            self._read(tag, text, header, is_whole=is_whole, has_channel=is_whole or is_called)
+            for tag, text in self._parts
+        ]
         header.text = " ".join(filter(str.strip, texts)) if len(texts) > 1 else texts[0]
         return header
 
-    def _read(self, tag: Tag, text: str, header: Header, *, is_whole: bool) -> str:
+    def _read(
+        self, tag: Tag, text: str, header: Header, *, is_whole: bool, has_channel: bool
+    ) -> str:
         at = 0
         if tag == "" and self.has_role and (role := _ROLE.match(text)):
             header.role, at = role[1], role.end()
             header.function = role[1] if role[1].startswith(_PREFIX) else ""
-        if (tag == "channel" or (tag == "" and is_whole)) and (channel := _CHANNEL.match(text, at)):
+        channel = None
+        if tag == "channel" or (tag == "" and has_channel):
+            channel = _CHANNEL.match(text, at)
+        if channel is None and tag == "channel" and is_whole:
+            channel = _OTHER_CHANNEL.match(text, at)
+        if channel is not None and channel[1] not in self.names:
             header.channel, at = channel[1].lower(), channel.end()
         kind = _TYPE if is_whole else _TYPE_OF_BODY
         at = _read_type(kind, text, at, header)
@@ -101,10 +124,8 @@ class HeaderReader:
         at = self._read_function(text, at, header, is_whole=is_whole)
         at = _read_type(kind, text, at, header)
         rest = text[_end(_GLUE, text, at) :] if at else text
-        # Any one word is a type after <|constrain|>, and the name of no channel after <|channel|>.
-        no_channel = tag == "channel" and not header.channel and re.fullmatch(r"\s*\w+\s*", rest)
-        is_type = tag == "constrain" and re.fullmatch(r"\s*\S*\s*", rest)
-        return "" if is_whole and (no_channel or is_type) else rest
+        is_type = tag == "constrain" and re.fullmatch(r"\s*\S*\s*", rest)  # any one word
+        return "" if is_whole and is_type else rest
 
     def _read_recipient(self, text: str, at: int, header: Header, *, is_whole: bool) -> int:
         to = _TO.match(text, at)
@@ -137,6 +158,12 @@ class HeaderReader:
             return prefix + max(found, key=len)
         name = _NAME.match(text, at)
         return name[0] if name else ""
+
+
+def is_rest_of_header(text: str) -> bool:
+    """Return whether a text is nothing but the beginning of a header's words."""
+    words = text.lower().split()
+    return all(w.startswith("to=") or any(k.startswith(w) for k in _WORDS) for w in words)
 
 
 def _read_type(pattern: re.Pattern[str], text: str, at: int, header: Header) -> int:

@@ -39,10 +39,8 @@ def _mark_dropped(pieces: Iterable[HarmonyPiece], kept: Sequence[HarmonyPiece]) 
 
 
 def _is_same(one: HarmonyPiece, other: HarmonyPiece) -> bool:
-    def key(piece: HarmonyPiece) -> tuple[str, ...]:
-        return (piece.author, piece.channel, piece.recipient, piece.text)
-
-    return key(one) == key(other)
+    names = ("author", "channel", "recipient", "text")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _split(tokens: Sequence[int]) -> list[list[int]]:

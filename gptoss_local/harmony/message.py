@@ -73,19 +73,6 @@ class RegexFormat(msgspec.Struct, frozen=True):
 AnswerFormat = JsonFormat | RegexFormat
 
 
-class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt without a template; the answer comes back with its harmony tags."""
-
-    prompt: str
-    sampling: SamplingParams = SamplingParams()
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    format: AnswerFormat | None = None
-    n_logprobs: int | None = None
-    priority: int = 0
-    in_memory: bool = False
-
-
 class AnswerNow:
     """A user's wish for the answer, while the model reasons. Any thread may set it."""
 
@@ -93,7 +80,33 @@ class AnswerNow:
         self.is_wished = False
 
 
-class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer is asked for; see ChatRequest."""
+
+    tools: tuple[Tool, ...] = ()
+    must_call: tuple[str, ...] = ()
+    one_call: bool = False
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    format: AnswerFormat | None = None
+    truncates: bool = False
+    reports_prefill: bool = False
+    n_logprobs: int | None = None
+    priority: int = 0
+    in_memory: bool = False
+    think_budget: int | None = None
+    answer_now: AnswerNow | None = None
+    ends_repetition: bool = False
+
+
+class RawRequest(_Request, frozen=True, kw_only=True):
+    """A prompt without a template; the answer comes back with its harmony tags."""
+
+    prompt: str
+
+
+class ChatRequest(_Request, frozen=True, kw_only=True):
     """A conversation to answer, and how. The last message may be the beginning of the answer.
 
     `reasoning` False: no analysis is made or shown. `stop` and `format` concern the content only.
@@ -108,25 +121,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     messages: tuple[Message, ...]
-    tools: tuple[Tool, ...] = ()
-    must_call: tuple[str, ...] = ()
-    one_call: bool = False
     effort: Effort = "medium"
     reasoning: bool = True
-    sampling: SamplingParams = SamplingParams()
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
-    truncates: bool = False
     may_grow: bool = True
-    reports_prefill: bool = False
     streams_calls: bool = False
-    n_logprobs: int | None = None
     owner: str = ""
-    priority: int = 0
-    in_memory: bool = False
-    think_budget: int | None = None
-    answer_now: AnswerNow | None = None
     ends_repetition: bool = True

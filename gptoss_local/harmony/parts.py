@@ -1,11 +1,10 @@
 """Harmony's messages, each rendered once while conversations come back with it."""
 
-import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from gptoss_local.base.fair_store import FairStore
 from gptoss_local.harmony.budget import TokenBudget
 
 _MAX_TOKENS = 2**19  # four whole contexts; 2 MB, and their text
@@ -34,24 +33,14 @@ class RenderedParts:
         max_tokens: int = _MAX_TOKENS,
     ) -> None:
         self._render = render
-        self._max_tokens = max_tokens
-        self._tokens: OrderedDict[Part, array[int]] = OrderedDict()  # least recently used first
-        self._n_tokens = 0
-        self._lock = threading.Lock()
+        self._kept = FairStore["array[int]"](max_tokens, len)
 
     def tokens(self, part: Part, budget: TokenBudget) -> "array[int]":
         """Render a part, from its `<|start|>` to its end; the array is shared."""
-        with self._lock:
-            found = self._tokens.get(part)
-            if found is not None:
-                self._tokens.move_to_end(part)
-        if found is not None:
-            budget.spend(len(found))
-            return found
+        tokens = self._kept.get("", part)
+        if tokens is not None:
+            budget.spend(len(tokens))
+            return tokens
         tokens = array("i", self._render(part, budget))
-        with self._lock:
-            self._n_tokens += len(tokens) - len(self._tokens.pop(part, ()))
-            self._tokens[part] = tokens
-            while self._n_tokens > self._max_tokens:
-                self._n_tokens -= len(self._tokens.popitem(last=False)[1])
+        self._kept.put("", part, tokens)
         return tokens

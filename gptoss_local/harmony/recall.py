@@ -50,7 +50,9 @@ class Recall:
     def fill_in(self, request: ChatRequest, vocabulary: Vocabulary) -> ChatRequest:
         """Return the request with the model's own steps where the client's text agrees."""
         messages: list[Message] = []
-        for is_assistant, group in itertools.groupby(request.messages, _is_assistants):
+        for is_assistant, group in itertools.groupby(
+            request.messages, lambda message: message.role == "assistant"
+        ):
             run = list(group)
             messages += self._fill_in_run(request.owner, run, vocabulary) if is_assistant else run
         return msgspec.structs.replace(request, messages=tuple(messages))
@@ -63,10 +65,13 @@ class Recall:
         reasoning = GAP.join(m.reasoning for m in run if m.reasoning)
         content = GAP.join(m.content for m in run if m.content)
         is_same = _is_same(reasoning, step.reasoning) and _is_same(content, step.content)
-        if is_same and calls == step.calls and self._has_exact_tokens(step, vocabulary):
-            tokens = tuple(step.tokens)
-            whole = Message(role="assistant", reasoning=step.reasoning, content=step.content)
-            return [msgspec.structs.replace(whole, tool_calls=calls, tokens=tokens)]
+        if is_same and calls == step.calls:
+            if step.is_exact is None:
+                step.is_exact = _says(step.tokens, step, vocabulary)
+            if step.is_exact:
+                tokens = tuple(step.tokens)
+                whole = Message(role="assistant", reasoning=step.reasoning, content=step.content)
+                return [msgspec.structs.replace(whole, tool_calls=calls, tokens=tokens)]
         if reasoning or not step.reasoning:
             return run
         return [Message(role="assistant", reasoning=step.reasoning), *run]
@@ -74,15 +79,6 @@ class Recall:
     def _find(self, owner: str, calls: tuple[ToolRequest, ...]) -> _Step | None:
         step = self._steps.get(owner, calls[0].id if calls else "")
         return step if step and step.calls[: len(calls)] == calls else None
-
-    def _has_exact_tokens(self, step: _Step, vocabulary: Vocabulary) -> bool:
-        if step.is_exact is None:
-            step.is_exact = _says(step.tokens, step, vocabulary)
-        return step.is_exact
-
-
-def _is_assistants(message: Message) -> bool:
-    return message.role == "assistant"
 
 
 def _is_same(sent: str, known: str) -> bool:

@@ -74,11 +74,8 @@ def _in_order(steps: Sequence[Message], *, goes_on: bool) -> list[Message]:
         while before and before[-1].tool_calls:
             calls.insert(0, before.pop())
         before, after = [*before, *after, *calls], []
-    return [_as_preamble(step) if step.content else step for step in before] + after
-
-
-def _as_preamble(step: Message) -> Message:
-    return msgspec.structs.replace(step, is_preamble=True)
+    said = [msgspec.structs.replace(s, is_preamble=True) if s.content else s for s in before]
+    return said + after
 
 
 IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -104,7 +101,7 @@ def render_chat(
     Raises:
         PromptTooLongError: it would be longer than the budget.
     """
-    tokens = _ended(request.earlier_tokens)
+    tokens = ended(request.earlier_tokens)
     budget = budget or TokenBudget()
     budget.spend(len(tokens))
     if not tokens:
@@ -117,7 +114,7 @@ def render_chat(
             tokens += vocabulary.rendered.tokens(part, budget)
         else:
             budget.spend(len(part))
-            tokens += [START, *vocabulary.encode("assistant"), *_ended(part)]
+            tokens += [START, *vocabulary.encode("assistant"), *ended(part)]
     tokens += [START, *vocabulary.encode("assistant")]
     begun = begun_answer(request)
     if begun is not None and begun.reasoning:
@@ -209,20 +206,20 @@ def begun_answer(request: ChatRequest) -> Message | None:
     return last if is_final(last) else None
 
 
-def _ended(tokens: Sequence[int]) -> list[int]:
+def ended(tokens: Sequence[int]) -> list[int]:
     """Return the tokens of an earlier answer, its last message ended as it stands in a history.
 
     `<|end|>` replaces `<|return|>`, or is added to an answer that was cut off. Source:
     docs/format.md of openai/harmony.
     """
-    last = tokens[-1] if tokens else END
-    if last in (END, CALL):
-        return list(tokens)
-    if last in STOP_TOKENS:
-        return [*tokens[:-1], END]
+    tokens = list(tokens)
+    if tokens and tokens[-1] in STOP_TOKENS and tokens[-1] != CALL:
+        tokens.pop()
+    if not tokens or tokens[-1] in (END, CALL):
+        return tokens
     begin = max((i for i, token in enumerate(tokens) if token == START), default=None)
     if begin is not None and MESSAGE not in tokens[begin:]:  # a header that nothing follows
-        return list(tokens[:begin])
+        return tokens[:begin]
     return [*tokens, END]
 
 

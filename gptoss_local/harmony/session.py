@@ -4,12 +4,9 @@ import asyncio
 import datetime
 import functools
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +14,7 @@ import msgspec
 from gptoss_local.base.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.base.events import (
     ChatEvent,
+    ContentDelta,
     Delta,
     Done,
     Prefilling,
@@ -34,56 +32,24 @@ from gptoss_local.harmony.budget import (
     least_tokens,
     text_size,
 )
+from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
-from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.message import ChatRequest, RawRequest
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.reader import Reader
+from gptoss_local.harmony.reader import ContentLogprobs, Reader
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
+    begun_answer,
     correction,
     end_of_analysis,
+    ended,
     opens_analysis,
     opens_final,
     render_chat,
     render_history,
 )
 from gptoss_local.harmony.thinking import Thinking
-from gptoss_local.harmony.truncation import shorten
 from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
-
-_N_CONVERSATIONS = 1000
-
-
-def lineage(request: ChatRequest) -> str:
-    """Name a conversation by its owner, its messages up to the user's first one, and its tools."""
-    n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-    beginning = (request.owner, request.messages[: n + 1], request.tools)
-    return sha256(msgspec.json.encode(beginning)).hexdigest()
-
-
-class StartDates:
-    """Remembers dates for system messages: a prefix must not change at midnight.
-
-    Conversations of an owner that begin in the same words are one, and the later start counts.
-    """
-
-    def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
-        self._today = today
-        self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
-        self._lock = threading.Lock()
-
-    def date_of(self, request: ChatRequest) -> datetime.date:
-        name = lineage(request)
-        is_later_turn = any(message.role == "assistant" for message in request.messages)
-        with self._lock:
-            known = self._dates.pop(name, None)
-            date = known if known is not None and is_later_turn else self._today()
-            self._dates[name] = date
-            if len(self._dates) > _N_CONVERSATIONS:
-                self._dates.popitem(last=False)
-        return date
-
 
 _N_CORRECTIONS = 3  # of bad calls in one answer
 
@@ -113,8 +79,7 @@ async def answer(
         BrokenCallError: a call that was being streamed cannot be completed.
     """
     n_ctx, n_ctx_train = engine.loaded.n_ctx, engine.loaded.n_ctx_train
-    is_cut = isinstance(request, ChatRequest) and request.truncates
-    if not is_cut and (n_least := least_tokens(request)) > n_ctx_train:
+    if not request.truncates and (n_least := least_tokens(request)) > n_ctx_train:
         raise _overflow(n_least, n_ctx, n_ctx_train, is_exact=False)
     begin = functools.partial(_start, request, vocabulary, n_ctx, n_ctx_train)
     try:
@@ -139,7 +104,7 @@ async def answer(
             max_tokens=reading.max_tokens,
             grammar=grammar,
             n_logprobs=request.n_logprobs,
-            reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
+            reports_prefill=request.reports_prefill,
             priority=request.priority,
             in_memory=request.in_memory,
         )
@@ -178,18 +143,15 @@ def _start(
     check: Check,
 ) -> _Start:
     """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
-    budget = TokenBudget(n_ctx_train, check)
     if isinstance(request, RawRequest):
+        budget = TokenBudget(n_ctx_train, check)
         prompt = vocabulary.encode_tagged(request.prompt, budget)
         return _Start(request, prompt, RawParser(vocabulary))
-    request, n_left_out = _recall.fill_in(request, vocabulary), 0
-    if request.truncates:
-        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
-    date = _start_dates.date_of(request)
+    request, date, n_left_out = _prepared(request, vocabulary, n_ctx, check)
     is_final = opens_final(request)
     return _Start(
         request,
-        render_chat(request, vocabulary, date, budget),
+        render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check)),
         HarmonyParser(
             vocabulary,
             request.tools,
@@ -202,6 +164,16 @@ def _start(
         date,
         n_left_out,
     )
+
+
+def _prepared(
+    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int | None, check: Check
+) -> tuple[ChatRequest, datetime.date, int]:
+    """Return a request as it is rendered, its date, and how many messages are left out."""
+    request, n_left_out = _recall.fill_in(request, vocabulary), 0
+    if request.truncates and n_ctx is not None:
+        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
+    return request, _start_dates.date_of(request), n_left_out
 
 
 def _remember(start: _Start, whole: WholeAnswer) -> None:
@@ -224,19 +196,18 @@ def _prefetch(
     asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
 
 
-def _is_bound(request: ChatRequest | RawRequest) -> bool:
-    if request.format is not None or isinstance(request, RawRequest):
-        return request.format is not None
-    return bool(request.must_call) or any(tool.strict for tool in request.tools)
-
-
 async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
     """Make the grammar on a thread, as a large schema takes a while; None if the answer is free."""
-    if not _is_bound(request):
+    is_strict = any(tool.strict for tool in request.tools)
+    if request.format is None and not request.must_call and not is_strict:
         return None
-    make = functools.partial(compile_grammar, request.format, opens_final=opens_final)
-    if isinstance(request, ChatRequest):
-        make = functools.partial(make, tools=request.tools, must_call=request.must_call)
+    make = functools.partial(
+        compile_grammar,
+        request.format,
+        request.tools,
+        must_call=request.must_call,
+        opens_final=opens_final,
+    )
     return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
 
 
@@ -261,10 +232,7 @@ def prompt_tokens(
     `n_ctx` tokens are loaded (None: nothing is), `n_ctx_train` could be. `check` raises when the
     prompt is no longer wanted. Raises ContextOverflowError as `answer`.
     """
-    request = _recall.fill_in(request, vocabulary)
-    if request.truncates and n_ctx is not None:
-        request, _ = shorten(request, vocabulary, n_ctx, check)
-    date = _start_dates.date_of(request)
+    request, date, _ = _prepared(request, vocabulary, n_ctx, check)
     try:
         return render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check))
     except PromptTooLongError as error:
@@ -308,15 +276,11 @@ class _Reading:
     ) -> None:
         request = start.request
         self._n_corrections = n_corrections
-        self._thinking = Thinking(None, False, None)
-        if isinstance(request, ChatRequest):
-            self._thinking = Thinking(
-                request.think_budget, request.ends_repetition, request.answer_now
-            )
-        self.must_answer = False
+        self._thinking = Thinking(request.think_budget, request.ends_repetition, request.answer_now)
+        self.must_answer = self._was_asked_to_answer = False
+        self._is_short = False  # of room, so that the model cannot go on
         self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
-        one_call = isinstance(request, ChatRequest) and request.one_call
         self.whole = WholeAnswer()
         self.next_prompt: list[int] | None = start.prompt
         self.max_tokens = request.max_tokens
@@ -325,7 +289,7 @@ class _Reading:
         self._on_tokens = on_tokens
         self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
         self._tokens = list(start.prompt)
-        self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
+        self._reader = Reader(start.parser, request.stop, scored, one_call=request.one_call)
 
     @property
     def is_over(self) -> bool:
@@ -338,16 +302,30 @@ class _Reading:
         if self._n_corrections and self._correct(finished, n_ctx):
             self._n_corrections -= 1
             return True
-        return self._close_analysis(finished, n_ctx)
+        return self._close_analysis(finished, n_ctx) or self._open_final(finished, n_ctx)
+
+    def _open_final(self, finished: Finished, n_ctx: int) -> bool:
+        """Let the model answer, once, if it has ended without an answer and without a call."""
+        request = self._start.request
+        if isinstance(request, RawRequest) or request.must_call or self._was_asked_to_answer:
+            return False
+        is_begun = self._start.opens_final and begun_answer(request) is not None
+        is_empty = finished.reason == "stop" and not self._start.parser.has_answer
+        if is_begun or not is_empty or self.is_over:
+            return False
+        self._was_asked_to_answer = self.must_answer = True
+        opening = end_of_analysis(self._vocabulary, opens_final=True)
+        for token in opening:
+            self._pending += self._reader.feed(token)
+        return self._continue([*ended(self._tokens), *opening[1:]], finished, n_ctx)
 
     def _close_analysis(self, finished: Finished, n_ctx: int) -> bool:
         """Close long reasoning, and let the model continue: with a call, or else the answer."""
         thinking, request = self._thinking, self._start.request
         if not thinking.is_enough or finished.reason == "length" or self._reader.is_over:
             return False
-        must_call = isinstance(request, ChatRequest) and bool(request.must_call)
-        has_tools = isinstance(request, ChatRequest) and bool(request.tools)
-        self.must_answer = not must_call and (thinking.n_closed > 0 or not has_tools)
+        may_answer = thinking.n_closed > 0 or not request.tools
+        self.must_answer = may_answer and not request.must_call
         closing = end_of_analysis(self._vocabulary, opens_final=self.must_answer)
         for token in closing:
             self._pending += self._reader.feed(token)
@@ -359,16 +337,15 @@ class _Reading:
         bad_call = self._start.parser.bad_call
         if finished.reason != "stop" or bad_call is None or self.is_over:
             return False
-        request = self._start.request
-        tools = request.tools if isinstance(request, ChatRequest) else ()
-        prompt = [*self._tokens, *correction(bad_call, tools, self._vocabulary)]
-        return self._continue(prompt, finished, n_ctx)
+        told = correction(bad_call, self._start.request.tools, self._vocabulary)
+        return self._continue([*self._tokens, *told], finished, n_ctx)
 
     def _continue(self, prompt: list[int], finished: Finished, n_ctx: int) -> bool:
-        if self.max_tokens is not None:
-            self.max_tokens -= finished.usage.n_generated
-        if len(prompt) >= n_ctx or (self.max_tokens is not None and self.max_tokens <= 0):
+        left = None if self.max_tokens is None else self.max_tokens - finished.usage.n_generated
+        self._is_short = len(prompt) >= n_ctx or (left is not None and left <= 0)
+        if self._is_short:
             return False
+        self.max_tokens = left
         self._earlier.append(finished.usage)
         self._tokens, self.next_prompt = prompt, prompt
         return True
@@ -394,10 +371,11 @@ class _Reading:
             reason = "stop" if reader.is_over else frame.reason
             if self._thinking.is_circling:
                 reason = "repetition"
-            elif reason == "cancelled" and self._thinking.n_closed:  # without room to continue
+            elif self._is_short:
                 reason = "length"
-            if reason not in ("length", "repetition"):
-                _check_calls(parser)
+            is_empty = reason == "stop" and self._was_asked_to_answer and not parser.has_answer
+            if is_empty and parser.last_thought:  # rather than nothing
+                yield ContentDelta(parser.last_thought)
             self.next_prompt = None
             usage = _sum([*self._earlier, frame.usage])
             yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)
@@ -408,7 +386,12 @@ class _Reading:
                     break
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
-                _check_calls(parser)
+                if parser.broken_call:
+                    call = f"the model's call of '{parser.broken_call}'"
+                    raise BrokenCallError(
+                        f"{call} broke off after a part of it was sent",
+                        hint="Send the request again.",
+                    )
                 self._thinking.feed(token, parser)
                 if parser.is_over:  # the next turn must not repeat the other's header
                     while self._tokens.pop() != START:
@@ -423,11 +406,3 @@ def _sum(usages: Sequence[Usage]) -> Usage:
     names = ("n_generated", "prefill_ns", "decode_ns", "queue_ns", "n_drafted", "n_accepted")
     sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
     return msgspec.structs.replace(first, **sums)
-
-
-def _check_calls(parser: HarmonyParser | RawParser) -> None:
-    if parser.broken_call:
-        raise BrokenCallError(
-            f"the model's call of '{parser.broken_call}' broke off after a part of it was sent",
-            hint="Send the request again.",
-        )

@@ -57,6 +57,8 @@ class Thinking:
         self._answer = Repetition(_ANSWER_WINDOW, _N_ANSWER_DISTINCT)
 
     def feed(self, token: int, parser: HarmonyParser | RawParser) -> None:
+        if parser.is_call:  # a file of equal rows is no loop
+            return
         if not parser.is_reasoning:
             self.is_circling = self._ends_repetition and self._answer.feed(token)
             return

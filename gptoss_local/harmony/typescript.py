@@ -12,8 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from gptoss_local.harmony.message import Tool
-
-Schema = dict[str, Any]
+from gptoss_local.harmony.schema_document import Document, Schema
 
 _MAX_DEPTH = 100  # levels of one schema
 _MAX_PARTS = 10_000  # that are read; definitions that use each other can mean any number
@@ -38,7 +37,7 @@ class _Place(NamedTuple):
 
 class _Reader:
     def __init__(self, root: Any) -> None:
-        self._root = root
+        self._document = Document(root)
         self._n_parts = 0
 
     def read(self, schema: Any, place: _Place) -> Schema:
@@ -70,7 +69,8 @@ class _Reader:
         if reference in inside:
             flat["$name"] = _name(reference)
         elif isinstance(reference, str):
-            parts.insert(0, (self._look_up(reference), (*inside, reference)))
+            target = self._document.resolve(reference, schema)
+            parts.insert(0, (target and target.schema, (*inside, reference)))
         if "const" in flat:
             flat["enum"] = [flat.pop("const")]
         if not isinstance(flat.get("enum", []), list):
@@ -83,19 +83,6 @@ class _Reader:
             inside = (*inside, *around[len(place.inside) :])
         return flat, _Place(inside, depth)
 
-    def _look_up(self, reference: str) -> Any:
-        """Return the target of a JSON pointer within the document; `{}` without one."""
-        if not reference.startswith("#"):
-            return {}
-        found = self._root
-        for step in unquote(reference[1:]).split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-                found = found[int(step)]
-            else:
-                found = found.get(step) if isinstance(found, dict) else None
-        return found
-
     def _read_union(self, flat: Schema, keyword: str, options: list[Any], place: _Place) -> Schema:
         flattened = [self._flatten(option, place) for option in options]
         if _has_any(flat, _SHAPE) and not any(_has_any(o, _SHAPE) for o, _ in flattened):
@@ -103,7 +90,8 @@ class _Reader:
         notes = {k: v for k, v in flat.items() if k in (*_ANNOTATIONS, "nullable")}
         shape = {k: v for k, v in flat.items() if k not in notes}
         nodes = [self._read_flat(_merge(option, shape), around) for option, around in flattened]
-        others = [node for node in nodes if not _is_null(node)]
+        nulls = [n for n in nodes if n.get("type") == "null" or n.get("enum") == [None]]
+        others = [node for node in nodes if node not in nulls]
         if len(others) < len(nodes):
             notes["nullable"] = True
         if not others:
@@ -169,19 +157,10 @@ def _of_type(flat: Schema, name: Any) -> Schema:
     return {key: flat[key] for key in keys if key in flat}
 
 
-def _is_null(node: Schema) -> bool:
-    return node.get("type") == "null" or node.get("enum") == [None]
-
-
 def _is_plain(node: Schema) -> bool:
+    parts = [*node.get("anyOf", ()), node.get("items", {})]
     is_plain = node.keys() <= _PLAIN and node.get("type") != "object"
-    return is_plain and all(_is_plain(part) for part in _parts(node))
-
-
-def _parts(node: Schema) -> Iterator[Schema]:
-    if "items" in node:
-        yield node["items"]
-    yield from node.get("anyOf", ())
+    return is_plain and all(_is_plain(part) for part in parts if part)
 
 
 def _has_any(schema: Schema, keys: Iterable[str]) -> bool:
@@ -224,7 +203,7 @@ def _lines(text: str) -> list[str]:
 def _type(node: Schema, indent: str) -> str:
     if "oneOf" in node:
         return "".join(
-            f"\n{indent} | {_option(option, indent)}{_comments(option, bare=False)}"
+            f"\n{indent} | {_nullable(option, f'{indent}   ')}{_comments(option, bare=False)}"
             for option in node["oneOf"]
         )
     if "anyOf" in node:
@@ -258,10 +237,6 @@ def _nullable(node: Schema, indent: str) -> str:
 def _types(node: Schema) -> list[Any]:
     types = node.get("type")
     return types if isinstance(types, list) else [types]
-
-
-def _option(node: Schema, indent: str) -> str:
-    return _nullable(node, f"{indent}   ")
 
 
 def _object(node: Schema, indent: str) -> str:
@@ -303,8 +278,8 @@ def _property(name: str, node: Schema, indent: str) -> str:
         return f"{above}{indent}{name}: {_nullable(node, f'{indent}    ')},{default}\n"
     about = _text(node, "description")
     options = [
-        f"{indent} | {_option(option, indent)}{_comments(option, bare=True, known=about)}\n"
-        for option in node["oneOf"]
+        f"{indent} | {_nullable(each, f'{indent}   ')}{_comments(each, bare=True, known=about)}\n"
+        for each in node["oneOf"]
     ]
     if node.get("nullable") is True:
         options.append(f"{indent} | null\n")

@@ -8,9 +8,8 @@ import pytest
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
 from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest, Vocabulary
+from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.render import render_chat, render_history
-from gptoss_local.harmony.session import StartDates, lineage
-from gptoss_local.harmony.truncation import shorten
 from gptoss_local.models.store import read_tokens
 
 pytestmark = pytest.mark.quick

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.harmony.built_in import built_in
+from gptoss_local.harmony.header import is_rest_of_header
 from gptoss_local.harmony.parser import BadCall, HarmonyParser, RawParser
 from tests.chat.test_calls import function
 
@@ -64,7 +65,7 @@ def read(vocabulary: Vocabulary, text: str, tools: tuple[Tool, ...] = TOOLS, **h
         ("⟨C⟩analysis⟨M⟩t⟨C⟩final⟨M⟩a⟨R⟩", "t", "a"),
         ("⟨C⟩final⟨M⟩a⟨M⟩b⟨R⟩", "", "ab"),
         ("⟨S⟩assistant⟨C⟩final⟨M⟩a⟨R⟩", "", "a"),
-        ("⟨C⟩bogus⟨M⟩a⟨R⟩", "", "a"),
+        ("⟨C⟩bogus⟨M⟩a⟨R⟩", "a", ""),
         ("⟨E⟩⟨E⟩⟨S⟩", "", ""),
         ("⟨C⟩final Hello there⟨R⟩", "", "Hello there"),
         ("⟨C⟩analysis Hm.⟨E⟩⟨S⟩assistant⟨C⟩final: Hi⟨R⟩", "Hm.", "Hi"),
@@ -77,8 +78,8 @@ def read(vocabulary: Vocabulary, text: str, tools: tuple[Tool, ...] = TOOLS, **h
         ("⟨C⟩analysis⟨M⟩a⟨E⟩⟨S⟩assistant Hi. Run scp --to=host file, then stop.",
          "a", "Hi. Run scp --to=host file, then stop."),
         ("⟨C⟩commentary to=functions.bash ⟨K⟩write: edit file with content.⟨E⟩",
-         "", "write: edit file with content."),
-        ("⟨C⟩commentary to=functions.bash rm -rf /⟨L⟩", "", "rm -rf /"),
+         "write: edit file with content.", ""),
+        ("⟨C⟩commentary to=functions.bash rm -rf /⟨L⟩", "rm -rf /", ""),
         ("⟨C⟩final to=5 is enough⟨R⟩", "", "to=5 is enough"),
         # junk of a broken header, and a proper message after it
         ("⟨C⟩??⟨E⟩⟨S⟩assistant⟨C⟩analysis⟨M⟩think⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Hi⟨R⟩",
@@ -93,7 +94,7 @@ def read(vocabulary: Vocabulary, text: str, tools: tuple[Tool, ...] = TOOLS, **h
         ("⟨C⟩Hello⟨E⟩", "", "Hello"),
         ("⟨C⟩final Hello⟨E⟩⟨S⟩assistant there", "", "Hello\n\nthere"),
         # a function's name without the tag of a call
-        ("⟨C⟩functions.bash⟨M⟩We should run bash.⟨E⟩", "", "We should run bash."),
+        ("⟨C⟩functions.bash⟨M⟩We should run bash.⟨E⟩", "We should run bash.", ""),
         ("⟨C⟩analysis functions.bash⟨M⟩We run it.⟨E⟩", "We run it.", ""),
         ("⟨C⟩commentary⟨M⟩Use {} here.⟨E⟩", "", "Use {} here."),
         ('⟨C⟩commentary⟨M⟩{"city":"Oslo"}⟨E⟩', "", '{"city":"Oslo"}'),
@@ -102,7 +103,14 @@ def read(vocabulary: Vocabulary, text: str, tools: tuple[Tool, ...] = TOOLS, **h
         # channels in another case
         ("⟨C⟩Analysis⟨M⟩think⟨E⟩⟨S⟩assistant⟨C⟩FINAL⟨M⟩Hi⟨R⟩", "think", "Hi"),
         ("⟨C⟩analysis code is poetry⟨E⟩", "code is poetry", ""),
-        ("⟨C⟩finally⟨M⟩a⟨R⟩", "", "a"),
+        ("⟨C⟩finally⟨M⟩a⟨R⟩", "a", ""),
+        # the final channel is the answer, whoever it names and whoever speaks
+        *((f"{header}⟨M⟩Paris⟨R⟩", "", "Paris") for header in
+          ("⟨C⟩final to=user", "⟨C⟩final to=assistant", " to=user⟨C⟩final", "⟨S⟩user⟨C⟩final",
+           "⟨S⟩tool⟨C⟩final", "⟨S⟩functions.get_weather⟨C⟩final", "⟨C⟩final to=functions.bash",
+           "⟨S⟩assistant to=all⟨C⟩final")),
+        ("⟨C⟩finalParis is it⟨R⟩", "", "Paris is it"),
+        ("⟨C⟩analysisWe need⟨E⟩", "We need", ""),
     ],
 )  # fmt: skip
 def test_slips_lose_no_text_and_show_no_tag(
@@ -128,9 +136,10 @@ def test_text_without_tags_is_content(vocabulary: Vocabulary, data: st.DataObjec
     pieces = st.sampled_from([*words, "\n", " ", "-", "("]) | st.text(max_size=8)
     text = data.draw(st.lists(pieces, max_size=12).map("".join)).encode("utf-8", "replace").decode()
     end = data.draw(st.sampled_from(["", "⟨R⟩", "⟨E⟩"]))
-    if end == "⟨E⟩" and text.strip().startswith("to="):
-        end = ""
-    assert read(vocabulary, text + end) == ("", text if text.strip() else "", [])
+    if text.strip().startswith("to="):
+        end = "⟨R⟩"
+    is_text = bool(text.strip()) and not (end == "" and is_rest_of_header(text))
+    assert read(vocabulary, text + end) == ("", text * is_text, [])
 
 
 A = "⟨C⟩analysis⟨M⟩think⟨E⟩⟨S⟩assistant"
@@ -194,9 +203,9 @@ def test_preamble_and_calls(vocabulary: Vocabulary) -> None:
 
 
 @pytest.mark.parametrize("body", ["not json", "[1, 2]", '{"a": ', "12", '{"a":' * 4000])
-def test_a_body_that_fits_no_function_is_content(vocabulary: Vocabulary, body: str) -> None:
+def test_a_body_that_fits_no_function_is_reasoning(vocabulary: Vocabulary, body: str) -> None:
     text = f"⟨C⟩commentary to=functions.f ⟨K⟩json⟨M⟩{body}⟨L⟩"
-    assert read(vocabulary, text, ANY) == ("", body, [])
+    assert read(vocabulary, text, ANY) == (body, "", [])
 
 
 @pytest.mark.parametrize(
@@ -207,12 +216,12 @@ def test_a_body_that_fits_no_function_is_content(vocabulary: Vocabulary, body: s
 def test_cut_calls_are_not_completed(
     vocabulary: Vocabulary, opening: str, body: str, after: str
 ) -> None:
-    """Cut by another message, by the end of the answer, or by the limit of tokens."""
+    """Cut by another message, or by the end of the answer; by the limit, see test_ends."""
     text = f"⟨C⟩commentary to=functions.bash {opening}{body}{after}"
     reasoning, content, calls = read(vocabulary, text)
     assert calls == []
-    assert body in reasoning + content
-    assert content.endswith("done" if "done" in after else body)
+    assert reasoning == (body if after else "")
+    assert content == ("done" if "done" in after else "")
 
 
 @pytest.mark.parametrize("role", ["user", "system", " user", "tool", "functions.f"])
@@ -221,7 +230,8 @@ def test_invented_speakers_are_no_answer(vocabulary: Vocabulary, role: str, open
     """A model that ends its answer with `<|end|>` may continue with the next question."""
     more = f"⟨S⟩{role}{opening}And of Italy?⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩Rome.⟨R⟩"
     assert read(vocabulary, "⟨C⟩final⟨M⟩Paris.⟨E⟩" + more, ANY) == ("", "Paris.", [])
-    assert read(vocabulary, "⟨C⟩analysis⟨M⟩Hm.⟨E⟩" + more, ANY)[1:] == ("Rome.", [])
+    content = "And of Italy?\n\nRome." if "final" in opening else "Rome."
+    assert read(vocabulary, "⟨C⟩analysis⟨M⟩Hm.⟨E⟩" + more, ANY)[1:] == (content, [])
     assert len(read(vocabulary, f"⟨E⟩⟨S⟩{role} to=functions.f⟨M⟩{{}}⟨L⟩", ANY)[2]) == 1
 
 
@@ -241,35 +251,41 @@ def test_an_answer_ends_where_somebody_else_speaks(
     ("text", "bad", "reasoning", "content"),
     [
         ('⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨L⟩',
-         BadCall("functions.rm", "undeclared"), "", '{"path": "/"}'),
+         BadCall("functions.rm", "undeclared"), '{"path": "/"}', ""),
         ("⟨C⟩analysis to=python code⟨M⟩print(1)⟨L⟩",
-         BadCall("python", "undeclared"), "", "print(1)"),
+         BadCall("python", "undeclared"), "print(1)", ""),
         ("⟨C⟩analysis to=python code print(1)⟨L⟩",
-         BadCall("python", "undeclared"), "", "code print(1)"),
-        ("⟨C⟩functions.nothing⟨M⟩{}⟨L⟩", BadCall("functions.nothing", "undeclared"), "", "{}"),
+         BadCall("python", "undeclared"), "code print(1)", ""),
+        ("⟨C⟩functions.nothing⟨M⟩{}⟨L⟩", BadCall("functions.nothing", "undeclared"), "{}", ""),
         ("⟨C⟩commentary to=functions.bash ⟨K⟩json⟨M⟩First `rm -rf build`, but…⟨L⟩",
-         BadCall("functions.bash", "unfit"), "", "First `rm -rf build`, but…"),
+         BadCall("functions.bash", "unfit"), "First `rm -rf build`, but…", ""),
         ("⟨C⟩commentary ⟨K⟩functions.bash⟨M⟩First remove it.⟨L⟩",
-         BadCall("functions.bash", "unfit"), "", "First remove it."),
+         BadCall("functions.bash", "unfit"), "First remove it.", ""),
         ("⟨C⟩analysis⟨M⟩I call it now.⟨L⟩", BadCall("", "unnamed"), "I call it now.", ""),
         ('⟨C⟩analysis to=assistant⟨M⟩{"town": "Oslo"}⟨L⟩',
          BadCall("", "unnamed"), '{"town": "Oslo"}', ""),
-        ("⟨C⟩commentary⟨M⟩I look.⟨L⟩", None, "", "I look."),
-        ('⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨E⟩', None, "", '{"path": "/"}'),
+        ("⟨C⟩commentary⟨M⟩I look.⟨L⟩", BadCall("", "unnamed"), "", "I look."),
+        ('⟨C⟩commentary⟨M⟩{"city":"Oslo",}⟨L⟩',
+         BadCall("", "unnamed"), '{"city":"Oslo",}', ""),
+        ('⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨E⟩',
+         BadCall("functions.rm", "undeclared"), '{"path": "/"}', ""),
+        ("⟨C⟩final⟨M⟩Paris.⟨L⟩", None, "", "Paris."),
+        ("⟨C⟩commentary to=functions.now⟨M⟩{}⟨E⟩⟨L⟩", None, "", ""),
     ],
 )  # fmt: skip
 def test_a_call_that_fits_nothing_can_be_corrected(
     vocabulary: Vocabulary, text: str, bad: BadCall | None, reasoning: str, content: str
 ) -> None:
-    """Its body is the answer; if a corrected answer follows, it is reasoning."""
+    """Its body is reasoning."""
     parser = HarmonyParser(vocabulary, TOOLS)
     tokens = vocabulary.encode_tagged(tagged(text))
     events = [event for token in tokens for event in parser.feed(token)]
-    assert not any(isinstance(event, ToolCall) for event in events)
+    assert any(isinstance(event, ToolCall) for event in events) == ("{}⟨E⟩" in text)
     assert parser.bad_call == bad
-    assert read(vocabulary, text) == (reasoning, content, [])
-    if bad and content:
-        assert read(vocabulary, text + "⟨C⟩final⟨M⟩Well.⟨R⟩") == (content, "Well.", [])
+    assert read(vocabulary, text)[:2] == (reasoning, content)
+    answered = (content + "\n\n" * bool(content) + "Well.") if bad else content
+    if bad:
+        assert read(vocabulary, text + "⟨C⟩final⟨M⟩Well.⟨R⟩")[1] == answered
 
 
 CODE = "xs = [1, 2]\nprint('日本' * 2, {x for x in xs})\n"
@@ -360,7 +376,8 @@ def test_one_wrong_tag_loses_no_word_and_makes_no_call(vocabulary: Vocabulary, n
             mutated[place] = other
         reasoning, content, calls = read(vocabulary, "".join(mutated))
         shown = reasoning + content + str(calls)
-        assert all(word in shown for word in words.split()), ("".join(mutated), shown)
+        is_cut_call = mutated[-2:] == ["", ""] or not mutated[-1]
+        assert is_cut_call or all(w in shown for w in words.split()), ("".join(mutated), shown)
         assert all(call in right for call in calls), ("".join(mutated), calls)
         assert len(calls) <= 1
 

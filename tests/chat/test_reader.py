@@ -4,9 +4,8 @@ import pytest
 
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
-from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.reader import Reader, StopFilter
+from gptoss_local.harmony.reader import ContentLogprobs, Reader, StopFilter
 from gptoss_local.harmony.vocabulary import RETURN
 
 pytestmark = pytest.mark.quick

@@ -64,7 +64,7 @@ def test_a_long_text_comes_as_it_is_written(
     assert heads == {(0, call.id, "write")}
 
 
-@pytest.mark.parametrize("tag", ["⟨C⟩final⟨M⟩done⟨R⟩", "⟨S⟩assistant⟨C⟩final⟨M⟩x⟨R⟩", "⟨R⟩", ""])
+@pytest.mark.parametrize("tag", ["⟨C⟩final⟨M⟩done⟨R⟩", "⟨S⟩assistant⟨C⟩final⟨M⟩x⟨R⟩", "⟨R⟩"])
 def test_a_call_that_breaks_off_is_said_to_be_broken(vocabulary: Vocabulary, tag: str) -> None:
     script = "rm -rf (a script that is so long that its client gets to see it early"
     text = HEADER.format("bash") + '{"command": "' + script

@@ -126,6 +126,9 @@ class MessagesWriter:
             case ToolCall():
                 return [*self._begin(), *self._call(event)]
             case Done():
+                if self._open and self._blocks[-1]["type"] == "tool_use":  # the limit cut it
+                    begun = CallDelta(0, "", "", "".join(self._texts))
+                    self._blocks[-1]["input"] = begun.arguments
                 return [*self._begin(), *self._close(), *self._finish(event)]
 
     def keepalive(self) -> Iterable[SseEvent]:

@@ -187,8 +187,8 @@ class ChatCompletionWriter(_Writer):
                 delta: dict[str, Any] = {"reasoning": text, "reasoning_content": text}
             case ContentDelta(text, tokens):
                 delta, logprobs = {"content": text}, _choice_logprobs(tokens)
-            case CallDelta(name=name) if name in self._custom_names:
-                return []  # whole, as its input is one of the arguments
+            case CallDelta(name=name) if name in self._custom_names:  # of one that was cut
+                delta = {"tool_calls": [self._cut_call(event)]}
             case CallDelta(index, call_id, name, text):
                 delta = {"tool_calls": [self._piece(index, call_id, name, text)]}
             case ToolCall(index, call_id, name) if index in self._n_sent:
@@ -210,12 +210,15 @@ class ChatCompletionWriter(_Writer):
 
     def whole(self) -> ChatCompletion:
         answer = self._answer
+        calls = [self._tool_call(call) for call in answer.calls]
+        if answer.cut_call:
+            calls.append(self._cut_call(answer.cut_call))
         message = CompletionMessage(
             role="assistant",
             content=answer.content,
             reasoning=answer.reasoning,
             reasoning_content=answer.reasoning,
-            tool_calls=[self._tool_call(call) for call in answer.calls],
+            tool_calls=calls,
         )
         logprobs, reason = _choice_logprobs(answer.logprobs), self._finish_reason()
         choice = ChatChoice(message, logprobs, reason, native_finish_reason=self._native)
@@ -227,6 +230,12 @@ class ChatCompletionWriter(_Writer):
             custom = {"name": call.name, "input": call.arguments["input"]}
             return head | {"type": "custom", "custom": custom}
         return head | _function(call.name, call.arguments_json())
+
+    def _cut_call(self, cut: CallDelta) -> dict[str, Any]:
+        if cut.name in self._custom_names:
+            arguments = {"input": ""} | cut.arguments
+            return self._tool_call(ToolCall(cut.index, cut.id, cut.name, arguments))
+        return {"id": cut.id, "index": cut.index} | _function(cut.name, cut.text)
 
     def _piece(self, index: int, call_id: str, name: str, text: str) -> dict[str, Any]:
         n_sent = self._n_sent.get(index)

@@ -70,9 +70,12 @@ class ResponsesWriter:
                 return self._close()  # of the answer before a call
             case ReasoningDelta() | ContentDelta():
                 return [*self._begin(), *self._text(event)]
-            case CallDelta(name=name) if self._toolbox.origin(name).kind != "function":
-                return []  # whole, as its input is one of the arguments
             case CallDelta(_, call_id, name, text):
+                kind = self._toolbox.origin(name).kind
+                if kind == "custom":  # of one that was cut; its input is the only argument
+                    text = event.arguments.get("input", "")
+                elif kind != "function" or (self._hosted and name in self._hosted.tools):
+                    return []  # whole, in an item of its own
                 return [*self._begin(), *self._call_text(call_id, name, text)]
             case ToolCall():
                 return [*self._begin(), *self._call(event)]

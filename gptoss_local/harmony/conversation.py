@@ -1,14 +1,46 @@
-"""Leaves out the oldest turns of a conversation that does not fit, if its client asks for it."""
+"""Conversations: the date they keep, and the turns that are left out to make them fit."""
 
 import bisect
+import datetime
+from collections.abc import Callable
+from hashlib import sha256
 
 import msgspec
 
+from gptoss_local.base.fair_store import FairStore
 from gptoss_local.base.off_loop import Check
 from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget
 from gptoss_local.harmony.message import ChatRequest
 from gptoss_local.harmony.render import render_chat
 from gptoss_local.harmony.vocabulary import Vocabulary
+
+_N_CONVERSATIONS = 1000
+
+
+def lineage(request: ChatRequest) -> str:
+    """Name a conversation by its owner, its messages up to the user's first one, and its tools."""
+    n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
+    beginning = (request.owner, request.messages[: n + 1], request.tools)
+    return sha256(msgspec.json.encode(beginning)).hexdigest()
+
+
+class StartDates:
+    """Remembers dates for system messages: a prefix must not change at midnight.
+
+    Conversations of an owner that begin in the same words are one, and the later start counts.
+    """
+
+    def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
+        self._today = today
+        self._dates = FairStore[datetime.date](_N_CONVERSATIONS, lambda _: 1)
+
+    def date_of(self, request: ChatRequest) -> datetime.date:
+        name = lineage(request)
+        is_later_turn = any(message.role == "assistant" for message in request.messages)
+        known = self._dates.get("", name) if is_later_turn else None
+        date = known or self._today()
+        self._dates.put("", name, date)
+        return date
 
 
 def shorten(
