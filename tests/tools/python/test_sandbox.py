@@ -89,8 +89,8 @@ async def test_errors_say_what_can_be_done(make_python: MakePython) -> None:
     python = make_python()
     assert await run(python, "x = 1\nprint(x)\ndef f():\n    return 1 / 0\nf()") == (
         "error: 1\nTraceback (most recent call last):\n"
-        '  File "<python>", line 5, in <module>\n    f()\n'
-        '  File "<python>", line 4, in f\n    return 1 / 0\n'
+        '  File "<python>", line 5, in <module>\n    f()\n    ~~~\n'
+        '  File "<python>", line 4, in f\n    return 1 / 0\n           ~~~~~\n'
         "ZeroDivisionError: division by zero"
     )
     assert await run(python, "x") == "ok: 1\n", "an exception loses nothing"
@@ -101,11 +101,15 @@ async def test_errors_say_what_can_be_done(make_python: MakePython) -> None:
     for name in names:
         assert await run(python, f"import {name}") == f"ok: {NO_OUTPUT}"
     assert "subset of Python" in await run(python, "def g():\n    yield 1")
+    wrong = 'error: Traceback (most recent call last):\n  File "<python>", line 1\n    x = (\n'
+    assert (await run(python, "x = (")).startswith(wrong)
     assert "no shell commands" in await run(python, "!pip install numpy")
     assert "no files, no network" in await run(python, "open('data.csv')")
     deep = await run(python, "def f(n):\n    return f(n + 1)\nf(0)")
-    assert "calls left out" in deep
+    assert "Previous line repeated" in deep
     assert len(deep) < 1000
+    two = "def f(n):\n    return g(n + 1)\ndef g(n):\n    return f(n + 1)\nf(0)"
+    assert 3_000 < len(await run(python, two)) < 5_000
 
 
 async def test_long_output_is_cut_in_the_middle(make_python: MakePython) -> None:

@@ -13,18 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    JSONRPCMessage,
-    jsonrpc_message_adapter,
-)
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from gptoss_local.base.validation import lenient
 from gptoss_local.base.whole_file import open_private
 from gptoss_local.talk.tools.mcp.config import HIDDEN
 
+MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: 2 s of CPU time
+NOT_MCP, REFUSED, NOT_RUN = -99_001, -99_002, -99_003
+"""Codes of errors: an unreadable answer, an error status, an error status before the call ran."""
+_WINDOW_S = 10.0
+_MAX_IN_WINDOW = 10_000  # messages; each costs about 0.1 ms
+_MAX_BYTES_IN_WINDOW = 8 * MAX_MESSAGE_BYTES
+_MAX_QUOTED = 300  # characters
+_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}\b|"[^"\\]{1,100}")')
+_REQUEST = re.compile(rb'"method"\s*:')
+NO_MCP = "answered something that is not MCP"
+_OF_ANSWERS = {"jsonrpc", "result", "error"}
+_TEXTS = ("title", "description")
+MAX_SCHEMA_BYTES = 16_000  # about 4,000 tokens
+_NO_OBJECT = "[Which arguments it takes is not known: their schema is not one of an object.]"
+_TOO_LONG = "[Which arguments it takes is not known: their schema is too long.]"
 _ROTATE_BYTES = 2**20
 _MAX_BYTES = 4 * 2**20  # of one start
 _LAST_CHARACTERS = 300
@@ -70,17 +80,6 @@ class ServerLog:
             data += b"(it wrote more, which is not kept)\n"
         with contextlib.suppress(OSError), open_private(self.path) as file:
             file.write(data)
-
-
-MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: 2 s of CPU time
-NOT_MCP, REFUSED, NOT_RUN = -99_001, -99_002, -99_003
-"""Codes of errors: an unreadable answer, an error status, an error status before the call ran."""
-_WINDOW_S = 10.0
-_MAX_IN_WINDOW = 10_000  # messages; each costs about 0.1 ms
-_MAX_BYTES_IN_WINDOW = 8 * MAX_MESSAGE_BYTES
-_MAX_QUOTED = 300  # characters
-_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}\b|"[^"\\]{1,100}")')
-_REQUEST = re.compile(rb'"method"\s*:')
 
 
 class Inbox:
@@ -171,10 +170,6 @@ class Inbox:
         return [_repaired(tool) for tool in named]
 
 
-NO_MCP = "answered something that is not MCP"
-_OF_ANSWERS = {"jsonrpc", "result", "error"}
-
-
 def quoted(data: bytes) -> str:
     text = " ".join(data.decode(errors="replace").split())
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]} [cut]"
@@ -216,12 +211,6 @@ def _block_text(block: dict[str, Any]) -> str:
         n_bytes = len(data) * 3 // 4
         what += [f"{n_bytes / 1000:.0f} kB" if n_bytes >= 1000 else f"{n_bytes} bytes", kind]
     return f"[{', '.join(what)}]"
-
-
-_TEXTS = ("title", "description")
-MAX_SCHEMA_BYTES = 16_000  # about 4,000 tokens
-_NO_OBJECT = "[Which arguments it takes is not known: their schema is not one of an object.]"
-_TOO_LONG = "[Which arguments it takes is not known: their schema is too long.]"
 
 
 def _repaired(tool: dict[str, Any]) -> dict[str, Any]:

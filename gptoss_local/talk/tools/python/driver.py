@@ -9,16 +9,20 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 MOST_PRINTED = 50_000_000
 """Characters after which code that prints is stopped."""
 NO_OUTPUT = "(no output; print what you want to see)"
 _START = "pass; _ = ("  # no code of the user's begins so
 _END = '\n)\nif _ is not None: print(f"{_!r}")\nNone'
+_SHOWN = re.compile(rf"^( +){re.escape(_START)}(.*\n +) {{{len(_START)}}}(?=~)", re.MULTILINE)
+_INPUT = re.compile(r'"<python-input-\d+>"')
+_MOST_TRACED = 4_000  # characters of a traceback
 _MODULES = (
     "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, "
     "functools, hashlib, itertools, json, math, os, pathlib, posixpath, random, re, sys, time, "
@@ -122,11 +126,14 @@ class MontySandbox:
 
     def _result_of(self, code: str) -> Result:
         try:
-            self._session.feed_run(_showing_its_value(code), print_callback=self._print)
+            try:
+                self._session.feed_run(_showing_its_value(code), print_callback=self._print)
+            except self._monty.MontySyntaxError:
+                self._session.feed_run(code, print_callback=self._print)  # told as it was written
         except (self._monty.MontyCrashedError, RuntimeError):  # the latter if it is gone already
             return Result("", is_error=True, stopped="The sandbox crashed.")
         except (self._monty.MontySyntaxError, self._monty.MontyRuntimeError) as error:
-            text = self._traceback(error) + self._hint(error.exception(), code)
+            text = _traceback(error.display("traceback")) + self._hint(error.exception(), code)
             is_over = self._session.worker_pid is None
             return Result(text, is_error=True, stopped="The sandbox ended." if is_over else "")
         return Result("")
@@ -136,20 +143,6 @@ class MontySandbox:
         if self._output.n > MOST_PRINTED:
             why = f"The code printed more than {MOST_PRINTED // 1_000_000} MB."
             self._answer(Result("", is_error=True, stopped=why))
-
-    def _traceback(self, error: Any) -> str:
-        frames = error.traceback()
-        lines = []
-        for n, frame in enumerate(frames):
-            if len(frames) > 12 and 5 <= n < len(frames) - 5:
-                lines += [f"  [... {len(frames) - 10} calls left out ...]"] if n == 5 else []
-                continue
-            place = f", in {frame.function_name}" if frame.function_name else ""
-            lines.append(f'  File "<python>", line {frame.line}{place}')
-            source = (frame.source_line or "").replace(_START, "").strip()
-            lines += [f"    {source[:300]}"] if source else []
-        start = ["Traceback (most recent call last):"] if frames else []
-        return "\n".join([*start, *lines, error.display("type-msg")])
 
     def _hint(self, error: BaseException, code: str) -> str:
         if isinstance(error, ImportError):
@@ -180,6 +173,14 @@ def _showing_its_value(code: str) -> str:
         if not code[len(head) + len(shown) :].lstrip().startswith(";"):
             return f"{head}{_START}{shown}{_END}"
     return f"{code}\nNone"
+
+
+def _traceback(text: str) -> str:
+    """Return one of Monty's, which names its input, without what was added to the code."""
+    shown = Output(_MOST_TRACED)
+    text = _SHOWN.sub(r"\1\2", text).replace(_START, "")
+    shown.write(_INPUT.sub('"<python>"', text))
+    return shown.text()
 
 
 def _limit_this_process() -> None:

@@ -99,9 +99,10 @@ class Sandbox:
         return Result("", is_error=True, stopped="The process that runs Python died.")
 
     async def _start(self) -> asyncio.subprocess.Process:
+        options = ("-I", "-B", "-W", "ignore")  # of code that is parsed, nobody reads warnings
         try:
             return await start(
-                *(sys.executable, "-I", "-B", str(_DRIVER), json.dumps(self._config._asdict())),
+                *(sys.executable, *options, str(_DRIVER), json.dumps(self._config._asdict())),
                 limit=_MAX_LINE_BYTES,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 cwd=_DRIVER.parent,  # any that exists; nothing is read there
