@@ -3,6 +3,8 @@
 import os
 import re
 import shlex
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,9 @@ _CHIP_AT_END = re.compile(rf"{_CHIP.pattern}\Z")
 _MAX_SHOWN_LINES, _MAX_SHOWN_CHARACTERS = 30, 3000  # of a typed message in the transcript
 _N_FIRST_LINES = 10
 _MAX_DROPPED = 8192  # characters
+_MAX_FILES = 20_000  # of a folder, for completion
+_KNOWN_S = 5.0
+_known_files: dict[Path, tuple[float, list[str]]] = {}  # by folder, with the time
 
 
 class FoldedPart(NamedTuple):
@@ -173,18 +178,49 @@ def _is_there(path: str) -> bool:
 def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
     """Complete the path after an `@`: folders end in a slash, hidden files need a dot.
 
-    `typed` is relative to `folder`, absolute, or below `~`; returns `limit` paths at most.
+    `typed` is relative to `folder`, absolute, or below `~`, or parts of a path in `folder`; returns
+    `limit` paths at most.
     """
+    found = _completions(typed, folder)
+    if len(typed) > 1 and not typed.startswith(("/", "~", ".")):
+        parts = typed.lower().replace(os.sep, "/").split("/")
+        inside = [path for path in _files_in(folder) if all(p in path.lower() for p in parts)]
+        found += sorted(inside, key=lambda path: (parts[-1] not in path.lower().rpartition("/")[2],
+                                                  len(path)))  # fmt: skip
+    return list(dict.fromkeys(found))[:limit]
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Return the paths of files, as git knows them, or of the first `_MAX_FILES` of any folder."""
+    now_s = time.monotonic()
+    if folder in _known_files and now_s - _known_files[folder][0] < _KNOWN_S:
+        return _known_files[folder][1]
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=1, check=True)
+        files = os.fsdecode(done.stdout).split("\0")[:-1]
+    except (OSError, subprocess.SubprocessError):
+        files = []
+        for place, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
+            inside = os.path.relpath(place, folder).replace(os.sep, "/")
+            files += [name if inside == "." else f"{inside}/{name}" for name in names]
+            if len(files) > _MAX_FILES:
+                break
+    _known_files[folder] = now_s, files[:_MAX_FILES]
+    return files[:_MAX_FILES]
+
+
+def _completions(typed: str, folder: Path) -> list[str]:
     parent, slash, name = typed.replace(os.sep, "/").rpartition("/")
     place = folder / expanded(parent + slash) if slash else folder
     try:
         entries = sorted(place.iterdir(), key=lambda path: path.name.lower())
     except OSError:
         return []
-    found = [
+    return [
         f"{parent}{slash}{entry.name}{'/' if os.path.isdir(entry) else ''}"
         for entry in entries
         if entry.name.lower().startswith(name.lower())
         and (name.startswith(".") or not entry.name.startswith("."))
     ]
-    return found[:limit]

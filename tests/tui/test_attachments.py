@@ -109,6 +109,35 @@ async def test_folders_and_patterns(project: Path, tmp_path: Path) -> None:
             chat.app.chat.prompt.fill("")
 
 
+async def test_typed_paths_are_attached_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").write_text("x = 1\n")
+    (tmp_path / "notes.md").write_text("one\ntwo\n")
+    for typed in ("main.py", "sr/mai", "ain.p"):
+        assert find_files(typed, tmp_path) == ["src/main.py"], typed
+    server = ScriptedServer("Well.")
+    async with run_chat(server, tmp_path / "c") as chat:
+        prompt = chat.app.chat.prompt
+        await chat.type("sum up @notes.md and @src/main.py, @someone")
+        await chat.press("escape", "enter")
+        await chat.until(lambda: bool(server.asked))
+        assert "one\ntwo\n" in server.asked[-1]
+        assert "x = 1\n" in server.asked[-1]
+        assert ", @someone" in server.asked[-1]
+        await chat.answered()
+        await chat.shows("file: notes.md, 2 lines")
+        await chat.type("see @gone.md and user@example.com")
+        await chat.press("escape", "enter")
+        assert prompt.text == "see @gone.md and user@example.com"
+        await chat.tells("There is no file gone.md")
+        await chat.press("enter")
+        await chat.until(lambda: server.asked[-1] == "see @gone.md and user@example.com")
+        await chat.answered()
+
+
 def test_a_folder_over_the_limit_of_tokens(tmp_path: Path) -> None:
     for n in range(12):
         (tmp_path / f"{n:02}.txt").write_text("x" * 50_000)
@@ -200,7 +229,7 @@ async def test_names_that_are_typed_pasted_or_dropped(
     async with run_chat(server, tmp_path / "c") as chat:
         assert await tab(chat, "ask @bob, read @my") == "ask @bob, read @my notes/"
         text = await tab(chat, "of ")
-        assert text.startswith("ask @bob, read [file #1: of may.md, 2 lines,")
+        assert text.startswith("ask @bob, read [file #1: of may.md, 1 line,")
         await chat.press("ctrl+c")
         dropped = f"'{tmp_path}/my notes/of may.md' file://{tmp_path}/b.md "
         await paste(chat, dropped)

@@ -119,6 +119,8 @@ class CompletionMenu(OptionList, can_focus=False):
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
 _AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
+_TYPED_AT = re.compile(r"(?:(?<=\s)|^)@([^\s@]+?)(?=[.,;:!?)]*(?:\s|$))")
+_LOOKS_LIKE_FILE = re.compile(r"^\.{0,2}/|~/|\.\w{1,5}$|[*?]")
 Values = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
@@ -183,6 +185,8 @@ class Prompt(TextArea):
         self._dropped = ""  # paths that the last paste consisted of, as they stand in the input
         self._sent: list[str] = []
         self._recalled = 0  # how many messages back the input shows
+        self._warned_of = ""  # a text that names a file which is not there
+        self._sends_then = False  # once all files are read
 
     async def _on_key(self, event: events.Key) -> None:
         self._fill_menu()
@@ -356,8 +360,14 @@ class Prompt(TextArea):
         end = at + len(placeholder)
         end += self.text.startswith(" ", end)  # unless the user removed the space
         self.replace(text, _location(self.text, at), _location(self.text, end))
+        failed = text == replaced
+        if self._sends_then and not self._reading:
+            self._sends_then = False
+            if failed:
+                self._warned_of = self.text
+            else:
+                self.submit()
         if said:
-            failed = text == replaced
             self.notify(said, severity="warning" if failed else "information", markup=False)
 
     def submit(self) -> None:
@@ -366,10 +376,27 @@ class Prompt(TextArea):
             self.replace("\n", (row, column - 1), (row, column))
         elif any(placeholder in self.text for placeholder in self._reading):
             self.notify("A file is still being read.", severity="warning")
+        elif (path := self._typed_path()) and self.text != self._warned_of:
+            self._take_typed(path)
         elif self.text.strip():
             with errors_shown(self):
                 is_command = self._registry.parse(self.text) is not None
                 self.post_message(self.Submitted(self.take(), is_command=is_command))
+
+    def _typed_path(self) -> re.Match[str] | None:
+        """Return an `@` with a file that is there, or with a word that looks like one."""
+        paths = _TYPED_AT.finditer(self.text)
+        return next((p for p in paths if _LOOKS_LIKE_FILE.search(p[1]) or _exists(p[1])), None)
+
+    def _take_typed(self, path: re.Match[str]) -> None:
+        if not (_exists(path[1]) or is_pattern(path[1])):
+            self._warned_of = self.text
+            said = f"There is no file {path[1]}. Enter again sends it as text."
+            self.notify(said, severity="warning", markup=False)
+            return
+        self._sends_then = True
+        self.move_cursor(_location(self.text, path.end()))
+        self.attach(str(expanded(path[1])), _location(self.text, path.start()))
 
     def take(self) -> str:
         """Remember the text, clear the input before the next key, and return the text."""
@@ -399,6 +426,10 @@ class Prompt(TextArea):
 def _location(text: str, index: int) -> tuple[int, int]:
     before = text[:index].split("\n")
     return len(before) - 1, len(before[-1])
+
+
+def _exists(typed: str) -> bool:
+    return os.path.exists(current_folder() / expanded(typed))
 
 
 def _as_a_whole(typed: str) -> str:
