@@ -203,8 +203,8 @@ def _files_in(folder: Path) -> list[str]:
         files = []
         for place, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
-            inside = os.path.relpath(place, folder).replace(os.sep, "/")
-            files += [name if inside == "." else f"{inside}/{name}" for name in names]
+            inside = place.removeprefix(str(folder)).replace(os.sep, "/").lstrip("/")
+            files += [f"{inside}/{name}".lstrip("/") for name in names]
             if len(files) > _MAX_FILES:
                 break
     _known_files[folder] = now_s, files[:_MAX_FILES]

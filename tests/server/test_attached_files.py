@@ -34,7 +34,7 @@ def locked_pdf() -> bytes:
 @pytest.mark.parametrize(
     ("name", "data", "label", "text"),
     [
-        ("no]tes.md", b"# N\r\n``` x\n", "file: no)tes.md, 3 lines", "````\n# N\n``` x\n````\n"),
+        ("no]tes.md", b"# N\r\n``` x\n", "file: no)tes.md, 2 lines", "````\n# N\n``` x\n````\n"),
         ("ü.txt", "größer".encode("utf-16"), "file: ü.txt, 1 line", "```\ngrößer\n```\n"),
         (
             "paper.PDF",

@@ -39,15 +39,15 @@ def test_a_dropped_file_becomes_a_chip_and_a_fold(page: Page, scripted: RunningS
     page.evaluate(DROP, [[["no]tes.md", text]], "drop"])
     expect(page.locator("body")).not_to_have_class("dropping")
     chip = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chip).to_have_text("file: no)tes.md, 4 lines, 18 tokens")
+    expect(chip).to_have_text("file: no)tes.md, 3 lines, 18 tokens")
     ask(page, "What is in it? 😀")
-    expect(page.locator(".turn.user summary")).to_have_text("file: no)tes.md, 4 lines, 18 tokens")
+    expect(page.locator(".turn.user summary")).to_have_text("file: no)tes.md, 3 lines, 18 tokens")
     expect(page.locator(".turn.user p")).to_have_text("What is in it? 😀")
     turn = question_of(page, scripted)
     whole = f"no]tes.md:\n````\n{text}````\n"
     assert turn.content == f"{whole}\nWhat is in it? 😀"
     assert list(shown_parts(composed_of(turn))) == [  # in the terminal
-        ("file: no)tes.md, 4 lines, 18 tokens", whole),
+        ("file: no)tes.md, 3 lines, 18 tokens", whole),
         ("", "What is in it? 😀"),
     ]
     expect(page.get_by_label("Attached")).to_have_count(0)
