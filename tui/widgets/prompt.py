@@ -385,7 +385,7 @@ class Prompt(TextArea):
 
     def _typed_path(self) -> re.Match[str] | None:
         """Return an `@` with a file that is there, or with a word that looks like one."""
-        paths = _TYPED_AT.finditer(self.text)
+        paths = (p for p in _TYPED_AT.finditer(self.text) if not is_image(p[1]))
         return next((p for p in paths if _LOOKS_LIKE_FILE.search(p[1]) or _exists(p[1])), None)
 
     def _take_typed(self, path: re.Match[str]) -> None:
