@@ -3,16 +3,14 @@
 import sys
 from typing import Any
 
-from starlette.requests import Request
-
 from gptoss_local.__main__ import main
 from gptoss_local.server.dialects.ollama import routes
 
 
-async def fail(request: Request) -> Any:
+def fail(_version: str) -> Any:
     raise ZeroDivisionError("two\nlines")
 
 
 if __name__ == "__main__":
-    routes.version = fail
+    routes.ServerVersion = fail  # type: ignore[assignment, misc]
     sys.exit(main())

@@ -12,6 +12,7 @@ import pytest
 from textual.events import Key
 
 from gptoss_local.base.settings import ToolCommand
+from gptoss_local.talk.answer import wire_call
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Arguments, Page, RunnableTool, ToolResult
 from gptoss_local.talk.what_runs import about_text, always_text, shell_text
@@ -307,7 +308,10 @@ async def test_calls_of_a_chat_that_was_killed_or_that_the_page_runs(history_pat
     history = History(history_path)
     made = history.new_chat("nano", "low")
     question = history.add(made, None, "user", "go")
-    calls = (call("python", code="1"), call("web.search"), call("python", code="2"))
+    calls = [
+        wire_call(each)
+        for each in (call("python", code="1"), call("web.search"), call("python", code="2"))
+    ]
     answer = history.add(made, question.id, "assistant", "", tool_calls=calls)
     history.add(made, answer.id, "tool", "", tool_name="python", state="stopped")
     server, box = ScriptedServer("Well."), toolbox_of(*sources())
