@@ -114,6 +114,10 @@ def test_lenient_fields(http: httpx.Client) -> None:
     reply = http.post("/api/chat", content=json.dumps(body), headers=form)
     assert reply.status_code == 200, reply.text
     assert reply.json()["model"] == "NANO:latest"
+    for name in ("num_predict", "max_tokens"):  # beside the options
+        assert (
+            http.post("/api/chat", json=HI | {name: 3, "stream": False}).json()["eval_count"] == 3
+        )
     options = {"num_predict": 2**60, "seed": 10**30, "top_k": 2**60, "num_ctx": -5, "min_p": 7}
     extreme = http.post("/api/chat", json=HI | {"options": options, "stream": False})
     assert extreme.status_code == 200, extreme.text

@@ -159,6 +159,18 @@ def _instead(
     return None
 
 
+def _put_options(sent: dict[str, Any], body: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return a body of Ollama's with options in their place that stood beside it."""
+    read, known, inner = _fields(body), _fields(Options), sent.get("options", {})
+    if "options" not in read or not isinstance(inner, dict):
+        return sent
+    own = {name: n for names in _SPELLINGS for n in names if n in known for name in names}
+    own |= {name: name for name in known}
+    moved = [n for n in sent if n in own and n not in read and own[n] not in inner]
+    rest = {name: value for name, value in sent.items() if name not in moved}
+    return rest | {"options": {own[n]: sent[n] for n in moved} | inner}
+
+
 def _asks_for_nothing(name: str, value: Any) -> bool:
     is_empty = value is False or value in ("", [], {})
     return (is_empty and name not in _ASKS_WHEN_EMPTY) or value in _AS_IT_IS.get(name, ())
@@ -212,7 +224,7 @@ class NamedModel:
 
         def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
             if own := getattr(body_type, "FORMAT", None):
-                sent = put_format(sent, own)
+                sent = _put_options(put_format(sent, own), body_type)
             self._warn("ignored", unread_fields(sent, body_type))
             return self._fill_in(prepare(sent))
 
