@@ -72,6 +72,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"response_format": {"type": "json_object", "json_schema": {}}}, "must be an object"),
         ({"response_format": {"type": "json_schema", "schema": ODD}}, "'uniqueItems'"),
         ({"response_format": {"type": "json_object"}, "format": ODD}, "ask for different formats"),
+        ({"response_format": IMPOSSIBLE, "format": ["json"]}, "send it as response_format"),
+        ({"text": {"verbosity": "low"}}, "text is not supported"),
         ({"system": "x"}, "send it as a message of the role system"),
         ({"instructions": "x"}, "send it as a message of the role system"),
         ({"messages": None, "input": "x"}, "send it as messages"),

@@ -60,16 +60,14 @@ _SPELLINGS: tuple[tuple[str, ...], ...] = (
     ("reasoning_effort", "thinking", "reasoning", "think", "enable_thinking", "output_config"),
     ("think_budget", "reasoning_budget", "thinking_budget_tokens"),
     ("repeat_penalty", "repetition_penalty"),
-    *zip(
-        (
-            *("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "logit_bias"),
-            *("frequency_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "raw"),
-            *("parallel_tool_calls", "verbosity", "context", "lora", "ignore_eos", "min_tokens"),
-            *("mirostat", "tfs_z", "typical_p", "dry_multiplier", "xtc_probability"),
-        ),
-        strict=True,
-    ),
-)
+    ("response_format", "format", "output_format"),
+    *((name,) for name in (
+        *("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "logit_bias"),
+        *("frequency_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "raw", "text"),
+        *("parallel_tool_calls", "verbosity", "context", "lora", "ignore_eos", "min_tokens"),
+        *("mirostat", "tfs_z", "typical_p", "dry_multiplier", "xtc_probability"),
+    )),
+)  # fmt: skip
 _HARMLESS = frozenset(
     (
         *("betas", "cache_control", "cache_prompt", "client_metadata", "continuous_usage_stats"),
@@ -81,33 +79,21 @@ _HARMLESS = frozenset(
     )
 )
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {  # values that ask for nothing, besides empty ones
-    "best_of": (1,),
-    "dry_multiplier": (0,),
     "enable_thinking": (True,),
-    "frequency_penalty": (0,),
     "function_call": ("auto", "none"),
     "include_reasoning": (True,),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "mirostat": (0,),
     "modalities": (["text"],),
-    "n": (1,),
     "parallel_tool_calls": (True,),
     "penalize_newline": (True,),
-    "presence_penalty": (0,),
-    "repeat_penalty": (1,),
-    "repetition_penalty": (1,),
     "seed": (-1,),
-    "temperature": (1,),
-    "tfs_z": (1,),
     "think": (True,),
     "thinking": ({"type": "enabled"}, {"type": "adaptive"}),
     "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
-    "top_k": (0,),
-    "top_p": (1,),
-    "typical_p": (1,),
     "verbosity": ("medium",),
-    "xtc_probability": (0,),
+    **dict.fromkeys(("best_of", "n", "repeat_penalty", "repetition_penalty", "temperature"), (1,)),
+    **dict.fromkeys(("tfs_z", "top_p", "typical_p"), (1,)),
+    **dict.fromkeys(("dry_multiplier", "frequency_penalty", "min_p", "min_tokens"), (0,)),
+    **dict.fromkeys(("mirostat", "presence_penalty", "top_k", "xtc_probability"), (0,)),
 }
 _ASKS_WHEN_EMPTY = frozenset(
     (

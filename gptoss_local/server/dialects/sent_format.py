@@ -26,7 +26,7 @@ def put_format(sent: dict[str, Any], own: Place) -> dict[str, Any]:
         outer, *inner = place
         around = sent if not inner else sent.get(outer)
         value = around.get(place[-1]) if isinstance(around, dict) else None
-        if value not in (None, "", {}):
+        if value and isinstance(value, str | dict):
             found[place] = value
             rest = _without(around, place[-1])
             sent = sent | {outer: rest} if inner else rest
