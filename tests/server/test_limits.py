@@ -16,16 +16,12 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-COUNT: dict[str, Any] = {
-    "model": "nano",
-    "messages": [{"role": "user", "content": "Count from 1 to 900."}],
-    "stream": True,
-    "temperature": 0,
-}
+SHARED: dict[str, Any] = {"model": "nano", "stream": True, "temperature": 0}
+COUNT = SHARED | {"messages": [{"role": "user", "content": "Count from 1 to 900."}]}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": COUNT | {"reasoning_effort": "none"},
-    "/v1/completions": {**COUNT, "prompt": "Count from 1 to 900."},
-    "/v1/responses": {**COUNT, "input": COUNT["messages"], "reasoning": {"effort": "none"}},
+    "/v1/completions": SHARED | {"prompt": "Count from 1 to 900."},
+    "/v1/responses": SHARED | {"input": COUNT["messages"], "reasoning": {"effort": "none"}},
     "/v1/messages": COUNT | {"max_tokens": 3000, "thinking": {"type": "disabled"}},
 }
 PATHS = [*BODIES, "/api/chat"]
