@@ -235,11 +235,12 @@ def parse_body(
         raise UsageError(f"invalid request: {error}") from error
 
 
-def convert(value: Any, body_type: type[Body]) -> Body:
+def convert(value: Any, body_type: type[Body], place: str = "") -> Body:
+    """Make a struct of decoded JSON at a `place`. Raises UsageError."""
     try:
         return msgspec.convert(value, body_type, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"invalid request: {in_words(error, value)}") from error
+        raise UsageError(f"invalid request: {place}{in_words(error, value)}") from error
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:

@@ -8,13 +8,16 @@ import time
 import traceback
 from collections import Counter
 from contextlib import suppress
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gptoss_local.base.settings import Settings
 from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.server.origin import is_loopback
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
 
 _log = logging.getLogger("gptoss.connections")
 
@@ -121,6 +124,20 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
         self._has_headers, self._n_unread_bytes = True, 0
         self._stop_timer()
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            self._end_by_closing()
+
+    def _end_by_closing(self) -> None:
+        """Send the answer of any length without chunks, which HTTP/1.0 does not know."""
+        cycle, send = self.cycle, self.cycle.send
+
+        async def send_plain(message: "ASGISendEvent") -> None:
+            if message["type"] == "http.response.body":
+                cycle.expected_content_length = len(message["body"])  # uvicorn counts down
+            await send(message)
+
+        cycle.chunked_encoding = False
+        vars(cycle)["send"] = send_plain
 
     def on_body(self, body: bytes) -> None:
         self._n_unread_bytes = 0

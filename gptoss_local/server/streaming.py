@@ -111,6 +111,8 @@ class AnswerResponse(Response, Generic[EventT]):
             media_type=writer.framing.media_type if stream else _JSON,
         )
         del self.headers["content-length"]
+        if stream:
+            self.headers["X-Accel-Buffering"] = "no"  # else nginx may hold frames back
         self._events = events
         self._writer = writer
         self._stream = stream

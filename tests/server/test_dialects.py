@@ -286,6 +286,8 @@ def test_counts(http: httpx.Client) -> None:
     said = usage("/v1/messages", max_tokens=200)
     assert said["cache_read_input_tokens"] > 50
     assert said["input_tokens"] + said["cache_read_input_tokens"] == 74
+    begun = http.post("/v1/messages", json=body | {"stream": True, "max_tokens": 200}).text
+    assert f'"cache_read_input_tokens":{said["cache_read_input_tokens"]}' in begun.split("\n\n")[0]
     chat, responses = usage("/v1/chat/completions"), usage("/v1/responses")
     assert chat["prompt_tokens_details"]["cached_tokens"] > 50
     assert responses["input_tokens_details"]["cached_tokens"] > 50

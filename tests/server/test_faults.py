@@ -36,8 +36,10 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there i
 
 
 def chat(n_tokens: int, **fields: Any) -> dict[str, Any]:
-    options = {"num_predict": n_tokens, "temperature": 0}
-    return COUNT | {"stream": False, "options": options, "max_tokens": n_tokens} | fields
+    """In each dialect, with other turns among the fields."""
+    turns = {} if fields.keys() & {"prompt", "input"} else {"messages": COUNT["messages"]}
+    limit = {"max_output_tokens" if "input" in fields else "max_tokens": n_tokens}
+    return {"model": "nano", "stream": False, "temperature": 0} | limit | fields | turns
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +130,7 @@ def test_an_answer_that_cannot_be_tried_again_ends_with_an_error(
     """A second loss, and one after the first piece."""
     http, file = failing
     file.write_text(fault)
-    reply = http.post(path, json=chat(60, stream=True) | body)
+    reply = http.post(path, json=chat(60, **{"stream": True} | body))
     assert reply.status_code == (200 if fault != "abort 1 3" else 500)
     last = reply.text[reply.text.rindex(sentence) :]
     assert fault.startswith("hang") or f"(signal 6): ggml-cuda.cu:102: {ABORTED}" in last

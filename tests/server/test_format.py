@@ -79,13 +79,42 @@ def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
         assert satisfies(json.loads(last.message.content or ""), schema)
 
 
+NAMED = {"name": "x", "schema": {"const": "42"}}
+FLAT: dict[str, Any] = {"type": "json_schema"} | NAMED
+SPELLINGS: list[dict[str, Any]] = [
+    {"response_format": {"type": "json_schema", "json_schema": NAMED}},
+    {"response_format": {"type": "json_object", "json_schema": NAMED}},
+    {"response_format": {"json_schema": NAMED}},
+    {"response_format": {"type": "json_object", "schema": {"const": "42"}}},
+    {"text": {"format": FLAT}},
+    {"text": {"response_format": FLAT}},
+    {"format": {"const": "42"}},
+    {"format": FLAT},
+    {"output_config": {"format": FLAT}},
+    {"output_format": FLAT},
+]
+TURNS = {"/v1/responses": "input", "/v1/completions": "prompt", "/api/generate": "prompt"}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat", *TURNS])
+def test_a_format_is_enforced_in_every_place_and_spelling(http: httpx.Client, path: str) -> None:
+    turns: Any = EXTRACT if path in TURNS else ask(EXTRACT)
+    body: dict[str, Any] = {"model": "nano", "stream": False, TURNS.get(path, "messages"): turns}
+    body |= {"max_tokens": 999} if path == "/v1/messages" else {}
+    for spelling in SPELLINGS:
+        made = http.post(path, json=body | spelling)
+        assert made.status_code == 200, made.text
+        assert '"\\"42\\""' in made.text, spelling
+        assert "x-gptoss-warning" not in made.headers
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 def test_json_object_with_a_schema(http: httpx.Client, path: str) -> None:
     """llama.cpp, llama-cpp-python and Together take a schema there, too."""
 
     def post(schema: Any) -> httpx.Response:
         form = {"type": "json_object", "schema": schema}
-        body = {"model": "nano", "messages": ask(EXTRACT), "input": ask(EXTRACT), "temperature": 0}
+        body = {"model": "nano", "temperature": 0, TURNS.get(path, "messages"): ask(EXTRACT)}
         return http.post(path, json=body | {"response_format": form, "text": {"format": form}})
 
     def text(reply: dict[str, Any]) -> str:

@@ -88,7 +88,7 @@ SEARCH = {
     "type": "search_result",
     "source": "https://w.example/oslo",
     "title": "Oslo",
-    "content": [{"type": "text", "text": "9 C, "}, {"type": "text", "text": "rain"}],
+    "content": [{"type": "text", "text": "9 C,"}, {"type": "text", "text": "rain"}],
     "citations": {"enabled": True},
 }
 DOCUMENT = {
@@ -101,7 +101,7 @@ BLOCKS = DOCUMENT | {"source": {"type": "content", "content": [{"type": "text", 
 HELD = DOCUMENT | {"source": {"type": "content", "content": "9 C"}}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
 NOT_BASE64 = {"type": "base64", "media_type": "text/plain", "data": "é"}
-READ = "Oslo\nhttps://w.example/oslo\n\n9 C, rain"
+READ = "Oslo\nhttps://w.example/oslo\n\n9 C,\nrain"
 REPORT = "Report\n\nOf today.\n\n9 C"
 LIKE_A_PART = {"type": "user", "id": 5, "name": ["Ada"]}  # no part, despite its type
 AS_JSON = '{"type":"user","id":5,"name":["Ada"]}'
@@ -128,6 +128,7 @@ SHELL = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": AC
 MCP = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "echo"}
 SCREEN = {"type": "computer_screenshot", "image_url": PNG}
 WELL = assistant("Well.")
+TWO = [{"type": "text", "text": "Fix the bug"}, {"type": "text", "text": "in main.py"}]
 SAID = {"type": "message", "role": "assistant", "content": "I look."}
 TEXT = "Größe: 3\n日本\n"
 FILE = {
@@ -179,6 +180,14 @@ HISTORIES: list[tuple[str, list[Turn], list[str]]] = [
     # Parts of a content
     (CHAT, [assistant(IN_THE_CONTENT), result(MESSAGES)],
      [f"analysis: {THOUGHT}", "commentary: I look.", CALLED, "9 C"]),
+    *((path, [user(TWO), assistant("Well."), user(TWO)],
+       ["Fix the bug\nin main.py", "final: Well.", "Fix the bug\nin main.py"])
+      for path in PATHS),
+    *((path, [call(path, "{}"), result(path, TWO)], [CALLED, "get: Fix the bug\nin main.py"])
+      for path in (OLLAMA, CHAT, RESPONSES)),
+    (MESSAGES, [user([TWO[0], *result(MESSAGES, TWO)["content"], TWO[1]])],
+     ["unknown: Fix the bug\nin main.py", "Fix the bug\nin main.py"]),
+    (RESPONSES, [{"type": "item_reference", "id": "rs_gone"}, WELL], ["final: Well."]),
     (CHAT, [assistant(None, audio={"id": "a"})], [f"final: [audio {NOTE}"]),
     (CHAT, [assistant(None, refusal="I will not.")], ["final: I will not."]),
     (CHAT, [user([{"type": "file", "file": FILE}])], [f"notes.txt\n\n{TEXT}"]),
@@ -318,7 +327,7 @@ def test_only_a_picture_that_the_user_has_just_sent_is_refused(asked: Asked, pat
         reply = asked.post(path, **conversation(path, *turns))
         assert reply.status_code == 200, reply.text
         (noted,) = (text for text in asked.texts() if NOTE in text)
-        assert noted.startswith("Seen: [")
+        assert noted.startswith("Seen: ")
         assert noted.endswith(NOTE)
     pdf = user([{"type": "document", "source": PDF}])
     for refused in [seen, *([pdf] if path == MESSAGES else [])]:

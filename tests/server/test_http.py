@@ -60,8 +60,9 @@ def test_spellings_of_keep_alive_and_think() -> None:
 
 def test_slashes_too_many(server: RunningServer) -> None:
     """Programs join a base URL that ends in a slash with a path that begins with one."""
-    body = HI | {"stream": False, "max_tokens": 1, "options": {"num_predict": 1}}
     for path in ("//api/chat", "/api/chat/", "/v1//chat/completions", "//v1/messages"):
+        limit = {"options": {"num_predict": 1}} if "api" in path else {"max_tokens": 1}
+        body = HI | {"stream": False} | limit
         reply = httpx.post(server.url + path, json=body, trust_env=False, timeout=60)
         assert reply.status_code == 200, path
     for path in ("//", "//api/version", "/api/version/", "/v1/models/"):
@@ -71,6 +72,25 @@ def test_slashes_too_many(server: RunningServer) -> None:
         assert reply.headers["server"].startswith("gptoss/")
         if path != "/v1/models/":
             assert httpx.head(server.url + path, trust_env=False).status_code == 200
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_http_1_0_gets_no_chunks(server: RunningServer, version: str, stream: bool) -> None:
+    """RFC 9112, section 6.1. Proxies may not hold frames back."""
+    body = json.dumps(HI | {"stream": stream, "options": {"num_predict": 3}}).encode()
+    head = f"POST /api/chat HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    headers, _, content = answer.partition(b"\r\n\r\n")
+    assert (b"x-accel-buffering: no" in headers) == stream
+    is_chunked = stream and version == "1.1"
+    assert (b"transfer-encoding: chunked" in headers) == is_chunked
+    if not is_chunked:
+        assert json.loads(content.splitlines()[-1])["done"]
 
 
 def test_lenient_fields(http: httpx.Client) -> None:
@@ -86,7 +106,7 @@ def test_lenient_fields(http: httpx.Client) -> None:
         "stream": False,
         "format": "",
         "think": "low",
-        "options": {"temperature": None, "num_predict": 9.0, "stop": "zzz", "mirostat": 1},
+        "options": {"temperature": None, "num_predict": 9.0, "stop": "zzz", "mirostat_eta": 1},
         "tool_choice": "auto",
         "keep_alive": "5m",
     }
@@ -94,6 +114,10 @@ def test_lenient_fields(http: httpx.Client) -> None:
     reply = http.post("/api/chat", content=json.dumps(body), headers=form)
     assert reply.status_code == 200, reply.text
     assert reply.json()["model"] == "NANO:latest"
+    for name in ("num_predict", "max_tokens"):  # beside the options
+        assert (
+            http.post("/api/chat", json=HI | {name: 3, "stream": False}).json()["eval_count"] == 3
+        )
     options = {"num_predict": 2**60, "seed": 10**30, "top_k": 2**60, "num_ctx": -5, "min_p": 7}
     extreme = http.post("/api/chat", json=HI | {"options": options, "stream": False})
     assert extreme.status_code == 200, extreme.text

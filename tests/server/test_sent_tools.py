@@ -26,10 +26,17 @@ SPELLINGS: list[dict[str, Any]] = [
     WEATHER | {"inputSchema": SCHEMA},
     {"type": "function", "function": WEATHER | {"input_schema": SCHEMA}},
 ]
+LEFT_OUT: list[dict[str, Any]] = [
+    {"type": "computer_use_preview", "display_width": 1},
+    {"type": "computer_20250124", "name": "computer"},
+    {"type": "image_generation", "size": "auto"},
+    {"type": "file_search", "vector_store_ids": ["vs_1"]},
+    {"type": "web_fetch_20250910", "name": "web_fetch"},
+    {"type": "code_execution_20250825", "name": "code_execution"},
+    {"type": "advisor_20260301", "name": "advisor"},
+]
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"type": "computer_use_preview", "display_width": 1}, "computer_use_preview"),
-    ({"type": "image_generation"}, "image_generation"),
-    ({"type": "web_fetch_20250910", "name": "web_fetch"}, "web_fetch_20250910"),
+    ({"type": "later_tool"}, "later_tool"),
     ({"type": "shell", "environment": {"type": "container_auto"}}, "shell"),
     ({"type": "function", "function": {"parameters": SCHEMA}}, "has no name"),
 ]
@@ -124,8 +131,22 @@ def test_a_tool_that_cannot_be_offered_is_refused_by_name(asked: Asked, path: st
     other = SPELLINGS[0] | {"function": WEATHER | {"description": "Another."}}
     made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], other))
     assert (made.status_code, "get_weather" in made.text) == (400, True)
-    assert asked.post(path, **sent(path, "Hi", *SPELLINGS[:1] * 2)).status_code == 200
+    two = {"function": WEATHER | {"name": "other"}}
+    assert asked.post(path, **sent(path, "Hi", two, *SPELLINGS[:1] * 2)).status_code == 200
+    assert "type other" in asked.prompt()
     assert asked.prompt().count("type get_weather") == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_tools_that_nobody_here_can_run_are_left_out_and_named(asked: Asked, path: str) -> None:
+    """Codex offers `image_generation` unasked."""
+    for tool in LEFT_OUT:
+        made = asked.post(path, **sent(path, "Hi", SPELLINGS[0], tool))
+        assert (made.status_code, asked.prompt().count("\ntype ")) == (200, 1), made.text
+        assert made.headers["x-gptoss-warning"] == f"not offered: {tool['type']}"
+        forced = sent(path, "Hi", SPELLINGS[0], tool) | {"tool_choice": {"type": tool["type"]}}
+        made = asked.post(path, **forced)
+        assert (made.status_code, tool["type"] in made.text) == (400, True)
 
 
 def respond(

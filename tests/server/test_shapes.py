@@ -46,7 +46,11 @@ def test_responses_echo_tools_and_formats_whole(url: str) -> None:
     asked = {"model": "nano", "input": "Hi", "tools": [FUNCTION], "text": {"format": form}}
     echoed = httpx.post(f"{url}/v1/responses", json=asked).json()
     assert echoed["tools"][0] == FUNCTION | {"strict": None, "description": None}
-    assert echoed["text"]["format"] == form | {"description": None, "strict": None}
+    whole = form | {"description": None, "strict": None}
+    assert echoed["text"]["format"] == whole
+    nested = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    asked = {"model": "nano", "input": "Hi", "response_format": nested}
+    assert httpx.post(f"{url}/v1/responses", json=asked).json()["text"]["format"] == whole
 
 
 def test_models_and_ids_of_requests(strict: openai.OpenAI, claude: anthropic.Anthropic) -> None:
@@ -77,33 +81,31 @@ def test_fields_that_are_not_read_are_named(
         made.http_response.read()
         return str(made.headers.get("x-gptoss-warning", ""))
 
-    silent: dict[str, Any] = {"store": False, "user": "me", "n": 1, "mirostat": 0}
+    silent: dict[str, Any] = {"store": False, "user": "me", "n": 1, "mirostat": 0, "tfs_z": 1.0}
     chat = strict.chat.completions.with_raw_response
-    named = {"temprature": 0, "think": True, "max_\ntokens": 9, "temperature": 0.5} | silent
-    named |= {"chat_template_kwargs": {"enable_thinking": False}, "verbosity": "low"}
+    named = {"temprature": 0, "max_\ntokens": 9, "temperature": 0.5} | silent
+    named |= {"chat_template_kwargs": {"custom": 1}}
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=named)
-    inner = "chat_template_kwargs.enable_thinking"
-    assert warned(made) == f"ignored: {inner}, max_?tokens, temprature, think, verbosity"
+    assert warned(made) == "ignored: chat_template_kwargs.custom, max_?tokens, temprature"
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=silent)
     assert warned(made) == ""
     said = strict.responses.with_raw_response.create(
         model="nano",
         input="Hi",
-        text={"verbosity": "low"},
         stream=stream,
-        extra_body={"reasoning": {"enabled": False}, "tools": [{"type": "web_search"}]},
+        extra_body={"reasoning": {"exclude": True}, "tools": [{"type": "web_search"}]},
     )
-    expected = "ignored: reasoning.enabled, text.verbosity; not offered: web_search"
+    expected = "ignored: reasoning.exclude; not offered: web_search"
     assert warned(said) == expected
-    asked: Any = {"context_management": {"edits": [{"type": "clear_tool_uses"}]}, "seed": 7}
+    asked: Any = {"context_management": {"edits": [{"type": "clear_tool_uses"}]}}
     message = claude.messages.with_raw_response.create(
         model="nano", max_tokens=99, messages=ASK, stream=stream, extra_body=asked
     )
-    assert warned(message) == "ignored: context_management, seed"
-    options = {"mirostat": 2, "num_gpu": 99, "typical_p": 1.0, "temperature": 0}
+    assert warned(message) == "ignored: context_management"
+    options = {"mirostat_tau": 5, "num_gpu": 99, "typical_p": 1.0, "temperature": 0}
     body = {"model": "nano", "messages": ASK, "options": options, "stream": stream}
-    told = httpx.post(f"{url}/api/chat", json=body | {"raw": True})
-    assert told.headers["x-gptoss-warning"] == "ignored: options.mirostat, raw"
+    told = httpx.post(f"{url}/api/chat", json=body | {"shift": True})
+    assert told.headers["x-gptoss-warning"] == "ignored: options.mirostat_tau, shift"
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k") as client:
         made = client.completions.create(model="nano", prompt="Well? ", echo=True, stream=stream)
         parts: Any = made if stream else [made]

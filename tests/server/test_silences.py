@@ -56,7 +56,11 @@ def body(path: str, question: str) -> dict[str, Any]:
     tool: dict[str, Any] = {"type": "function", **WRITE}
     if path in ("/v1/chat/completions", "/api/chat"):
         tool = {"type": "function", "function": WRITE}
-    turns = {"messages": [user(question)], "input": question, "max_tokens": 9000}
+    turns: dict[str, Any] = {"messages": [user(question)]}
+    if path == "/v1/responses":
+        turns = {"input": question}
+    elif path == "/v1/messages":
+        turns["max_tokens"] = 9000
     return {"model": "nano", "stream": True, "tools": [tool]} | turns
 
 

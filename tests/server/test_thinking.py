@@ -52,6 +52,31 @@ def test_the_model_answers_after_its_budget(
     assert len(tokens) == (n_thought or len(asked.vocabulary.encode(THOUGHT)))
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (path, fields)
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/completions")
+        for fields in (
+            {"think": False},
+            {"enable_thinking": False},
+            {"reasoning": {"enabled": False}},
+            {"reasoning": {"effort": "none"}},
+        )
+    ]
+    + [("/v1/chat/completions", {"chat_template_kwargs": {"enable_thinking": False}})],
+)
+def test_no_reasoning_by_any_name(asked: Asked, path: str, fields: dict[str, Any]) -> None:
+    turn: dict[str, Any] = {"input": "Why", "prompt": "Why", "messages": [user("Why")]}
+    name = {"/v1/responses": "input", "/v1/completions": "prompt"}.get(path, "messages")
+    made = asked.post(path, **{name: turn[name]}, **fields)
+    assert (made.status_code, THOUGHT in made.text) == (200, False), made.text
+    assert asked.prompt().endswith("<|channel|>final<|message|>")
+    assert "x-gptoss-warning" not in made.headers
+    asked.post(path, **{name: turn[name]}, think="high")
+    assert "Reasoning: high" in asked.prompt()
+
+
 def test_generate_has_a_budget_too(asked: Asked) -> None:
     reply = asked.post("/api/generate", prompt="Why", options={"think_budget": 7}).json()
     assert reply["response"] == "So."
@@ -75,13 +100,13 @@ def test_the_answer_comes_now(asked: Asked, path: str) -> None:
             assert http.post("/api/gptoss/answer-now", json=unknown).status_code == 409
 
 
-TURNS: dict[str, Any] = {"messages": [user("Circle")], "max_tokens": 99_000}
+TURNS: dict[str, Any] = {"messages": [user("Circle")]}
 CIRCLES: dict[str, tuple[dict[str, Any], Any]] = {
     "/api/chat": (TURNS, lambda reply: reply["done_reason"]),
     "/api/generate": ({"prompt": "Circle"}, lambda reply: reply["done_reason"]),
     "/v1/chat/completions": (TURNS, lambda reply: reply["choices"][0]["native_finish_reason"]),
     "/v1/responses": ({"input": "Circle"}, lambda reply: reply["incomplete_details"]["reason"]),
-    "/v1/messages": (TURNS, lambda reply: reply["stop_details"]["type"]),
+    "/v1/messages": (TURNS | {"max_tokens": 99_000}, lambda reply: reply["stop_details"]["type"]),
 }
 
 

@@ -266,11 +266,14 @@ class Engine:
             slot.tokens.extend(work.draft[: len(tokens) - 1])
             if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
                 self._context.remove(slot.index, len(slot.tokens))
+        events: list[Event] = []
+        if sequence.request.reports_prefill and not sequence.n_generated:
+            events += [Prefilled(sequence.request.seq_id, sequence.n_past, sequence.n_cached)]
         tokens, reason = sequence.append(tokens, self._context.n_ctx)
         self._n_decoded += len(tokens)
         self._speculation.advance(sequence, len(work.draft), len(tokens) - 1 if work.draft else 0)
-        event = Tokens(sequence.request.seq_id, tokens, logprobs)
-        return [event, self._finish(sequence, reason)] if reason else [event]
+        events += [Tokens(sequence.request.seq_id, tokens, logprobs)]
+        return [*events, self._finish(sequence, reason)] if reason else events
 
     def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
         """Fail the sequence that llama.cpp failed on.

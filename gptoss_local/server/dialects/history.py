@@ -53,11 +53,11 @@ class FunctionCall(msgspec.Struct):
     arguments: Any = None
 
 
-def join_parts(content: str | list[ContentPart], *, is_new: bool = False) -> str:
+def join_parts(content: str | list[ContentPart], *, is_new: bool = False, gap: str = "\n") -> str:
     """Return the text of a message or a tool's result. Raises UsageError for media if `is_new`."""
     if isinstance(content, str):
         return content
-    return "".join(_read_part(part, is_new=is_new) for part in content)
+    return gap.join(filter(None, (_read_part(part, is_new=is_new) for part in content)))
 
 
 def _read_part(part: ContentPart, *, is_new: bool) -> str:

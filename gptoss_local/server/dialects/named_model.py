@@ -20,17 +20,18 @@ from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
 from gptoss_local.server.dialects.options import Options
-from gptoss_local.server.dialects.sent_tools import hosted_kind
+from gptoss_local.server.dialects.sent_format import put_format
+from gptoss_local.server.dialects.sent_tools import is_of_servers
 from gptoss_local.server.request_id import request_id_of
 
-_TEXT_ONLY = "gpt-oss writes text only."
-_FORMAT = "Send a JSON schema as the API's own format."
-_TOOLS = "Send tools and tool_choice instead."
-_REFUSED = {  # an answer without it would be another kind of answer; with what to do instead
+_TEXT_ONLY = "gpt-oss reads and writes text only"
+_FORMAT = "send a JSON schema as {format}"
+_TOOLS = "send tools and tool_choice instead"
+_REFUSED = {  # an answer without it would be another one; with what to do instead
     "audio": _TEXT_ONLY,
-    "background": "Stream the answer.",
-    "best_of": "Send the request again for another answer.",
-    "container": "Run code in the client.",
+    "background": "stream the answer",
+    "best_of": "send the request again for another answer",
+    "container": "run code in the client",
     "function_call": _TOOLS,
     "functions": _TOOLS,
     "grammar": _FORMAT,
@@ -38,16 +39,35 @@ _REFUSED = {  # an answer without it would be another kind of answer; with what 
     "guided_grammar": _FORMAT,
     "guided_json": _FORMAT,
     "guided_regex": _FORMAT,
+    "images": _TEXT_ONLY,
     "json_schema": _FORMAT,
-    "mcp_servers": "Connect to them in the client.",
+    "mcp_servers": "connect to them in the client",
     "modalities": _TEXT_ONLY,
-    "n": "Send the request again for another answer.",
-    "prompt": "Send its text as messages or input.",
+    "n": "send the request again for another answer",
+    "previous_response_id": "send the whole conversation",
+    "prompt": "send its text as messages or input",
     "structured_outputs": _FORMAT,
-    "suffix": "gpt-oss fills no gaps.",
-    "template": "gpt-oss has one prompt format.",
-    "web_search_options": "Offer a search of your own as a tool.",
+    "suffix": "gpt-oss fills no gaps",
+    "template": "gpt-oss has one prompt format",
+    "web_search_options": "offer a search of your own as a tool",
 }
+# Wishes that change an answer, by their names in different APIs
+_SPELLINGS: tuple[tuple[str, ...], ...] = (
+    ("instructions", "system"),
+    ("input", "messages"),
+    ("max_output_tokens", "max_completion_tokens", "max_tokens", "num_predict"),
+    ("stop_sequences", "stop"),
+    ("reasoning_effort", "thinking", "reasoning", "think", "enable_thinking", "output_config"),
+    ("think_budget", "reasoning_budget", "thinking_budget_tokens"),
+    ("repeat_penalty", "repetition_penalty"),
+    ("response_format", "format", "output_format"),
+    *((name,) for name in (
+        *("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "logit_bias"),
+        *("frequency_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "raw", "text"),
+        *("parallel_tool_calls", "verbosity", "context", "lora", "ignore_eos", "min_tokens"),
+        *("mirostat", "tfs_z", "typical_p", "dry_multiplier", "xtc_probability"),
+    )),
+)  # fmt: skip
 _HARMLESS = frozenset(
     (
         *("betas", "cache_control", "cache_prompt", "client_metadata", "continuous_usage_stats"),
@@ -59,24 +79,25 @@ _HARMLESS = frozenset(
     )
 )
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {  # values that ask for nothing, besides empty ones
-    "best_of": (1,),
     "enable_thinking": (True,),
-    "enabled": (True,),
     "function_call": ("auto", "none"),
     "include_reasoning": (True,),
-    "mirostat": (0,),
     "modalities": (["text"],),
-    "n": (1,),
     "parallel_tool_calls": (True,),
     "penalize_newline": (True,),
-    "repetition_penalty": (1,),
-    "tfs_z": (1,),
-    "typical_p": (1,),
+    "seed": (-1,),
+    "think": (True,),
+    "thinking": ({"type": "enabled"}, {"type": "adaptive"}),
+    "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
     "verbosity": ("medium",),
+    **dict.fromkeys(("best_of", "n", "repeat_penalty", "repetition_penalty", "temperature"), (1,)),
+    **dict.fromkeys(("tfs_z", "top_p", "typical_p"), (1,)),
+    **dict.fromkeys(("dry_multiplier", "frequency_penalty", "min_p", "min_tokens"), (0,)),
+    **dict.fromkeys(("mirostat", "presence_penalty", "top_k", "xtc_probability"), (0,)),
 }
 _ASKS_WHEN_EMPTY = frozenset(
     (
-        *("enable_thinking", "enabled", "include_reasoning", "parallel_tool_calls"),
+        *("enable_thinking", "include_reasoning", "parallel_tool_calls", "think"),
         "web_search_options",
     )
 )
@@ -85,7 +106,7 @@ _ASKS_WHEN_EMPTY = frozenset(
 def unread_fields(
     sent: Mapping[str, Any], body: type[msgspec.Struct], place: str = ""
 ) -> Iterator[str]:
-    """Yield unread fields that might change an answer; UsageError for an impossible demand."""
+    """Yield unread fields of unknown meaning; UsageError for one that changes an answer."""
     read = _fields(body)
     for name, value in sent.items():
         if name in read:
@@ -93,9 +114,47 @@ def unread_fields(
             if inner is not None and isinstance(value, dict):
                 yield from unread_fields(value, inner, f"{place}{name}.")
         elif name not in _HARMLESS and not _asks_for_nothing(name, value):
-            if name in _REFUSED and not place:
-                raise UsageError(f"{name} is not supported here", hint=_REFUSED[name])
+            foreign = name == "options" and isinstance(value, dict)  # Ollama's
+            for wish, wanted in value.items() if foreign else [(name, value)]:
+                if _asks_for_nothing(wish, wanted):
+                    continue
+                if (hint := _instead(wish, wanted, sent, body)) is not None:
+                    said = f"{place}{name}.{wish}" if foreign else f"{place}{name}"
+                    raise UsageError(f"{said} is not supported here{hint}")
             yield f"{place}{name}"
+
+
+def _instead(
+    name: str, value: Any, sent: Mapping[str, Any], body: type[msgspec.Struct]
+) -> str | None:
+    """Return what to do instead of sending an unread field; None: it may stay unread."""
+    if name in _REFUSED:
+        return f": {_REFUSED[name].format(format='.'.join(getattr(body, 'FORMAT', ('tools',))))}"
+    read = _fields(body)
+    for names in _SPELLINGS:
+        if name in names:
+            own = {n: sent.get(n) for n in names if n in read}
+            if "options" in read:
+                inner = sent.get("options") or {}
+                own |= {f"options.{n}": inner.get(n) for n in names if n in _fields(Options)}
+            if value in own.values():  # one body for several APIs
+                return None
+            if not own and name in ("system", "instructions") and "messages" in read:
+                own = {"a message of the role system": None}
+            return f": send it as {' or '.join([*own][:2])}" if own else ""
+    return None
+
+
+def _put_options(sent: dict[str, Any], body: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return a body of Ollama's with options in their place that stood beside it."""
+    read, known, inner = _fields(body), _fields(Options), sent.get("options", {})
+    if "options" not in read or not isinstance(inner, dict):
+        return sent
+    own = {name: n for names in _SPELLINGS for n in names if n in known for name in names}
+    own |= {name: name for name in known}
+    moved = [n for n in sent if n in own and n not in read and own[n] not in inner]
+    rest = {name: value for name, value in sent.items() if name not in moved}
+    return rest | {"options": {own[n]: sent[n] for n in moved} | inner}
 
 
 def _asks_for_nothing(name: str, value: Any) -> bool:
@@ -150,6 +209,8 @@ class NamedModel:
         """Read the body, changed by `prepare`, with the model's options; warn of unread fields."""
 
         def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
+            if own := getattr(body_type, "FORMAT", None):
+                sent = _put_options(put_format(sent, own), body_type)
             self._warn("ignored", unread_fields(sent, body_type))
             return self._fill_in(prepare(sent))
 
@@ -164,7 +225,7 @@ class NamedModel:
         return self._found
 
     def warn_of(self, kinds: Iterable[str]) -> None:
-        self._warn("not offered", filter(hosted_kind, kinds))
+        self._warn("not offered", filter(is_of_servers, kinds))
 
     def _warn(self, what: str, names: Iterable[str]) -> None:
         if named := ", ".join(sorted(set(names))):

@@ -179,6 +179,16 @@ def hosted_kind(kind: object) -> str:
     return str(kind) if kind in (CODE_INTERPRETER, MCP) else ""
 
 
+_NOT_HERE = (
+    *("image_generation", "file_search", "computer", "web_fetch", "code_execution", "advisor"),
+)
+
+
+def is_of_servers(kind: str) -> bool:
+    """Return whether servers run a type of tools; agents offer some that nobody here can."""
+    return bool(hosted_kind(kind)) or kind.startswith(_NOT_HERE)
+
+
 class Declared(msgspec.Struct, kw_only=True):
     """The fields of a function or a custom tool, wherever they stand."""
 
@@ -216,6 +226,11 @@ class SentTool(Declared, kw_only=True):
             return "function"  # the second is Anthropic's way
         return self.type or "function"
 
+    @property
+    def label(self) -> str:
+        """Return the name, or the type of a tool without one."""
+        return (self.function or self.custom or self).name or self.type
+
 
 def read_tool(sent: SentTool, place: str) -> Tool:
     """Return a client's tool as the model gets it. Raises UsageError, which names `place`."""
@@ -242,7 +257,7 @@ def read_tools(sent: Iterable[SentTool]) -> list[Tool]:
     return [
         read_tool(tool, f"tools[{n}]")
         for n, tool in enumerate(sent)
-        if not (hosted_kind(tool.kind) or tool.kind.startswith("tool_search_tool_"))
+        if not (is_of_servers(tool.kind) or tool.kind.startswith("tool_search_tool_"))
     ]
 
 

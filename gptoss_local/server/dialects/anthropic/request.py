@@ -20,13 +20,14 @@ from gptoss_local.server.dialects.history import (
     refuse_media,
     unseal,
 )
-from gptoss_local.server.dialects.openai.parts import parse_effort, parse_format
+from gptoss_local.server.dialects.openai.parts import parse_effort
 from gptoss_local.server.dialects.options import (
     MAX_INT,
     Temperature,
     ThinkBudget,
     first_limit,
 )
+from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import (
     SentTool,
     check_names,
@@ -97,7 +98,7 @@ def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
     has_said = False
     for kind, group in itertools.groupby(blocks, _kind):
         if kind == "said":
-            text = read_blocks(list(group))
+            text = read_blocks(list(group), gap="")
             if text := text.removeprefix(GAP) if has_said else text:
                 yield Message(role="assistant", content=text)
             has_said = True
@@ -127,13 +128,15 @@ def _result(block: ContentBlock) -> Message:
     return Message(role="tool", content=content, tool_call_id=block.tool_use_id)
 
 
-def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False) -> str:
+def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False, gap: str = "\n") -> str:
     """Return the text of blocks, documents apart. Raises UsageError for new non-text parts."""
     text, is_apart = "", False
     for block in blocks:
         was_apart, is_apart = is_apart, block.type in _APART
         if text and (was_apart or is_apart):
             text = text.rstrip("\n") + GAP
+        elif text:
+            text += gap
         text += _read(block, is_new=is_new)
     return text
 
@@ -192,14 +195,14 @@ def offered_tools(
     """
     declared = list(declared)
     check_names(read_tools(declared))
-    tools = {tool.name: tool for tool in declared}
+    tools = {tool.label: tool for tool in declared}
     finds_none = any(tool.type.startswith("tool_search_tool_") for tool in declared)
-    is_there = {t.name: finds_none or not t.defer_loading or t.name == chosen for t in declared}
+    is_there = {t.label: finds_none or not t.defer_loading or t.label == chosen for t in declared}
     for block in _all_blocks(messages):
         match block.tool:
             case {"type": "tool_definition", "definition": dict(definition)}:
                 tool = convert(definition, SentTool)
-                name = tool.name
+                name = tool.label
                 tools[name] = tool
             case {"name": str(name)}:
                 pass
@@ -207,7 +210,7 @@ def offered_tools(
                 name = block.tool_name
         if block.type in ("tool_reference", "tool_addition", "tool_removal"):
             is_there[name] = block.type != "tool_removal"
-    return read_tools(tool for tool in tools.values() if is_there.get(tool.name))
+    return read_tools(tool for tool in tools.values() if is_there.get(tool.label))
 
 
 def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:
@@ -228,11 +231,12 @@ class ThinkingConfig(msgspec.Struct):
 
 class OutputConfig(msgspec.Struct):
     effort: str = ""
-    format: dict[str, Any] = {}
+    format: str | dict[str, Any] = ""
 
 
 class MessagesBody(msgspec.Struct, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
+    FORMAT: ClassVar[tuple[str, ...]] = ("output_config", "format")
 
     model: str = ""
     messages: list[AnthropicMessage] = []
@@ -246,7 +250,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
     thinking: ThinkingConfig = msgspec.field(default_factory=ThinkingConfig)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
-    output_format: dict[str, Any] = {}
     think_budget: ThinkBudget | None = None
     repeat_guard: bool = True
     stream: bool = False
@@ -273,9 +276,9 @@ class MessagesBody(msgspec.Struct, kw_only=True):
         effort, reasoning = self._effort()
         tools = offered_tools(self.tools, self.messages, name_in(self.tool_choice))
         one_call = self.tool_choice.get("disable_parallel_tool_use") is True
-        form = self.output_config.format or self.output_format
         return ChatRequest(
             streams_calls=self.stream,
+            reports_prefill=self.stream,
             messages=tuple(messages),
             effort=effort,
             reasoning=reasoning,
@@ -288,7 +291,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             think_budget=first_limit(self.thinking.budget_tokens, self.think_budget),
             ends_repetition=self.repeat_guard,
             stop=tuple(self.stop_sequences),
-            format=parse_format(form, form.get("schema")),
+            format=read_format(self.output_config.format or ""),
             **select_tools(tools, self.tool_choice, one_call=one_call),
         )
 

@@ -108,13 +108,18 @@ class MessagesWriter:
         self._texts: list[str] = []  # pieces of the open block
         self._open = ""  # its key, see `_add`
         self._has_begun = False
+        self._n_prompt = 0
 
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
         match event:
             case Started(n_prompt):
+                self._n_prompt = n_prompt
                 self._message["usage"] = _usage(n_prompt)
                 return []
-            case Growing() | Prefilling():
+            case Prefilling(n_cached=n_cached):
+                self._message["usage"] = _usage(self._n_prompt, 0, n_cached)
+                return []
+            case Growing():
                 return []
             case ReasoningDelta():
                 closed = self._close() if event.is_next else ()

@@ -20,6 +20,7 @@ from gptoss_local.server.dialects.history import (
     refuse_media,
 )
 from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, TokenId, TopCount
+from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
@@ -45,6 +46,7 @@ class OllamaMessage(msgspec.Struct):
 
 class _Common(msgspec.Struct, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
+    FORMAT: ClassVar[tuple[str, ...]] = ("format",)
 
     model: str = ""
     stream: bool = True
@@ -74,13 +76,7 @@ class _Common(msgspec.Struct, kw_only=True):
 
     @property
     def answer_format(self) -> JsonFormat | None:
-        """Return the format asked for; "json" is any object, as clients read it."""
-        if isinstance(self.format, dict):
-            return JsonFormat(self.format)
-        if self.format not in ("", "json"):
-            expected = 'expected "json" or a valid JSON Schema object'
-            raise UsageError(f'invalid format: "{self.format}"; {expected}')
-        return JsonFormat() if self.format else None
+        return read_format(self.format)
 
 
 class ChatBody(_Common, kw_only=True):
@@ -165,7 +161,9 @@ def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
     is_new = is_new and role not in ("assistant", "tool", "function")
     if wire.images and is_new:
         refuse_media("image")
-    content = join_parts(wire.content, is_new=is_new) + left_out("image") * len(wire.images)
+    gap = "" if role == "assistant" else "\n"
+    content = join_parts(wire.content, is_new=is_new, gap=gap)
+    content += left_out("image") * len(wire.images)
     match role:
         case "assistant":
             return Message(

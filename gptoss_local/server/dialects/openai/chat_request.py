@@ -18,8 +18,9 @@ from gptoss_local.server.dialects.history import (
     message_of,
     read_arguments,
 )
-from gptoss_local.server.dialects.openai.parts import SamplingFields, openai_count, parse_format
+from gptoss_local.server.dialects.openai.parts import SamplingFields, openai_count
 from gptoss_local.server.dialects.options import TopCount
+from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
 _THOUGHTS = frozenset(("thinking", "reasoning"))
@@ -59,16 +60,19 @@ class TemplateArguments(msgspec.Struct):
     """Arguments of llama.cpp's and vLLM's templates."""
 
     reasoning_effort: str = ""
+    enable_thinking: bool = True
 
 
 class _Common(SamplingFields, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
+    FORMAT: ClassVar[tuple[str, ...]] = ("response_format",)
 
     model: str = ""
     stream: bool = False
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
     stop: str | list[str] = ""
     reasoning_effort: str = ""
+    response_format: str | dict[str, Any] = ""
     n: int = 1
 
     @property
@@ -88,7 +92,6 @@ class ChatCompletionBody(_Common, kw_only=True):
     messages: list[ChatMessage] = msgspec.field(default_factory=list)
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    response_format: dict[str, Any] = msgspec.field(default_factory=dict)
     tools: list[SentTool] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
     parallel_tool_calls: bool = True
@@ -100,17 +103,16 @@ class ChatCompletionBody(_Common, kw_only=True):
         self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
-        in_template = self.chat_template_kwargs.reasoning_effort
+        template = self.chat_template_kwargs
+        in_template = template.reasoning_effort if template.enable_thinking else "none"
         effort = self.reasoning.effort or self.reasoning_effort or in_template
         newest = last_of_user(m.role for m in self.messages)
-        json_schema = self.response_format.get("json_schema")
-        schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
         return ChatRequest(
             streams_calls=self.stream,
             messages=tuple(_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
             **self.request_fields(effort, self.max_completion_tokens, self.max_tokens),
             stop=self.stop_strings,
-            format=parse_format(self.response_format, schema),
+            format=read_format(self.response_format or ""),
             n_logprobs=openai_count(
                 *("top_logprobs", self.top_logprobs),
                 is_on=self.logprobs,
@@ -152,12 +154,14 @@ class CompletionBody(_Common, kw_only=True):
                 "echo with logprobs is not supported: gpt-oss reads the prompt inside a message",
                 hint="Send logprobs without echo for those of the answer.",
             )
-        effort = self.reasoning.effort or self.reasoning_effort or "none"
+        default = "" if self.think else "none"
+        effort = self.reasoning.effort or self.reasoning_effort or default
         return ChatRequest(
             messages=(Message(role="user", content=self.text),),
             has_next_turn=False,
             **self.request_fields(effort, self.max_tokens),
             stop=self.stop_strings,
+            format=read_format(self.response_format or ""),
             n_logprobs=openai_count(
                 *("logprobs", int(self.logprobs)), is_on=self.logprobs is not False, needs=""
             ),
@@ -189,7 +193,7 @@ def _assistant(wire: ChatMessage) -> Message:
         f = wire.function_call
         calls = [ToolRequest(f.name, read_arguments(f.arguments))]
     said = [p for p in parts if p.type not in _ELSEWHERE]
-    content = join_parts(said) if parts else join_parts(wire.content)
+    content = join_parts(said, gap="") if parts else join_parts(wire.content)
     if wire.audio is not None and not content:
         content = left_out("audio")
     return Message(

@@ -13,7 +13,7 @@ import msgspec
 from gptoss_local.api.answers import TopLogprob, spell, top_of
 from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.base.types import Effort, Penalties, SamplingParams
-from gptoss_local.harmony import Done, JsonFormat, TokenLogprob
+from gptoss_local.harmony import Done, TokenLogprob
 from gptoss_local.server.dialects.options import (
     MAX_INT,
     MAX_TOP_LOGPROBS,
@@ -53,6 +53,7 @@ class OpenAIError(msgspec.Struct):
 
 class Reasoning(msgspec.Struct):
     effort: str = ""
+    enabled: bool = True
     summary: str = ""
     max_tokens: ThinkBudget | None = None  # as OpenRouter has it
 
@@ -70,10 +71,16 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     thinking_budget_tokens: ThinkBudget | None = None  # llama.cpp's name
     reasoning_budget: ThinkBudget | None = None  # its older one
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+    think: bool | str | None = None  # Ollama's name
+    enable_thinking: bool = True  # vLLM's
     repeat_guard: bool = True
 
     def request_fields(self, effort: str, *limits: int | None) -> dict[str, Any]:
         """Return fields of a ChatRequest; the first limit of tokens that is set counts."""
+        if self.think is False or not (self.enable_thinking and self.reasoning.enabled):
+            effort = "none"
+        elif isinstance(self.think, str):
+            effort = effort or self.think
         effort, reasoning = parse_effort(effort)
         presence, frequency = self.presence_penalty, self.frequency_penalty
         penalties = Penalties(presence=presence, frequency=frequency)
@@ -106,26 +113,6 @@ def parse_effort(value: str) -> tuple[Effort, bool]:
         allowed = ", ".join(f'"{name}"' for name in ("none", *_EFFORTS))
         raise UsageError(f'invalid reasoning value: "{value}" (must be one of {allowed})')
     return _EFFORTS.get(effort, "medium"), True
-
-
-def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
-    """Return `response_format` or `text.format`; the dialect keeps its `schema` elsewhere."""
-    match wanted.get("type", "text"):
-        case "text":
-            return None
-        case "json_object" if wanted.get("schema") is None:
-            return JsonFormat()
-        case "json_object" if isinstance(wanted["schema"], dict):  # as llama.cpp takes it
-            return JsonFormat(wanted["schema"])
-        case "json_schema" if isinstance(schema, dict):
-            inner = wanted.get("json_schema")
-            told = inner if isinstance(inner, dict) else wanted
-            name, about = told.get("name"), told.get("description")
-            return JsonFormat(schema, str(name or "response"), str(about or ""))
-        case "json_object" | "json_schema" as kind:
-            raise UsageError(f"the schema of a format of type {kind} must be an object")
-        case other:
-            raise UsageError(f"unknown format type '{other}'; use text, json_object or json_schema")
 
 
 class OpenAILogprob(TopLogprob):

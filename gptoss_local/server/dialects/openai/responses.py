@@ -213,6 +213,11 @@ async def input_tokens(request: Request) -> Response:
     return json_response(InputTokens(input_tokens=n_tokens))
 
 
+@endpoints.for_keys("POST", "/v1/responses/compact", "Refused", is_refused=True)
+async def compact(_request: Request) -> Response:
+    raise UsageError("compaction is not supported", hint="Ask for a summary as a message.")
+
+
 @endpoints.for_keys(
     "GET", "/v1/responses/{response}", "An answer that is remembered", ResponseObject
 )

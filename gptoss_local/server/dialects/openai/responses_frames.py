@@ -35,6 +35,7 @@ from gptoss_local.server.dialects.openai.responses_tools import (
     ToolListing,
     echo,
 )
+from gptoss_local.server.dialects.sent_format import flat_format
 from gptoss_local.server.dialects.sent_tools import OWN_ITEMS
 from gptoss_local.server.streaming import SSE, SseEvent
 from gptoss_local.talk.loop import CallBegun, CallEnded, LimitReached, LoopEvent
@@ -213,8 +214,9 @@ class ResponsesWriter:
         return SseEvent(numbered | (place or {}) | fields, kind)
 
 
-def _format(form: Fields) -> Fields:
+def _format(form: str | Fields) -> Fields:
     """Return a format with the fields that typed clients require."""
+    form = flat_format(form) if isinstance(form, dict) else {"type": "json_object"} if form else {}
     if form.get("type") == "json_schema":
         return {"description": None, "strict": None} | form
     return form or {"type": "text"}

@@ -23,7 +23,6 @@ from gptoss_local.server.dialects.openai.parts import (
     SamplingFields,
     new_id,
     openai_count,
-    parse_format,
 )
 from gptoss_local.server.dialects.openai.responses_memory import RememberedCall, ResponseStore
 from gptoss_local.server.dialects.openai.responses_tools import (
@@ -32,6 +31,7 @@ from gptoss_local.server.dialects.openai.responses_tools import (
     HostedTools,
 )
 from gptoss_local.server.dialects.options import TopCount
+from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import select_tools
 
 _KINDS = frozenset(
@@ -155,7 +155,7 @@ def _read(
     match item.kind:
         case "message" if item.role.lower() == "assistant":
             is_preamble = item.phase == "commentary"
-            text = join_parts(item.content)
+            text = join_parts(item.content, gap="")
             yield Message(role="assistant", content=text, is_preamble=is_preamble)
         case "message":
             yield message_of(item.role, join_parts(item.content, is_new=is_new))
@@ -267,11 +267,12 @@ _LOGPROBS = "message.output_text.logprobs"
 
 
 class Text(msgspec.Struct):
-    format: dict[str, Any] = msgspec.field(default_factory=dict)
+    format: str | dict[str, Any] = ""
 
 
 class ResponsesBody(SamplingFields, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
+    FORMAT: ClassVar[tuple[str, ...]] = ("text", "format")
 
     model: str = ""
     input: str | list[InputItem] = ""
@@ -331,7 +332,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
             messages=tuple(messages),
             **self.request_fields(effort, self.max_output_tokens),
             truncates=self.truncation == "auto",
-            format=parse_format(form, form.get("schema")),
+            format=read_format(form or ""),
             n_logprobs=openai_count(
                 *("top_logprobs", self.top_logprobs),
                 is_on=_LOGPROBS in self.include,
@@ -345,7 +346,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
             ),
         )
 
-    def _configuration(self, items: list[InputItem]) -> tuple[str, dict[str, Any]]:
+    def _configuration(self, items: list[InputItem]) -> tuple[str, str | dict[str, Any]]:
         """Return effort and format, from the last item that sets them or the request itself."""
         effort, form = self.reasoning.effort, self.text.format
         for item in items:

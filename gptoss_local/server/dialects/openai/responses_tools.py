@@ -26,6 +26,7 @@ from gptoss_local.server.dialects.sent_tools import (
     WEB_SEARCH,
     SentTool,
     hosted_kind,
+    is_of_servers,
     name_in,
     offered,
     read_tool,
@@ -371,9 +372,9 @@ def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, SentTool
     """Yield tools with their names. Raises UsageError for unusable ones, or one name twice."""
     known: dict[Origin, SentTool] = {}
     for n, tool in enumerate(tools):
-        if hosted_kind(tool.get("type")):  # the server's own
+        wire = convert(tool, SentTool, f"tools[{n}].")
+        if is_of_servers(wire.kind):
             continue
-        wire = convert(tool, SentTool)
         if wire.kind == "namespace":
             yield from _namespace(wire)
         elif wire.kind != SEARCH:
