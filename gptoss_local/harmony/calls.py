@@ -167,7 +167,7 @@ def _named(value: dict[str, Any], tools: Sequence[Tool]) -> list[Call]:
 
 
 def _of_another(text: str, tool: Tool, tools: Sequence[Tool]) -> list[Call]:
-    """Return the call of another function that the whole body names, if it is none of this one."""
+    """Return the call of another function that the whole body names, unless it fits this one."""
     arguments = _parse(text) if text.strip() else None
     if arguments is None or _fitting(arguments, tool) is not None:
         return []

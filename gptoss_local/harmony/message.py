@@ -81,7 +81,7 @@ class AnswerNow:
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer is asked for; see ChatRequest."""
+    """Wishes for an answer; see ChatRequest."""
 
     tools: tuple[Tool, ...] = ()
     must_call: tuple[str, ...] = ()

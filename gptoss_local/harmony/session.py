@@ -278,7 +278,7 @@ class _Reading:
         self._n_corrections = n_corrections
         self._thinking = Thinking(request.think_budget, request.ends_repetition, request.answer_now)
         self.must_answer = self._was_asked_to_answer = False
-        self._is_short = False  # of room, so that the model cannot go on
+        self._is_short = False  # of room to continue
         self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
         self.whole = WholeAnswer()

@@ -146,7 +146,7 @@ def _instead(
 
 
 def _put_options(sent: dict[str, Any], body: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return a body of Ollama's with options in their place that stood beside it."""
+    """Move options of an Ollama body that are outside `options` into it."""
     read, known, inner = _fields(body), _fields(Options), sent.get("options", {})
     if "options" not in read or not isinstance(inner, dict):
         return sent

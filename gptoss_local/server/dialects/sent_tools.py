@@ -185,7 +185,7 @@ _NOT_HERE = (
 
 
 def is_of_servers(kind: str) -> bool:
-    """Return whether servers run a type of tools; agents offer some that nobody here can."""
+    """Return whether servers run this type of tool, also where ours cannot."""
     return bool(hosted_kind(kind)) or kind.startswith(_NOT_HERE)
 
 

@@ -99,7 +99,7 @@ class Sandbox:
         return Result("", is_error=True, stopped="The process that runs Python died.")
 
     async def _start(self) -> asyncio.subprocess.Process:
-        options = ("-I", "-B", "-W", "ignore")  # of code that is parsed, nobody reads warnings
+        options = ("-I", "-B", "-W", "ignore")  # parsed code would warn on stderr
         try:
             return await start(
                 *(sys.executable, *options, str(_DRIVER), json.dumps(self._config._asdict())),
