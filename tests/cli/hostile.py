@@ -16,7 +16,7 @@ EVIL = (
 )
 _OURS = re.compile(  # styles, the cursor of a bar, of the line that is edited, and its questions
     r"\x1b\[(?!8m)[0-9;]*m|\x1b\[\?(?:25|2004|1|7|12|2026|1004|1000|1003|1015|1006|1049|2048|2031)[hl]"
-    r"|\x1b\[\d*[ABCDKG]|\x1b\[J|\x1b\[6n|\x1b\[\d*(?:;\d+)?H"
+    r"|\x1b\[\d*[ABCDFKG]|\x1b\[J|\x1b\[6n|\x1b\[\d*(?:;\d+)?H"
 )
 _DRIVES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

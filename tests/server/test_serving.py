@@ -163,6 +163,7 @@ def test_the_end_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> No
 
 def test_the_end_cuts_long_answers_with_an_error(nano_home: Path) -> None:
     """A stream, a whole answer and one that waits for its turn."""
+    plain = {name: HI[name] for name in ("model", "messages")}
     with (
         run_server(nano_home, num_parallel="1", grace_s="1") as server,
         client(server) as http,
@@ -175,7 +176,7 @@ def test_the_end_cuts_long_answers_with_an_error(nano_home: Path) -> None:
             assert engine is not None
             engine.suspend()
             others = [
-                pool.submit(http.post, "/v1/chat/completions", json=HI),
+                pool.submit(http.post, "/v1/chat/completions", json=plain),
                 pool.submit(http.post, "/api/chat", json=HI | {"stream": True}),
             ]
             wait_until(lambda: metric(http, "gptoss_answers_active") == 3)
