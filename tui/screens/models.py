@@ -68,11 +68,11 @@ class ModelsDialog(Dialog[str | None]):
         except GptOssError as error:
             self.notify(error.message, severity="warning", markup=False)
             return
-        options = self.query_one(OptionList)
-        for tag in self._tags:
-            options.replace_option_prompt(tag.name, self._line(tag))
-        for model in self._missing:
-            options.replace_option_prompt(model.name, self._missing_line(model))
+        for options in self.query(OptionList):  # none if the dialog was left meanwhile
+            for tag in self._tags:
+                options.replace_option_prompt(tag.name, self._line(tag))
+            for model in self._missing:
+                options.replace_option_prompt(model.name, self._missing_line(model))
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
