@@ -33,7 +33,7 @@ async def test_ask(open_chat: OpenChat) -> None:
         await chat.press("f8")
         await chat.shows("No answer is finished yet")
         assert await chat.ask(FRANCE) == PARIS
-        await chat.shows("/32,768", PARIS, f"❯ {FRANCE}", "between tokens: median")
+        await chat.shows("ctx ", PARIS, f"❯ {FRANCE}", "between tokens: median")
         for pattern in (
             r"▸ reasoned \d+ tokens · \d+\.\d s",
             r"nano │ medium │ \d+ tok/s │ first \d+\.\d\d s │ ctx \d",
