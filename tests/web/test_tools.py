@@ -34,6 +34,7 @@ def button(page: Page, name: str) -> Locator:
     return question(page).get_by_role("button", name=name, exact=True)
 
 
+@pytest.mark.timing  # FIXME: once in a few runs the third call's result does not reach the page
 def test_a_call_runs_once_it_is_allowed_in_any_tab(
     page: Page, open_page: OpenPage, scripted: RunningServer
 ) -> None:
