@@ -133,11 +133,12 @@ async function question(chatId, parentId, chips, typed) {
   show(question, answer);
 }
 
-/** Show turns that are new at the end of their branch. @param {Turn[]} turns */
+/** Show turns that are new at the end of their branch, and what the stream brought below. @param {Turn[]} turns */
 function show(...turns) {
   for (const turn of turns) if (!state.turns.has(turn.id)) applyTurn(turn);
-  const leaf = turns.at(-1);
-  if (leaf && state.chat?.id === leaf.chat_id) applyChat({ ...state.chat, leaf_id: leaf.id });
+  const last = turns.at(-1);
+  if (last && state.chat?.id === last.chat_id)
+    applyChat({ ...state.chat, leaf_id: newestBelow(state.turns, last.id) });
   set({ spoken: "The model is answering.", isSent: true, notice: null });
 }
 
