@@ -197,7 +197,7 @@ def _files_in(folder: Path) -> list[str]:
         return _known_files[folder][1]
     command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=1, check=True)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=0.3, check=True)
         files = os.fsdecode(done.stdout).split("\0")[:-1]
     except (OSError, subprocess.SubprocessError):
         files = []

@@ -139,7 +139,7 @@ class ChatFrame(AnswerMetrics, kw_only=True):
     tokens: list[int] = []
 
     def events(self) -> Iterator[ChatEvent]:
-        """Yield what it tells; each that says how far the prompt is read has Started."""
+        """Yield its events; progress of the prompt begins with Started."""
         if growth := self.context_growth:
             yield Growing(growth.prompt, growth.after, growth.before)
         if progress := self.prompt_progress:

@@ -19,6 +19,7 @@ from tui.markdown_rows import markdown_rows
 from tui.rows import Row
 
 _EVERY_S = 0.1  # the open block is drawn
+_MAX_SHARE = 0.1  # of the time is spent on that: a long block is drawn less often
 _COLORS = {
     "$text-primary": "blue",
     "$text-accent": "cyan",
@@ -44,18 +45,18 @@ class DrawnText:
         self._before: Block | None = None
         self._n_kept = 0  # rows of the open block that are above the screen
         self._n_open = 0  # its rows that are drawn again
-        self._drawn_s = 0.0
+        self._next_s = 0.0
 
     def feed(self, text: str) -> None:
         finished = self._splitter.feed(shown(text))
-        if finished or time.monotonic() - self._drawn_s > _EVERY_S:
+        if finished or time.monotonic() > self._next_s:
             self._draw(finished, self._splitter.open)
 
     def end(self) -> None:
         self._draw(self._splitter.close(), None)
 
     def _draw(self, finished: list[Block], opened: Block | None) -> None:
-        self._drawn_s = time.monotonic()
+        begun_s = time.monotonic()
         if self._n_open:
             self._buffer.write(f"\x1b[{self._n_open}F\x1b[J")
         for block in finished:
@@ -71,6 +72,8 @@ class DrawnText:
         self._buffer.seek(0)
         self._buffer.truncate()
         self._stream.flush()
+        now_s = time.monotonic()
+        self._next_s = now_s + max(_EVERY_S, (now_s - begun_s) / _MAX_SHARE)
 
     def _rows(self, block: Block) -> list[Row]:
         if not block.text.strip():

@@ -51,7 +51,7 @@ _SET = (
     ("system TEXT", 'set the system message; "" for the model\'s own'),
     ("think [low|medium|high]", "think before the answer, and how long"),
     ("nothink", "answer without thinking"),
-    ("format json|FILE", "answer in JSON, or in that of a schema in FILE"),
+    ("format json|FILE", "answer in JSON, or by the schema in FILE"),
     ("noformat", "answer in text"),
     ("verbose, quiet", "say how fast answers were, or do not"),
     ("history, nohistory", "remember what you type for the Up key, or do not"),

@@ -79,8 +79,11 @@ def chat(
         if chosen is not None:
             conversation.begin_with(*chosen)
         conversation.set_model(name, effort or conversation.effort)
-        show = _talk if is_linear() else _show
-        conversation = show(settings, history, conversation, " ".join(prompt or ()))
+        text = " ".join(prompt or ())
+        if is_linear():
+            _talk(settings, conversation, text)
+        else:
+            conversation = _show(settings, history, conversation, text)
     finally:
         history.close()
     if conversation.chat_id is not None and not conversation.is_temporary:
@@ -101,9 +104,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     return find_model(name, settings).name
 
 
-def _talk(
-    settings: Settings, _history: "History", conversation: "Conversation", prompt: str
-) -> "Conversation":
+def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None:
     from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
@@ -122,7 +123,6 @@ def _talk(
     if prompt:
         chat.ask(prompt)
     Repl(chat, settings, is_temporary=is_temporary).talk()
-    return conversation
 
 
 def _show(

@@ -49,6 +49,7 @@ def test_an_answer_in_pieces_is_drawn_as_a_whole(
 ) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda: (61, rows))
     monkeypatch.setattr(_drawn, "_EVERY_S", -1)  # each piece is drawn
+    monkeypatch.setattr(_drawn, "_MAX_SHARE", 1e9)
     rng = random.Random(1)
     whole = "\n\n".join(BLOCKS.values())
     for name, block in {**BLOCKS, "all": whole}.items():
