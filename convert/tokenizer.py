@@ -1,6 +1,7 @@
 """The vocabulary of the GGUF: read from each kind of file that has one, judged, and its keys."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from gptoss_local.base.formats.o200k import (
     FIRST_SPECIAL,
     MERGES_KEY,
     SPECIAL_TOKENS,
+    SPLIT_REGEX,
     TOKENS_KEY,
     TYPES_KEY,
     derive_merges,
@@ -22,7 +24,14 @@ from gptoss_local.base.formats.o200k import (
     parse_ranks,
     vocabulary_faults,
 )
+from gptoss_local.base.validation import in_words
 
+SETTINGS_NAME, ADDED_NAME = "tokenizer_config.json", "added_tokens.json"
+_NO_NORMALIZERS = (None, {"type": "Sequence", "normalizers": []})
+# Source: `does_token_look_special` in llama.cpp's conversion/base.py.
+_LOOKS_SPECIAL = re.compile(
+    r"<\|.*\|>|<\uff5c.*\uff5c>|<unused.*>|<pad>|<mask>|<2mass>|\[@BOS@\]", re.DOTALL
+)
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
 _OWN_IDS = {"bos": 199998, "eos": 200002}  # or llama.cpp takes GPT-2's
 TOKENIZER_HINT = (
@@ -41,20 +50,38 @@ _TokenId = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Bpe(msgspec.Struct, frozen=True):
+    """`ignore_merges` and what is for unknown bytes change nothing in o200k, which has them all."""
+
     type: Literal["BPE"]
     vocab: dict[str, _TokenId]
     merges: list[str | tuple[str, str]]  # "left right" before transformers 4.45, then pairs
+    dropout: float | None = None
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
 
 
-class _AddedToken(msgspec.Struct, frozen=True):
-    id: _TokenId
+class _Added(msgspec.Struct, frozen=True):
     content: str
-    special: bool
+    special: bool = False
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+class _AddedToken(_Added, frozen=True, kw_only=True):
+    id: _TokenId
+
+    @property
+    def type(self) -> TokenType:
+        is_control = self.special or _LOOKS_SPECIAL.fullmatch(self.content)
+        return TokenType.CONTROL if is_control else TokenType.USER_DEFINED
 
 
 class _TokenizerFile(msgspec.Struct, frozen=True):
     model: _Bpe
     added_tokens: list[_AddedToken]
+    normalizer: dict[str, Any] | None = None
+    pre_tokenizer: dict[str, Any] | None = None
 
 
 class Tokenizer(msgspec.Struct, frozen=True):
@@ -131,17 +158,81 @@ def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
         raise ConvertError(f"{path} gives two tokens the same id.")
     types = dict.fromkeys(texts, TokenType.NORMAL)
     texts |= {token.id: token.content for token in file.added_tokens}
-    for token in file.added_tokens:
-        looks_special = token.content.startswith("<|") and token.content.endswith("|>")
-        is_control = token.special or looks_special
-        types[token.id] = TokenType.CONTROL if is_control else TokenType.USER_DEFINED
-    settings = _read_settings(path.parent / "tokenizer_config.json")
+    settings = _read_settings(path.parent / SETTINGS_NAME)
+    added = [*file.added_tokens, *_added_elsewhere(path.parent, settings, texts)]
+    texts |= {token.id: token.content for token in added}
+    types |= {token.id: token.type for token in added}
+    if n_vocab > FIRST_SPECIAL:
+        _check_steps(file, added, path)
     return Tokenizer(
         **_fill(path, texts, types, n_vocab),
         merges=[_join(merge) for merge in file.model.merges],
-        special_ids=_special_ids(path.parent, settings, file.added_tokens, n_vocab),
+        special_ids=_special_ids(path.parent, settings, added, n_vocab),
         chat_template=_chat_template(path.parent, settings),
     )
+
+
+def _added_elsewhere(
+    folder: Path, settings: dict[str, Any], texts: Mapping[int, str]
+) -> Iterator[_AddedToken]:
+    """Yield tokens that only these files have; transformers and llama.cpp's converter take them."""
+    old = _read_settings(folder / ADDED_NAME)
+    specials = [settings.get("additional_special_tokens"), settings.get("extra_special_tokens")]
+    names = {str(name) for each in specials for name in (each if isinstance(each, list) else ())}
+    stated = {
+        SETTINGS_NAME: settings.get("added_tokens_decoder") or {},
+        ADDED_NAME: {str(i): {"content": t, "special": t in names} for t, i in old.items()},
+    }
+    for name, tokens in stated.items():
+        try:
+            found = msgspec.convert(tokens, dict[_TokenId, _Added], str_keys=True)
+        except msgspec.ValidationError as error:
+            raise ConvertError(f"{folder / name} is not valid: {in_words(error)}.") from error
+        for i in sorted(found.keys() - texts.keys()):
+            yield _AddedToken(**msgspec.structs.asdict(found[i]), id=i)
+
+
+def _check_steps(file: _TokenizerFile, added: Iterable[_AddedToken], path: Path) -> None:
+    """Refuse what would give a text other tokens than o200k and the added tokens do."""
+    bpe = file.model
+    stated: dict[str, object] = {
+        "dropout": bpe.dropout,
+        "continuing_subword_prefix": bpe.continuing_subword_prefix,
+        "end_of_word_suffix": bpe.end_of_word_suffix,
+    }
+    odd = {key: value for key, value in stated.items() if value}
+    if file.normalizer not in _NO_NORMALIZERS:
+        odd["normalizer"] = file.normalizer
+    if not _cuts_as_o200k(file.pre_tokenizer or {}):
+        odd["pre_tokenizer"] = file.pre_tokenizer
+    for token in added:
+        for flag in ("single_word", "lstrip", "rstrip"):
+            if token.type == TokenType.USER_DEFINED and getattr(token, flag):
+                odd[flag] = token.content
+    for key, value in odd.items():
+        raise ConvertError(
+            f"{path} states a {key} that is not gpt-oss's: {value!a:.200}.",
+            hint="A prompt would become other tokens here than in training. If the key is wrong or "
+            "has no effect, copy it from the base model's tokenizer.json.",
+        )
+
+
+def _cuts_as_o200k(stated: dict[str, Any]) -> bool:
+    steps = stated.get("pretokenizers")
+    if not isinstance(steps, list) or [_kind(step) for step in steps] != ["Split", "ByteLevel"]:
+        return False
+    split, byte_level = steps
+    return (
+        stated.get("type") == "Sequence"
+        and split.get("pattern") == {"Regex": SPLIT_REGEX}
+        and (split.get("behavior"), split.get("invert", False)) == ("Isolated", False)
+        and byte_level.get("add_prefix_space") is False
+        and byte_level.get("use_regex") is False
+    )
+
+
+def _kind(step: object) -> object:
+    return step.get("type") if isinstance(step, dict) else None
 
 
 def _read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
@@ -198,7 +289,11 @@ def _fill(path: Path, texts: dict[int, str], types: dict[int, int], n_vocab: int
     """Lay texts and types out by id, with llama.cpp's padding where there is none."""
     last = max(texts, default=0)
     if last >= n_vocab:
-        raise ConvertError(f"{path} holds the token id {last}; vocab_size is {n_vocab}.")
+        raise ConvertError(
+            f"{path} holds the token id {last}; vocab_size is {n_vocab}.",
+            hint="Save the model with a row for each token (with transformers, "
+            "model.resize_token_embeddings(len(tokenizer))), or take the token out of the file.",
+        )
     return {
         "tokens": [texts.get(i, f"[PAD{i}]") for i in range(n_vocab)],
         "types": [int(types.get(i, TokenType.UNUSED)) for i in range(n_vocab)],
@@ -240,10 +335,16 @@ def _check_ids(special_ids: dict[str, int], where: Path, n_vocab: int) -> dict[s
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    template = settings.get("chat_template")
-    if isinstance(template, str):
-        return template
+    """Return the template; of several, the default, as llama.cpp's converter does."""
     path = folder / "chat_template.jinja"
+    stated = settings.get("chat_template")
+    if stated is None and not path.is_file():
+        stated = _read_settings(folder / "chat_template.json").get("chat_template")
+    if isinstance(stated, list):
+        named = [each for each in stated if isinstance(each, dict) and "template" in each]
+        stated = {each.get("name"): each["template"] for each in named}.get("default")
+    if isinstance(stated, str):
+        return stated
     if not path.is_file():
         return None
     try:

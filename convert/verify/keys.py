@@ -84,9 +84,13 @@ def check_vocabulary(
         return
     renamed = renamed_tokens(tokens)
     theirs = renamed if expected is None else renamed_tokens(expected.tokens)
-    for i in sorted(i for i in renamed | theirs if renamed.get(i) != theirs.get(i)):
-        message = f"Token {i} is {tokens[i] if i < len(tokens) else None!r}, not the checkpoint's."
-        report.find(path, TOKENS_KEY, message)
+    for i in sorted(renamed | theirs):
+        if renamed.get(i) != theirs.get(i):
+            stated = tokens[i] if i < len(tokens) else None
+            report.find(path, TOKENS_KEY, f"Token {i} is {stated!r}, not the checkpoint's.")
+        elif expected is not None and types[i : i + 1] != expected.types[i : i + 1]:
+            what = f"is {types[i : i + 1]} for token {i}, {tokens[i]!r}; the checkpoint has "
+            report.fault(path, TYPES_KEY, f"{what}{expected.types[i]}")
     if renamed and expected is None:
         first = min(renamed)
         names = f"{len(renamed)} tokens, such as {first}, {renamed[first]!r}"

@@ -57,7 +57,7 @@ class HarmonyParser:
         streams_calls: bool = False,
         opens_analysis: bool = False,
     ) -> None:
-        self._token_bytes = vocabulary.token_bytes
+        self._token_bytes, self._own = vocabulary.token_bytes, vocabulary.own
         self._tools = tools
         self._names = tuple(tool.name for tool in tools)
         self._first_keys = first_keys(tools)
@@ -90,11 +90,14 @@ class HarmonyParser:
         """The last message, if it was reasoning or a call of an unknown function."""
 
     def is_content(self, token: int) -> bool:
-        """Return whether `token`, fed next, is text of the content."""
+        """Return whether `token`, fed next, is of the content: text, or a fine-tune's own tag."""
         is_open = self._reader is None and not self._recipient and not self._is_reasoning
-        if not is_open or token >= FIRST_SPECIAL or self._header.function:
+        if not is_open or self._header.function:
             return False
-        may_be_call = self._is_held or (self._tools and b"{" in self._token_bytes[token])
+        text = self._token_bytes[token] if token < FIRST_SPECIAL else self._own.get(token)
+        if text is None:
+            return False
+        may_be_call = self._is_held or (self._tools and b"{" in text)
         return not (self._is_preamble and may_be_call)
 
     @property
@@ -118,6 +121,8 @@ class HarmonyParser:
             return []
         if token < FIRST_SPECIAL:
             return self._text(self._decoder.decode(self._token_bytes[token]))
+        if token in self._own:
+            return self._text(self._decoder.decode(text)) if (text := self._own[token]) else []
         if token in _BORDERS:
             closed = self._close(token)
             self._reader = HeaderReader(self._names, has_role=token == START)
@@ -395,11 +400,9 @@ class RawParser:
     def feed(self, token: int) -> list[Delta]:
         if token in STOP_TOKENS:
             return self.finish()
-        if token < FIRST_SPECIAL:
-            text = self._decoder.decode(self._vocabulary.token_bytes[token])
-        else:
-            tag = self._vocabulary.bytes_of(token).decode()
-            text = self._decoder.decode(b"", final=True) + tag
+        is_text = token < FIRST_SPECIAL or self._vocabulary.own.get(token)
+        rest = "" if is_text else self._decoder.decode(b"", final=True)
+        text = rest + self._decoder.decode(self._vocabulary.bytes_of(token))
         return [ContentDelta(text)] if text else []
 
     def finish(self) -> list[Delta]:

@@ -1,13 +1,22 @@
-"""o200k_harmony, the vocabulary of every gpt-oss."""
+"""o200k_harmony, the vocabulary of every gpt-oss, with the tokens that a fine-tune added."""
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import tiktoken
 
 from gptoss_local.base.errors import ModelLoadError
-from gptoss_local.base.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, has_its_ranks
+from gptoss_local.base.formats.o200k import (
+    FIRST_SPECIAL,
+    SPECIAL_TOKENS,
+    SPLIT_REGEX,
+    USER_DEFINED,
+    is_harmony_sized,
+    own_tokens,
+    renamed_tokens,
+    vocabulary_faults,
+)
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.parts import Part, RenderedParts
 from gptoss_local.models.nano.ranks import load_ranks
@@ -56,61 +65,99 @@ _TAGS = {
     "<|return|>": RETURN,
     "<|call|>": CALL,
 }
-_TAG = re.compile("|".join(map(re.escape, _TAGS)))
+_Added = Sequence[tuple[str, int]]
+
+
+def _longest_first(added: Mapping[str, int]) -> _Added:
+    return sorted(added.items(), key=lambda pair: len(pair[0].encode()), reverse=True)
+
+
+def _cut(text: str, added: _Added) -> Sequence[str | int]:
+    """Cut out tokens wherever they are, the longest first; the rest is for BPE.
+
+    Source: `tokenizer_st_partition` in llama.cpp's llama-vocab.cpp.
+    """
+    parts: list[str | int] = [text]
+    for word, token in added:
+        if word in text:
+            parts = [each for part in parts for each in _cut_one(part, word, token)]
+    return parts
+
+
+def _cut_one(part: str | int, word: str, token: int) -> Iterator[str | int]:
+    first, *others = part.split(word) if isinstance(part, str) else (part,)
+    yield first
+    for other in others:
+        yield token
+        yield other
 
 
 class Vocabulary:
-    """Encodes text as gpt-oss's token ids by tiktoken, without Python's lock."""
+    """Encodes text as a model's token ids by tiktoken, without Python's lock."""
 
-    def __init__(self, ranks: list[bytes]) -> None:
-        self.encoding = tiktoken.Encoding(
-            "o200k_harmony",
-            pat_str=SPLIT_REGEX,
-            mergeable_ranks={token: rank for rank, token in enumerate(ranks)},
-            special_tokens={tag: token for token, tag in SPECIAL_TOKENS.items()},
-        )
+    def __init__(
+        self,
+        encoding: tiktoken.Encoding,
+        ranks: list[bytes],
+        tokens: Sequence[str] = (),
+        types: Sequence[int] = (),
+    ) -> None:
+        """Take o200k's encoding, and a model's table of tokens if it has its own ones."""
+        self.encoding = encoding
         self.token_bytes = ranks
         """The bytes of every id below FIRST_SPECIAL; a token may hold a part of a character."""
+        self.own = own_tokens(tokens, types)
+        """The bytes of each token that a fine-tune added; none of one that shows no text."""
+        self._names = {i: tokens[i] for i in self.own}
+        texts = {name: i for i, name in self._names.items() if types[i] == USER_DEFINED and name}
+        tags = {name: i for i, name in self._names.items() if name and not self.own[i]}
+        self._added, self._tagged = _longest_first(texts), _longest_first(_TAGS | tags | texts)
         self.rendered = RenderedParts(self._render)
 
     @classmethod
-    def from_model(cls, tokens: Sequence[str]) -> "Vocabulary":
-        """Check a model's tokens, in id order in GPT-2's spelling; return the one vocabulary.
+    def from_model(cls, tokens: Sequence[str], types: Sequence[int]) -> "Vocabulary":
+        """Take a model's tokens, in id order in GPT-2's spelling, and their `llama_token_type`.
 
         Raises ModelLoadError if the tokenizer is another one.
         """
-        if not has_its_ranks(tokens):
+        faults = [fault for _, fault in vocabulary_faults(tokens, types)]
+        if faults or not is_harmony_sized(tokens):
+            why = faults[0] if faults else f"It has {len(tokens):,} tokens."
             raise ModelLoadError(
-                "the model's tokenizer is not o200k_harmony, the one of gpt-oss",
+                f"the model's tokenizer is not o200k_harmony, the one of gpt-oss. {why}",
                 hint="Convert the original checkpoint again: "
                 "gptoss convert CHECKPOINT_DIR OUT.gguf",
             )
-        return load_vocabulary()
+        plain = load_vocabulary()
+        if not renamed_tokens(tokens):
+            return plain
+        return cls(plain.encoding, plain.token_bytes, tokens, types)
 
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes of any id; a special token is its tag spelled out."""
-        return self.encoding.decode_single_token_bytes(token)
+        if token < FIRST_SPECIAL:
+            return self.token_bytes[token]
+        if token in self.own:
+            return self.own[token] or self._names[token].encode()
+        return SPECIAL_TOKENS.get(token, f"<|reserved_{token}|>").encode()
 
     def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
         """Encode text in which nothing stands for a tag. Raises PromptTooLongError."""
-        tokens: list[int] = []
-        for piece in split_text(text):
-            encoded = self.encoding.encode_ordinary(piece)
-            if budget is not None:
-                budget.spend(len(encoded))
-            tokens += encoded
-        return tokens
+        return self._encode(text, self._added, budget)
 
     def encode_tagged(self, text: str, budget: TokenBudget | None = None) -> list[int]:
-        """Encode text in which harmony's tags stand for their tokens. Raises PromptTooLongError."""
+        """Encode text in which tags stand for their tokens. Raises PromptTooLongError."""
+        return self._encode(text, self._tagged, budget)
+
+    def _encode(self, text: str, added: _Added, budget: TokenBudget | None) -> list[int]:
         tokens: list[int] = []
-        begin = 0
-        for tag in _TAG.finditer(text):
-            tokens += [*self.encode(text[begin : tag.start()], budget), _TAGS[tag[0]]]
-            if budget is not None:
-                budget.spend(1)
-            begin = tag.end()
-        return tokens + self.encode(text[begin:], budget)
+        for part in _cut(text, added):
+            for piece in split_text(part) if isinstance(part, str) else (part,):
+                found = [piece] if isinstance(piece, int) else self.encoding.encode_ordinary(piece)
+                if budget is not None:
+                    budget.spend(len(found))
+                tokens += found
+        return tokens
 
     def _render(self, part: Part, budget: TokenBudget) -> list[int]:
         """Source: `Render<Message>` in openai-harmony's encoding.rs."""
@@ -130,4 +177,11 @@ class Vocabulary:
 @functools.cache
 def load_vocabulary() -> Vocabulary:
     """Load o200k_harmony from the ranks that come with the package; takes a moment."""
-    return Vocabulary(load_ranks())
+    ranks = load_ranks()
+    encoding = tiktoken.Encoding(
+        "o200k_harmony",
+        pat_str=SPLIT_REGEX,
+        mergeable_ranks={token: rank for rank, token in enumerate(ranks)},
+        special_tokens={tag: token for token, tag in SPECIAL_TOKENS.items()},
+    )
+    return Vocabulary(encoding, ranks)

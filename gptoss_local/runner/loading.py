@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.base.errors import EngineError
+from gptoss_local.base.formats.gguf_file import read_array
+from gptoss_local.base.formats.o200k import TYPES_KEY
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
@@ -90,7 +92,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 @functools.lru_cache(maxsize=8)
 def _vocabulary(path: Path, _size_bytes: int, _mtime_ns: int) -> Vocabulary:
     """Cached by file: each thread that reads it keeps 25 MB in an arena of its own (glibc)."""
-    return Vocabulary.from_model(read_tokens(path))
+    return Vocabulary.from_model(read_tokens(path), read_array(path, TYPES_KEY))
 
 
 async def load_as_fits(

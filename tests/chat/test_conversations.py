@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.base.errors import ModelLoadError
-from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
+from gptoss_local.base.formats.gguf_file import read_array
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, TYPES_KEY, VOCAB_SIZE
 from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.render import render_chat, render_history
@@ -127,7 +128,8 @@ def test_fitting_and_hopeless_conversations_stay_whole(vocabulary: Vocabulary) -
 
 
 def test_a_model_has_it(nano_gguf: Path, vocabulary: Vocabulary) -> None:
-    assert Vocabulary.from_model(read_tokens(nano_gguf)) is vocabulary
+    types = read_array(nano_gguf, TYPES_KEY)
+    assert Vocabulary.from_model(read_tokens(nano_gguf), types) is vocabulary
 
 
 def test_token_bytes_agree_with_the_encoding(vocabulary: Vocabulary) -> None:
@@ -142,8 +144,14 @@ def test_token_bytes_agree_with_the_encoding(vocabulary: Vocabulary) -> None:
 
 
 def test_another_tokenizer_is_refused(nano_gguf: Path) -> None:
-    tokens = read_tokens(nano_gguf)
-    tokens[5000], tokens[5001] = tokens[5001], tokens[5000]
-    for wrong in (tokens, ["▁the", "▁a"], [*tokens[:100], "\ud800"], []):
-        with pytest.raises(ModelLoadError, match="tokenizer is not o200k_harmony"):
-            Vocabulary.from_model(wrong)
+    right, types = read_tokens(nano_gguf), read_array(nano_gguf, TYPES_KEY)
+    wrong = {name: right.copy() for name in ("exchanged", "moved", "lacking")}
+    wrong["exchanged"][5000:5002] = right[5001], right[5000]
+    wrong["moved"][200012:200014] = right[200013], right[200012]
+    wrong["lacking"][200005] = "<|my_tag|>"
+    others = (["▁the", "▁a"], [*right[:100], "\ud800"], [], right[:200_000])
+    for tokens in (*wrong.values(), *others):
+        with pytest.raises(ModelLoadError, match="tokenizer is not o200k_harmony") as caught:
+            Vocabulary.from_model(tokens, types[: len(tokens)])
+        named = {"moved": "not <|call|>", "lacking": "not <|channel|>"}
+        assert all(text in caught.value.message for n, text in named.items() if tokens is wrong[n])

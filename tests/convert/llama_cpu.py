@@ -60,10 +60,10 @@ def logits(
         llama_cpp.llama_free(context)
 
 
-def tokenize(model: Any, text: str) -> list[int]:
+def tokenize(model: Any, text: str, *, parse_special: bool = False) -> list[int]:
     data = text.encode()
     tokens = (llama_cpp.llama_token * (len(data) + 8))()
     vocab = llama_cpp.llama_model_get_vocab(model)
-    n = llama_cpp.llama_tokenize(vocab, data, len(data), tokens, len(tokens), False, False)
+    n = llama_cpp.llama_tokenize(vocab, data, len(data), tokens, len(tokens), False, parse_special)
     assert n >= 0
     return list(tokens[:n])

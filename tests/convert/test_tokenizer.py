@@ -16,7 +16,7 @@ from convert.tokenizer import Tokenizer, read_tokenizer
 from convert.verify import Report, verify_model
 from gptoss_local.base.errors import ConvertError
 from gptoss_local.base.formats.gguf_file import read_info, read_tokens
-from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.formats.o200k import SPLIT_REGEX, VOCAB_SIZE
 from gptoss_local.models.nano.ranks import load_ranks
 from tests.convert.tiny import tiny_config, write_json, write_tiny
 from tests.nano.tiktoken_file import render_tiktoken
@@ -65,9 +65,17 @@ def twice(tokenizer: dict[str, Any]) -> None:
         added(token_id, "<|twice|>")(tokenizer)
 
 
+def changed(key: str, value: object, *, part: str = "") -> Edit:
+    return lambda tokenizer: (tokenizer[part] if part else tokenizer).update({key: value})
+
+
 rename_reserved = added(200020, "<|my_tool|>")
 TAKEN: dict[str, tuple[Edit, ...]] = {
-    "as it is": (dropped(200014),),
+    "as it is": (
+        dropped(200014),
+        changed("ignore_merges", True, part="model"),  # the same tokens
+        changed("normalizer", {"type": "Sequence", "normalizers": []}),
+    ),
     "other names": (rename_reserved, added(200500, "[IMG]", special=False)),
     "more": (add_tokens,),
 }
@@ -80,6 +88,22 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "twice": (twice, ""),
     "added": (added(5, "&", special=False), ""),
 }
+
+
+MISTRAL = {"type": "Split", "pattern": {"Regex": SPLIT_REGEX.replace("{1,3}", "")}}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+MISTRALS = {"type": "Sequence", "pretokenizers": [MISTRAL | {"behavior": "Isolated"}, BYTE_LEVEL]}
+STRIPPED = {"id": 200500, "content": "[IMG]", "special": False, "rstrip": True}
+STEPS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"normalizer": {"type": "NFC"}}, {}, "a normalizer"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}}, {}, "Lowercase"),
+    ({"pre_tokenizer": None}, {}, "a pre_tokenizer .*: None"),
+    ({"pre_tokenizer": BYTE_LEVEL}, {}, "a pre_tokenizer"),
+    ({"pre_tokenizer": MISTRALS}, {}, "a pre_tokenizer"),
+    ({}, {"dropout": 0.1}, "a dropout"),
+    ({}, {"end_of_word_suffix": "</w>"}, "end_of_word_suffix"),
+    ({"added_tokens": [STRIPPED]}, {}, r"a rstrip .*\[IMG\]"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -131,19 +155,51 @@ def test_other_names_and_more_tokens_are_right(write: Callable[..., Path], name:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_wrong_vocabulary_is_refused(write: Callable[..., Path], name: str) -> None:
     edit, match = REFUSED[name]
-    found = judge(write(edit, n_vocab=201088))
+    found = judge(write(edit, n_vocab=201088, without=("tokenizer_config.json",)))
     assert isinstance(found, ConvertError)
     assert "does not hold o200k_harmony" in found.message
     assert re.search(match, found.message)
     assert "--tokenizer" in found.hint
 
 
+@pytest.mark.parametrize(("top", "model", "match"), STEPS)
+def test_other_steps_before_bpe_are_refused(
+    tmp_path: Path, tokenizer: dict[str, Any], top: Any, model: Any, match: str
+) -> None:
+    """Mistral's regex is what transformers' fix_mistral_regex saves."""
+    changed = tokenizer | top | {"model": tokenizer["model"] | model}
+    write_json(tmp_path / "tokenizer.json", changed)
+    with pytest.raises(ConvertError, match=match) as caught:
+        read_tokenizer(tmp_path, VOCAB_SIZE)
+    assert "the base model's tokenizer.json" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kept"),
+    [
+        ("tokenizer_config.json", [{"name": "x", "template": "X"}], None),
+        (
+            "tokenizer_config.json",
+            [{"name": "x", "template": "X"}, {"name": "default", "template": "D"}],
+            "D",
+        ),
+        ("chat_template.json", "J", "J"),
+    ],
+)
+def test_templates_in_old_forms(tmp_path: Path, name: str, content: Any, kept: Any) -> None:
+    source = write_tiny(tmp_path / "tiny")
+    write_json(source / name, {"chat_template": content})
+    assert read_tokenizer(source, 24).chat_template == kept
+
+
 def test_the_checkpoints_names_are_compared(write: Callable[..., Path], tmp_path: Path) -> None:
-    source = write(rename_reserved, n_vocab=201088)
+    source = write(rename_reserved, added(200021, "[B]", special=False), n_vocab=201088)
     convert_checkpoint(source, tmp_path / "m.gguf")
     shutil.rmtree(source)
-    (finding,) = verify_model(tmp_path / "m.gguf", against=write(n_vocab=201088)).findings
-    assert finding.message == "Token 200020 is '<|my_tool|>', not the checkpoint's."
+    source = write(added(200021, "[B]"), n_vocab=201088)
+    name, kind = verify_model(tmp_path / "m.gguf", against=source).findings
+    assert name.message == "Token 200020 is '<|my_tool|>', not the checkpoint's."
+    assert "is [4] for token 200021, '[B]'; the checkpoint has 3" in kind.message
 
 
 def test_special_ids_are_gpt_osss_where_no_file_states_them(write: Callable[..., Path]) -> None:

@@ -6,7 +6,8 @@ OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order.
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
@@ -32,8 +33,8 @@ TOKENS_KEY = "tokenizer.ggml.tokens"
 TYPES_KEY = "tokenizer.ggml.token_type"
 MERGES_KEY = "tokenizer.ggml.merges"
 
-_NORMAL = 1
-_TAG_TYPES = (3, 4)  # CONTROL, USER_DEFINED
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
+"""Numbers of `llama_token_type`."""
 
 NAMED_SPECIALS = {
     199998: "startoftext",
@@ -73,20 +74,23 @@ SPLIT_REGEX = "|".join(
 
 def has_its_ranks(tokens: Sequence[str]) -> bool:
     try:
-        lines = "\n".join(tokens[:FIRST_SPECIAL]).encode()
+        return _sha256(tokens[:FIRST_SPECIAL]) == TOKENS_SHA256
     except (TypeError, UnicodeEncodeError):  # a value that is not text
         return False
-    return hashlib.sha256(lines).hexdigest() == TOKENS_SHA256
+
+
+def _sha256(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def vocabulary_faults(
-    tokens: Sequence[str], types: Sequence[int], merges: Sequence[str]
+    tokens: Sequence[str], types: Sequence[int], merges: Sequence[str] | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield the GGUF's key and a sentence for each fault of a gpt-oss vocabulary.
 
     Tokens that harmony does not use may have any name, and more may follow; a vocabulary too small
     for harmony is only checked for consistency. `types` are numbers of `llama_token_type`, `merges`
-    "left right".
+    "left right"; without them, those of the file count as right.
     """
     if len(types) != len(tokens):
         yield TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens."
@@ -94,16 +98,17 @@ def vocabulary_faults(
     if is_harmony_sized(tokens):
         if not has_its_ranks(tokens):
             yield TOKENS_KEY, "The tokens differ from o200k_harmony's."
-        if hashlib.sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
+        if merges is not None and _sha256(map(str, merges)) != MERGES_SHA256:
             yield MERGES_KEY, "The merges differ from o200k_harmony's."
-        if set(types[:FIRST_SPECIAL]) != {_NORMAL}:
+        if set(types[:FIRST_SPECIAL]) != {NORMAL}:
             yield TYPES_KEY, "A token of plain text has another type than NORMAL."
         for i in NAMED_SPECIALS:
-            if tokens[i] != SPECIAL_TOKENS[i] or types[i] not in _TAG_TYPES:
-                fault = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
+            if tokens[i] != SPECIAL_TOKENS[i] or types[i] not in (CONTROL, USER_DEFINED):
+                fault = f"Token {i} is {tokens[i]!r} of type {types[i]}, not {SPECIAL_TOKENS[i]}."
                 yield TOKENS_KEY, fault
     if len(set(tokens)) != len(tokens):
-        yield TOKENS_KEY, "A token appears twice."
+        twice = Counter(tokens).most_common(1)[0][0]
+        yield TOKENS_KEY, f"The token {twice!a:.80} appears twice."
 
 
 def is_harmony_sized(tokens: Sequence[str]) -> bool:
@@ -118,6 +123,19 @@ def renamed_tokens(tokens: Sequence[str]) -> dict[int, str]:
         if text not in (SPECIAL_TOKENS.get(i), f"[PAD{i}]")
         and (i, text) != (END_OF_PROMPT, "<|endofprompt|>")
     }
+
+
+def own_tokens(tokens: Sequence[str], types: Sequence[int]) -> dict[int, bytes]:
+    """Return the bytes of a fine-tune's own tokens, by id; none of one that shows no text.
+
+    As in llama.cpp, a token that was added is spelled as it is; NORMAL ones are in GPT-2's way.
+    """
+    own: dict[int, bytes] = {}
+    for i, text in renamed_tokens(tokens).items():
+        is_spelled = types[i] == NORMAL and BYTE_OF_CHAR.keys() >= set(text)
+        plain = text.encode() if types[i] in (NORMAL, USER_DEFINED) else b""
+        own[i] = bytes(map(BYTE_OF_CHAR.__getitem__, text)) if is_spelled else plain
+    return own
 
 
 def parse_ranks(rank_file: bytes) -> list[str]:

@@ -16,7 +16,9 @@ _TOKENIZER_NAMES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "generation_config.json",
+    "added_tokens.json",
     "chat_template.jinja",
+    "chat_template.json",
 )
 _ROOT_NAMES = ("config.json", "README.md", *_TOKENIZER_NAMES)
 _ORIGINAL_NAMES = ("original/config.json", *_TOKENIZER_NAMES)
