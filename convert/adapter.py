@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -26,30 +26,39 @@ from convert.files import (
     read_json,
     reading,
 )
-from convert.foreign import ADAPTER_NAME, ADAPTER_WEIGHTS, MERGE_HINT
+from convert.foreign import ADAPTER_FILES, ADAPTER_NAME, ADAPTER_WEIGHTS, MERGE_HINT
 from convert.journal import Shard
 from convert.tensor_map import PlannedTensor
 from convert.tensor_names import new_names
 from convert.tensor_types import widen_bf16
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.validation import in_words
 
 Values = NDArray[np.float32]
 
 _FACTOR = re.compile(r"base_model\.model\.(.+)\.lora_(embedding_)?([AB])(\.default)?(\.weight)?")
 _LINEAR = re.compile(r"(.*\.experts\.(?:gate_up|down)_proj)s\.(\d+)\.weight")
-# Settings that change the computation, and that only PEFT itself can merge.
-_REFUSED = (
-    *("use_dora", "fan_in_fan_out", "lora_bias", "layer_replication", "use_qalora", "use_bdlora"),
-    *("alora_invocation_tokens", "trainable_token_indices", "arrow_config", "velora_config"),
-)
+# What may be stated in any way, as it changes nothing of the factors that are in the file, or how
+# they are merged. Every other setting of PEFT must be off.
+_WITHOUT_EFFECT = {
+    *("auto_mapping", "base_model_name_or_path", "corda_config", "eva_config", "exclude_modules"),
+    *("inference_mode", "layers_pattern", "layers_to_transform", "loftq_config", "lora_dropout"),
+    *("lora_ga_config", "megatron_config", "megatron_core", "modules_to_save", "peft_type"),
+    *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules"),
+    *("target_parameters", "task_type"),
+}
+# Others, such as pissa, change the base model as well.
+_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
 
 
 class _Config(msgspec.Struct, frozen=True):
-    r: int
+    r: Annotated[int, msgspec.Meta(ge=1)]
     lora_alpha: float
     use_rslora: bool = False
-    rank_pattern: dict[str, int] = {}
-    alpha_pattern: dict[str, float] = {}
+    rank_pattern: dict[str, int] | None = None
+    alpha_pattern: dict[str, float] | None = None
+    init_lora_weights: bool | str | None = True
+    bias: str = "none"
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -90,17 +99,29 @@ class Adapter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         path = folder / ADAPTER_NAME
+        check_adapter_files(folder)
         stated: dict[str, Any] = read_json(path)
         if (kind := stated.get("peft_type")) != "LORA":
             raise ConvertError(f"{path} is of the kind {kind!a:.40}, not LORA.", hint=MERGE_HINT)
-        odd = [key for key in _REFUSED if stated.get(key)]
-        odd += ["bias"] if stated.get("bias", "none") != "none" else []
-        if odd:
+        try:
+            self._config = msgspec.convert(stated, _Config)
+        except msgspec.ValidationError as error:
             raise ConvertError(
-                f"{path} states {odd[0]}: {stated[odd[0]]!a:.60}, which is not merged here.",
-                hint=MERGE_HINT,
+                f"{path} is not as PEFT writes it: {in_words(error, stated)}.",
+                hint="Correct the value, or save the adapter again with peft.",
+            ) from error
+        known = {*_WITHOUT_EFFECT, *_Config.__struct_fields__}
+        odd = {key: value for key, value in stated.items() if value and key not in known}
+        start = self._config.init_lora_weights
+        if (start.lower() if isinstance(start, str) else start) not in _PLAIN_STARTS:
+            odd["init_lora_weights"] = start
+        if self._config.bias != "none":
+            odd["bias"] = self._config.bias
+        for key, value in odd.items():
+            raise ConvertError(
+                f"{path} states {key}: {value!a:.60}, which is not merged here.", hint=MERGE_HINT
             )
-        self._config = read_json(path, _Config)
+        self._version = str(stated.get("peft_version") or "0.17")  # which did not write it
         with reading(folder):
             self._held = read_header(folder / ADAPTER_WEIGHTS)
         self._deltas: dict[str, LowRank] = {}
@@ -109,7 +130,7 @@ class Adapter:
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
         with reading(self._folder):
-            for name in (ADAPTER_NAME, ADAPTER_WEIGHTS):
+            for name in ADAPTER_FILES:
                 with (self._folder / name).open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
@@ -171,15 +192,26 @@ class Adapter:
     ) -> bool:
         """Return whether packed experts have in and out exchanged; any that is not square tells.
 
-        `down_proj` of OpenAI's models is square and fits both ways.
+        `down_proj` of OpenAI's models is square and fits both ways. PEFT exchanges none before
+        0.19, and from then on as its version and transformers' happen to be.
         """
         sizes = {_sizes(t)[:2] for t in places.values() if t.name.endswith("_exps.weight")}
-        held = [
+        held = {
             (self._held[b].shape[0], self._held[a].shape[1])
             for stem, (a, b) in factors.items()
             if _module(stem).endswith(".mlp.experts")
-        ]
-        return any(each not in sizes and each[::-1] in sizes for each in held)
+        }
+        if any(each not in sizes and each[::-1] in sizes for each in held):
+            return True
+        is_told = any(each in sizes and each[::-1] not in sizes for each in held)
+        if held & sizes and not is_told and not re.fullmatch(r"0\.1[78](\.\d+)?", self._version):
+            raise ConvertError(
+                f"The adapter {self._folder} changes square matrices of the experts alone, and "
+                f"{ADAPTER_NAME} does not tell whether PEFT {self._version!a:.20} exchanged their "
+                "axes.",
+                hint=f"{MERGE_HINT} Take the versions of peft and transformers of the training.",
+            )
+        return False
 
     def _place(
         self,
@@ -243,8 +275,8 @@ def _sizes(tensor: PlannedTensor) -> tuple[int, int, int]:
     return n_out, n_in, shape[0] if len(shape) == 3 else 1
 
 
-def _by_pattern(patterns: dict[str, Any], key: str, default: Any) -> Any:
-    for pattern, value in patterns.items():
+def _by_pattern(patterns: dict[str, Any] | None, key: str, default: Any) -> Any:
+    for pattern, value in (patterns or {}).items():
         if re.match(rf"(.*\.)?({pattern})$", key):
             return value
     return default
@@ -276,9 +308,34 @@ def _read(tensor: SourceTensor) -> Values:
     return widen_bf16(values) if tensor.dtype == "BF16" else values.astype(np.float32)
 
 
+def check_adapter_files(folder: Path) -> None:
+    """Refuse a folder without PEFT's two files; the weights alone may be a pickle."""
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise ConvertError(
+            f"The adapter {folder} {what}.",
+            hint=f"Name the folder with {ADAPTER_NAME}, or a repository: OWNER/NAME.",
+        )
+    if not (folder / ADAPTER_NAME).is_file():
+        raise ConvertError(
+            f"{folder} has no {ADAPTER_NAME}, so it is not an adapter of PEFT.",
+            hint="Name the folder that peft's save_pretrained wrote.",
+        )
+    pickle = folder / "adapter_model.bin"
+    if pickle.is_file() and not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ConvertError(
+            f"{pickle} is a PyTorch pickle, which can run code when it is read.",
+            hint=f"Save the adapter again with peft, which writes {ADAPTER_WEIGHTS} now.",
+        )
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ConvertError(
+            f"{folder / ADAPTER_WEIGHTS} is missing.", hint="Finish the download first."
+        )
+
+
 def check_no_adapter(names: Collection[str], place: str) -> None:
     """Refuse a checkpoint with an adapter next to it, which transformers would apply."""
-    for name in (ADAPTER_WEIGHTS, ADAPTER_NAME):
+    for name in reversed(ADAPTER_FILES):
         if name in names:
             raise ConvertError(
                 f"{place} holds a model and an adapter, {name}.",

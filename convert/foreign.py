@@ -8,6 +8,7 @@ from gptoss_local.base.errors import ConvertError
 
 ADAPTER_NAME = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (ADAPTER_NAME, ADAPTER_WEIGHTS)
 
 _QUANTIZED_HINT = (
     "Convert the checkpoint it was quantized from, such as openai/gpt-oss-20b or the fine-tune's "

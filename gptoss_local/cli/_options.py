@@ -12,7 +12,8 @@ import typer
 
 from gptoss_local.base.errors import ModelNotFoundError, UsageError
 from gptoss_local.base.quantities import parse_keep_alive, parse_number, parse_option
-from gptoss_local.base.settings import Settings
+from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import Progress
 from gptoss_local.base.validation import in_words
 from gptoss_local.base.whole_file import read_text
 from gptoss_local.cli._output import print_error, progress_bar
@@ -40,8 +41,8 @@ Tokenizer = Annotated[
     Path | None,
     typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
 ]
-AdapterDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Folder of a LoRA adapter that is merged.")
+Adapter = Annotated[
+    str, typer.Option(metavar="DIR|REPO", help="LoRA adapter to merge: a folder or OWNER/NAME.")
 ]
 KeepAlive = Annotated[
     str,
@@ -88,6 +89,19 @@ def repository(text: str) -> str | None:
     if match := _ADDRESS.fullmatch(text):
         return match[1] if match[2] is None else f"{match[1]}@{match[2]}"
     return text if _NAME.fullmatch(text) else None
+
+
+def adapter_folder(adapter: str, progress: Progress) -> Path | None:
+    """Return the folder of an adapter; the two files of a repository's come to the cache."""
+    repo = None if Path(adapter).exists() else repository(adapter)
+    if not adapter or repo is None:
+        return Path(adapter) if adapter else None
+    from convert.foreign import ADAPTER_FILES
+    from gptoss_local.models.hub import download_files
+
+    folder = load_settings().cache_dir / "adapters" / repo.replace("/", "--")
+    with download_files(repo, folder, ADAPTER_FILES, progress=progress):
+        return folder
 
 
 def is_path(text: str) -> bool:

@@ -12,12 +12,13 @@ from rich.filesize import decimal
 from gptoss_local.base.quantities import parse_size
 from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import (
-    AdapterDir,
+    Adapter,
     DenseType,
     Json,
     Quiet,
     Tokenizer,
     Workers,
+    adapter_folder,
     repository,
 )
 from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar, say
@@ -55,7 +56,7 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
     dense: DenseType = "q8_0",
     experts: Experts = "mxfp4",
-    adapter: AdapterDir = None,
+    adapter: Adapter = "",
     tokenizer: Tokenizer = None,
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
@@ -71,10 +72,12 @@ def convert(
     options: ConvertOptions = {
         "dense": dense,
         "experts": experts,
-        "adapter": adapter,
         "tokenizer": tokenizer,
         "max_shard_bytes": max_shard_bytes,
     }
+    if adapter:
+        with progress_bar(quiet=quiet) as progress:
+            options["adapter"] = adapter_folder(adapter, progress)
     if dry_run:
         from convert import plan_conversion  # PERF: NumPy, 0.3 s of a Tab
 

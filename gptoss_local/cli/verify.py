@@ -20,7 +20,15 @@ from gptoss_local.base.errors import (
 from gptoss_local.base.printable import on_one_line
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.types import Progress
-from gptoss_local.cli._options import AdapterDir, Json, Quiet, Tokenizer, Workers, repository
+from gptoss_local.cli._options import (
+    Adapter,
+    Json,
+    Quiet,
+    Tokenizer,
+    Workers,
+    adapter_folder,
+    repository,
+)
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.models.names import name_of
 from gptoss_local.models.store import (
@@ -58,7 +66,7 @@ def verify(
     ] = False,
     against: Against = "",
     download_dir: DownloadDir = None,
-    adapter: AdapterDir = None,
+    adapter: Adapter = "",
     tokenizer: Tokenizer = None,
     workers: Workers = None,
     json: Json = False,
@@ -84,7 +92,7 @@ def verify(
             path,
             **checkpoint,
             tokenizer=tokenizer,
-            adapter=adapter,
+            adapter=adapter_folder(adapter, progress),
             n_workers=workers,
             progress=progress,
         )

@@ -15,6 +15,7 @@ from gptoss_local.cli._options import repository
 from tests.cli.conftest import in_terminal, run_cli
 from tests.convert.gguf_file import read_gguf
 from tests.convert.large import write_large
+from tests.convert.test_adapter import Q, lora, write_adapter
 from tests.convert.tiny import tiny_tensors, write_tiny
 from tests.hub.server import HubServer, run_hub
 
@@ -192,6 +193,24 @@ def test_a_flipped_bit(environment: dict[str, str], source: Path, model: Path) -
     done = run_cli(environment, "verify", str(model), "--tokenizer", str(source), "--quiet")
     assert done.returncode == 11
     assert "does not have the checksum in the file" in done.stderr
+
+
+def test_an_adapter_of_a_repository(
+    environment: dict[str, str], hub: HubServer, source: Path, tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "lora", {Q: lora(1, 64, 96)})
+    hub.add("someone/lora", {path.name: path.read_bytes() for path in adapter.iterdir()})
+    first, second = tmp_path / "1.gguf", tmp_path / "2.gguf"
+    done = convert(environment, source, first, "--adapter", "someone/lora")
+    assert done.returncode == 0, done.stderr
+    convert(environment, source, second, "--adapter", str(adapter))
+    assert first.read_bytes() == second.read_bytes()
+    options = ("--against", str(source), "--adapter", "someone/lora")
+    assert run_cli(environment, "verify", str(first), *options).returncode == 0
+    for name, told in (("someone/none", "someone/none"), (REPO, "no file adapter_config.json")):
+        done = convert(environment, source, tmp_path / "3.gguf", "--adapter", name)
+        assert done.returncode in (3, 4)
+        assert told in done.stderr
 
 
 def test_against_a_repository(

@@ -1,5 +1,7 @@
 """LoRA adapters of PEFT, merged while a checkpoint is converted, as PEFT itself merges them."""
 
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ from tests.convert.tiny import (
 )
 
 Values = NDArray[np.float32]
+WEIGHTS = "adapter_model.safetensors"
 LAYER = "model.layers.0"
 EXPERTS = f"{LAYER}.mlp.experts"
 Q = f"{LAYER}.self_attn.q_proj"
@@ -105,6 +108,37 @@ def test_as_peft_merges_it(tmp_path: Path, name: str) -> None:
     for tensor, values in merged.items():
         np.testing.assert_allclose(stored[tensor].values(), values, rtol=2**-8, atol=1e-5)
     assert any(not np.allclose(values, before[tensor]) for tensor, values in merged.items())
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.filterwarnings("ignore:lora with eva initialization:UserWarning")
+@pytest.mark.parametrize("start", [True, "gaussian", "eva", "orthogonal", "mica"])
+def test_as_peft_loads_and_merges_it(tmp_path: Path, start: Any) -> None:
+    """However its factors began, training has changed them; loading begins them once more."""
+    import torch
+    from peft import EvaConfig, LoraConfig, PeftModel, get_peft_model
+    from transformers import GptOssForCausalLM
+
+    torch.manual_seed(2)
+    base = write_tiny(
+        tmp_path / "base", config=CONFIG, tensors=tiny_tensors(CONFIG, experts="bf16")
+    )
+    load = partial(GptOssForCausalLM.from_pretrained, base, dtype=torch.float32)
+    stated: Any = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}
+    stated |= {"eva_config": EvaConfig()} if start == "eva" else {}
+    config = LoraConfig(**stated, init_lora_weights=start)
+    trained = get_peft_model(load(), config)
+    for name, values in trained.named_parameters():
+        if ".lora_" in name:
+            values.data.normal_()
+    trained.save_pretrained(str(tmp_path / "adapter"))
+    merged = PeftModel.from_pretrained(load(), tmp_path / "adapter").merge_and_unload()
+    path = tmp_path / "m.gguf"
+    convert_checkpoint(base, path, adapter=tmp_path / "adapter", dense="bf16", experts="bf16")
+    right = as_llama_cpp_names(merged.state_dict())["blk.1.attn_q.weight"]
+    stored = read_gguf(path).tensors["blk.1.attn_q.weight"].values()
+    np.testing.assert_allclose(stored, right, rtol=2**-8, atol=1e-5)
+    assert not np.allclose(stored, load().state_dict()[f"model.layers.1.{Q[15:]}.weight"].numpy())
 
 
 class Lora(NamedTuple):
@@ -216,6 +250,15 @@ def test_a_linear_layer_of_one_expert(tmp_path: Path) -> None:
         ({Q: lora(1, 64, 96, 8)}, {}, "8 rows where 4"),
         ({Q: lora(1, 64, 96)}, {"use_dora": True}, "use_dora"),
         ({Q: lora(1, 64, 96)}, {"bias": "all"}, "bias"),
+        *(
+            ({Q: lora(1, 64, 96)}, {key: value}, f"adapter_config.json .*{key}")
+            for key, value in (
+                *(("init_lora_weights", s) for s in ("pissa", "pissa_niter_4", "olora", "loftq")),
+                *(("init_lora_weights", s) for s in ("corda", "lora_ga", "unheard of")),
+                *(("kasa_config", {"beta": 1}), ("monteclora_config", {"n": 2}), ("new", True)),
+                *(("lora_alpha", "8"), ("r", 0), ("rank_pattern", {"q_proj": "4"})),
+            )
+        ),
         ({}, {"peft_type": "IA3"}, "'IA3', not LORA"),
         ({}, {}, "holds no tensors"),
     ],
@@ -228,7 +271,76 @@ def test_unmergeable_adapters_are_refused(
     with pytest.raises(ConvertError, match=match) as caught:
         convert_checkpoint(base, tmp_path / "m.gguf", adapter=adapter)
     assert "peft" in caught.value.hint
+    assert adapter.name in caught.value.message
     assert {path.name for path in tmp_path.iterdir()} == {"base", "adapter"}
+
+
+def test_settings_that_are_off(tmp_path: Path) -> None:
+    """As PEFT writes all of its fields, and newer ones add more."""
+    base = write_tiny(tmp_path / "base", config=CONFIG)
+    off: dict[str, Any] = {"rank_pattern": None, "alpha_pattern": None, "kasa_config": None}
+    off |= {
+        "use_new": False,
+        "loftq_config": {},
+        "qalora_group_size": 16,
+        "init_lora_weights": "Gaussian",
+    }
+    folders = [
+        write_adapter(tmp_path / name, {Q: lora(1, 64, 96)}, **config)
+        for name, config in (("plain", {}), ("full", off))
+    ]
+    paths = [tmp_path / f"{folder.name}.gguf" for folder in folders]
+    for path, adapter in zip(paths, folders, strict=True):
+        convert_checkpoint(base, path, adapter=adapter)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [(None, True), ("0.17.1", True), ("0.18.1", True), ("0.18.2.dev0", False), ("0.19.0", False)],
+)
+def test_square_experts_alone(tmp_path: Path, version: Any, *, is_taken: bool) -> None:
+    """Nothing in the file tells whether PEFT 0.19 exchanged their axes."""
+    config = CONFIG | {"intermediate_size": N_EMBD}
+    tensors, pair = tiny_tensors(config), lora(2, N_EMBD, N_EMBD, n_experts=N_EXPERTS)
+    base = write_tiny(tmp_path / "base", config=config, tensors=tensors)
+    adapter = write_adapter(tmp_path / "adapter", {EXPERTS: pair}, peft_version=version)
+    target = tmp_path / "m.gguf"
+    if not is_taken:
+        with pytest.raises(ConvertError, match=f"PEFT '{version}' exchanged") as caught:
+            convert_checkpoint(base, target, adapter=adapter)
+        assert "merge_and_unload" in caught.value.hint
+        return
+    convert_checkpoint(base, target, adapter=adapter, experts="bf16")
+    right = base_experts(tensors, f"{EXPERTS}.down_proj") + change_of_experts(pair)
+    stored = read_gguf(target).tensors["blk.0.ffn_down_exps.weight"].values()
+    np.testing.assert_allclose(stored, right.swapaxes(1, 2), rtol=2**-7, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("damage", "match", "hint"),
+    [
+        (shutil.rmtree, "adapter does not exist", "OWNER/NAME"),
+        (
+            lambda folder: [folder.rename(f"{folder}s"), folder.write_text("")],
+            "is a file, not a folder",
+            "adapter_config.json",
+        ),
+        (lambda folder: (folder / "adapter_config.json").unlink(), "no adapter_config", "folder"),
+        (
+            lambda folder: (folder / WEIGHTS).rename(folder / "adapter_model.bin"),
+            "adapter_model.bin is a PyTorch pickle",
+            WEIGHTS,
+        ),
+        (lambda folder: (folder / WEIGHTS).unlink(), f"{WEIGHTS} is missing", "download"),
+    ],
+)
+def test_folders_that_are_no_adapters(tmp_path: Path, damage: Any, match: str, hint: str) -> None:
+    base = write_tiny(tmp_path / "base", config=CONFIG)
+    damage(write_adapter(tmp_path / "adapter", {Q: lora(1, 64, 96)}))
+    with pytest.raises(ConvertError, match=match) as caught:
+        plan_conversion(base, tmp_path / "m.gguf", adapter=tmp_path / "adapter")
+    assert hint in caught.value.hint
 
 
 def test_base_and_adapter_in_one_folder(tmp_path: Path) -> None:
