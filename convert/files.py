@@ -1,6 +1,7 @@
 """Reads files of a checkpoint, which anyone may have written, and never one outside its folder."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gptoss_local.base.errors import ConvertError, in_use
+from gptoss_local.base.formats.gguf_file import other_content
 
 STORAGE: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
@@ -157,7 +159,9 @@ def read_header(path: Path) -> dict[str, SourceTensor]:
     with path.open("rb") as file:
         n_header = int.from_bytes(file.read(8), "little")
         if n_file < 8 or n_header > n_file - 8:
-            raise ConvertError(f"{path} is too short for its own header.", hint=DOWNLOAD_HINT)
+            file.seek(0)
+            why = other_content(file.read(64)) or "is too short for its own header"
+            raise ConvertError(f"{path} {why}.", hint=DOWNLOAD_HINT)
         if n_header > MAX_JSON_BYTES:
             raise ConvertError(
                 f"{path} has a header of {n_header:,} bytes, more than any gpt-oss needs.",
@@ -167,7 +171,7 @@ def read_header(path: Path) -> dict[str, SourceTensor]:
     try:
         fields = _decode_json(header, dict[str, msgspec.Raw])
         fields.pop("__metadata__", None)
-        entries = {n: msgspec.json.decode(f, type=_HeaderEntry) for n, f in fields.items()}
+        entries = {n: _entry(n, field) for n, field in fields.items()}
     except ValueError as error:
         raise ConvertError(
             f"{path} has no valid safetensors header: {error}.", hint=DOWNLOAD_HINT
@@ -180,6 +184,13 @@ def read_header(path: Path) -> dict[str, SourceTensor]:
         )
         for name, entry in entries.items()
     }
+
+
+def _entry(name: str, field: msgspec.Raw) -> _HeaderEntry:
+    """Read an entry; newer programs give MXFP4's scales, bytes, their own dtype."""
+    entry = msgspec.json.decode(field, type=_HeaderEntry)
+    is_scale = entry.dtype == "F8_E8M0" and name.endswith("scales")
+    return msgspec.structs.replace(entry, dtype="U8") if is_scale else entry
 
 
 def _n_bytes(entry: _HeaderEntry) -> int:
@@ -205,6 +216,7 @@ def _check_offsets(path: Path, entries: dict[str, _HeaderEntry], n_data: int) ->
 def _decode_json(data: bytes, kind: type[T]) -> T:
     """Decode JSON without NaN, repeated keys or half characters, or raise ValueError."""
     try:
+        data = data.removeprefix(BOM_UTF8)  # editors on Windows write it
         json.loads(data.decode(), object_pairs_hook=_refuse_repeats)  # msgspec keeps the last one
         return msgspec.json.decode(data, type=kind)
     except RecursionError as error:

@@ -43,10 +43,19 @@ _TENSORS = {
     ),
     re.compile(
         r"(\.|_)(weight_scale\w*|input_scale|weight_packed|weight_zero_point|proj_scale(_2)?)$"
+        r"|\.[kqv]_scale$"
     ): ("the checkpoint is quantized (FP8, NVFP4 or compressed-tensors)", _QUANTIZED_HINT),
     re.compile(r"\b(base_layer|original_module|modules_to_save)\."): (
         "this is a model inside a PEFT wrapper, which is not merged",
         MERGE_HINT,
+    ),
+    re.compile(r"\bv_head\."): (
+        "this is a model with TRL's value head, which gpt-oss does not have",
+        "Save the model in it alone: model.pretrained_model.save_pretrained(FOLDER).",
+    ),
+    re.compile(r"\.experts\.(gate|up)_proj\b"): (
+        "gate and up of the experts are apart, as mlx-lm has them",
+        "Convert the checkpoint that it was made from, with what was trained as --adapter.",
     ),
 }
 _INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
@@ -68,7 +77,7 @@ def check_quantization(stated: Any, where: str) -> None:
     raise ConvertError(
         f"{where} says that the weights are quantized by {_METHODS.get(name.lower(), name)}, which "
         "cannot be converted.",
-        hint=_QUANTIZED_HINT,
+        hint=f"{_QUANTIZED_HINT} If they are 16-bit all the same, take the key out of config.json.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 from convert.files import SourceTensor, writing
 from convert.journal import Journal, Shard
@@ -368,8 +369,7 @@ class ConversionRun:
         n_free = shutil.disk_usage(folder).free
         if n_free < n_needed:
             raise ConvertError(
-                f"The GGUF takes {n_needed / 1e9:.1f} GB, but {folder} has {n_free / 1e9:.1f} GB "
-                "free.",
+                f"The GGUF takes {decimal(n_needed)}, but {folder} has {decimal(n_free)} free.",
                 hint="Free some space or choose a target on another disk.",
             )
 

@@ -135,7 +135,8 @@ class Source:
         names = new_names(held, str(path), is_original=is_original(self._fields))
         tensors: dict[str, SourceTensor] = {}
         for name, tensor in held.items():
-            parts = [tensor] if len(names[name]) == 1 else _cut_qkv(name, tensor, self.config)
+            is_cut = len(names[name]) > 1
+            parts = _cut_qkv(name, tensor, self.config) if is_cut else [tensor] * len(names[name])
             tensors |= zip(names[name], parts, strict=True)
         # A tensor that the index does not place here may also lie, with other values, elsewhere.
         expected = set(self.index.get(path.name, tensors))

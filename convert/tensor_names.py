@@ -50,7 +50,8 @@ def new_names(
 ) -> Mapping[str, tuple[str, ...]]:
     """Map all tensor names of an index or a file to ours: to three where QKV is one tensor.
 
-    Names that are not known stay as they are; two tensors of one name are refused.
+    Names that are not known stay as they are, and those of tables that config.json gives become
+    none; two tensors of one name are refused.
     """
     found = {name: _of_original(name) for name in names} if is_original else _unwrapped(names)
     taken: dict[str, str] = {}
@@ -82,5 +83,5 @@ def _unwrapped(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         new = short.removeprefix(prefix)
         for pattern, replacement in _SPELLINGS:
             new = pattern.sub(replacement, new)
-        found[name] = (new,)
+        found[name] = () if new.endswith(".rotary_emb.inv_freq") else (new,)
     return found

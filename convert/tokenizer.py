@@ -1,6 +1,7 @@
 """The vocabulary of the GGUF: read from each kind of file that has one, judged, and its keys."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -280,7 +281,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_TOKENIZER_BYTES:
             raise ConvertError(f"{path} is too long for a tokenizer.")
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(BOM_UTF8)
     except OSError as error:
         raise ConvertError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
 

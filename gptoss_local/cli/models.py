@@ -181,6 +181,11 @@ def import_(
     if source is None:
         _print_found(find_elsewhere(), json)
         return
+    if Path(source).is_dir() or source.endswith(".safetensors"):
+        raise UsageError(
+            f"{source} is a checkpoint, which has to be converted",
+            hint="gptoss convert FOLDER OUT.gguf",
+        )
     if Path(source).is_file():
         path = Path(source)
     else:

@@ -218,6 +218,7 @@ def test_a_generation_config_neither(tmp_path: Path, published: GgufFile) -> Non
 
 BYTES, QUANTIZED = np.zeros((96, 64), np.uint8), "Convert the checkpoint it was quantized from"
 Q = "model.layers.0.self_attn.q_proj"
+GATE = "model.layers.0.mlp.experts.gate_proj"
 SQUARE = tiny_config(intermediate_size=64)
 
 
@@ -272,6 +273,9 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {
             ("GPTQ", {f"{Q}.qweight": ("I32", BYTES)}, "GPTQ or AWQ", QUANTIZED),
             ("NVFP4", {f"{DOWN}_scale_2": ("BF16", np.zeros(5, "u2"))}, "FP8, NVFP4", QUANTIZED),
             ("scales", {f"{Q}.weight_scale": ("BF16", BYTES.astype("u2"))}, "FP8, NV", QUANTIZED),
+            ("FP8 caches", {"x.self_attn.k_scale": ("BF16", BYTES.astype("u2"))}, "FP8", QUANTIZED),
+            ("TRL", {"v_head.summary.weight": ("BF16", BYTES.astype("u2"))}, "TRL", "pretrained_m"),
+            ("mlx", {f"{GATE}.weight": ("BF16", BYTES.astype("u2"))}, "mlx-lm", "made from"),
             ("LoRA", {f"{Q}.lora_A.weight": ("BF16", BYTES.astype("u2"))}, "LoRA", "merge_and"),
         )
     },
@@ -281,7 +285,25 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_made_for_other_programs(tmp_path: Path, name: str) -> None:
     made, match, hint = UNUSABLE[name]
-    assert hint in refuse(write_tiny(tmp_path / "tiny", **made), match)
+    told = refuse(write_tiny(tmp_path / "tiny", **made), match)
+    assert hint in told
+    assert ("take the key out of config.json" in told) == ("config" in made and "axes" not in hint)
+
+
+def test_the_same_model_in_other_words(tmp_path: Path) -> None:
+    """A BOM of Windows' editors, tables of RoPE, and the newer dtype of MXFP4's scales."""
+    folder, paths = write_tiny(tmp_path / "tiny"), [tmp_path / f"{n}.gguf" for n in range(2)]
+    convert_checkpoint(folder, paths[0])
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    tensors = tiny_tensors()
+    for name in [name for name in tensors if name.endswith("_scales")]:
+        tensors[name] = ("F8_E8M0", tensors[name][1])
+    table = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    tensors[table] = ("F32", np.zeros(16, np.float32))
+    write_safetensors(folder / "model.safetensors", tensors)
+    convert_checkpoint(folder, paths[1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def replaced(old: bytes, new: bytes) -> Bytes:
     return lambda data: data.replace(old, new, 1)
 
 
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 NO_HEADER = "no valid safetensors header"
 LENGTH = r"holds \d+ bytes of tensors where its header promises \d+"
 DAMAGES: list[tuple[str, Bytes, str]] = [
@@ -71,6 +72,8 @@ DAMAGES: list[tuple[str, Bytes, str]] = [
         ("model.safetensors", lambda data, n=n: data[:n], "too short for its own header")
         for n in (100, 5, 0)
     ),
+    ("model.safetensors", lambda _: LFS, "pointer of Git LFS; `git lfs pull` fetches"),
+    ("model.safetensors", lambda _: b"<!DOCTYPE html><html>", "is a web page; .*/resolve/"),
     ("model.safetensors", lambda data: b"\xff" * 8 + data[8:], "too short for its own header"),
     ("model.safetensors", lambda data: data[:8] + b"[" + data[9:], NO_HEADER),
     ("model.safetensors", replaced(b'"shape"', b'"shame"'), NO_HEADER),
@@ -307,7 +310,7 @@ def test_no_space_is_seen_before_writing(
 ) -> None:
     usage = type("usage", (), {"free": 5_000_000})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    refuse(tiny_checkpoint, "The GGUF takes .* GB, but .* has 0.0 GB free")
+    refuse(tiny_checkpoint, r"The GGUF takes 33\.\d MB, but .* has 5\.0 MB free")
 
 
 def edit_json(name: str, **changes: Any) -> Callable[[Path], object]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gptoss_local.base.errors import ModelLoadError, UsageError
+from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.llama import Model
 from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file, read_info
@@ -38,6 +38,14 @@ MODELS: dict[str, tuple[Callable[[Path, Path], object], str]] = {
                             "the pre-tokenizer 'gpt-4.*, and gpt-oss has gpt-4o"),
     "an adapter": (lambda tiny, path: rewritten(tiny, path, general__type="adapter"),
                    "is a LoRA adapter, and not a model"),
+    "a part with another name": (
+        lambda tiny, path: write_gguf(
+            path,
+            read_gguf(tiny).keys | {"split.count": ("UINT16", 3), "split.no": ("UINT16", 0)},
+            read_gguf(tiny).tensors,
+        ),
+        "is one of the 3 parts of a model",
+    ),
     "of Ollama": (as_ollama_wrote_it, "Ollama's own layout"),
 }  # fmt: skip
 
@@ -57,6 +65,24 @@ def test_models(tiny: Path, tmp_path: Path, settings: Settings, name: str) -> No
             use()
         assert caught.value.hint
     assert [entry.name for entry in list_models(settings)] == ["nano"]
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "`git lfs pull` fetches"),
+        (b"\n<html><head>", "is a web page"),
+        (b"GGML" + bytes(90), "Convert or fetch it again"),
+    ],
+)
+def test_what_came_instead(tmp_path: Path, settings: Settings, content: bytes, hint: str) -> None:
+    (tmp_path / "m.gguf").write_bytes(content)
+    with pytest.raises(UsageError, match="not in GGUF format") as caught:
+        adopt_file(tmp_path / "m.gguf", settings)
+    assert hint in caught.value.hint
+    with pytest.raises(ModelNotFoundError, match="there is no file") as missing:
+        adopt_file(tmp_path / "m-00002-of-00002.gguf", settings)
+    assert "in one folder" in missing.value.hint
 
 
 def test_files_like_nanos(nano_gguf: Path, tmp_path: Path, settings: Settings) -> None:

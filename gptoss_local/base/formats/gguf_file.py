@@ -193,7 +193,9 @@ def _open(path: Path, read: Callable[[mmap.mmap], T]) -> T:
 
 def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]]:
     if cursor.take(4) != b"GGUF" or cursor.scalar("I") not in (2, 3):
-        raise ValueError("wrong magic or version")
+        cursor.offset = 0
+        start = cursor.take(min(64, size_bytes))
+        raise ValueError(other_content(start) or "wrong magic or version")
     n_tensors, n_keys = cursor.scalar("Q"), cursor.scalar("Q")
     if max(n_tensors, n_keys) > _MAX_COUNT:
         raise ValueError(f"{n_tensors} tensors and {n_keys} keys are not plausible")
@@ -211,6 +213,15 @@ def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]
     _unite_layers(cursor, metadata, key_types, arrays)
     tensors = tuple(cursor.tensor() for _ in range(n_tensors))
     return GGUFInfo(metadata, key_types, tensors, cursor.offset, size_bytes), arrays
+
+
+def other_content(start: bytes) -> str:
+    """Say what came instead of weights, from a file's first bytes; empty if that is not known."""
+    if start.startswith(b"version https://git-lfs"):
+        return "is a pointer of Git LFS; `git lfs pull` fetches the file itself"
+    if re.match(rb"\s*<(!doctype|html|\?xml)", start, re.IGNORECASE):
+        return "is a web page; of the hub's addresses, the one with /resolve/ has the file"
+    return ""
 
 
 def _unite_layers(

@@ -5,8 +5,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.base.errors import GptOssError, ModelLoadError, UsageError
-from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array, read_info, split_files
+from gptoss_local.base.errors import (
+    GptOssError,
+    ModelLoadError,
+    ModelNotFoundError,
+    UsageError,
+)
+from gptoss_local.base.formats.gguf_file import (
+    SPLIT_NAME,
+    GGUFInfo,
+    read_array,
+    read_info,
+    split_files,
+)
 from gptoss_local.base.formats.o200k import MERGES_KEY, TOKENS_KEY, TYPES_KEY, vocabulary_faults
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.names import name_of
@@ -35,10 +46,25 @@ _ADAPTED = re.compile(
 
 def check_usable(path: Path) -> None:
     """Refuse a file (the first one if split) that would fail while loading."""
+    if not path.exists():
+        raise ModelNotFoundError(
+            f"there is no file {path}",
+            hint="All parts of a model must lie in one folder, under their own names."
+            if SPLIT_NAME.search(path.name)
+            else "`gptoss import` lists the models that other programs have on this machine.",
+        )
     try:
         info = read_info(path)
     except ModelLoadError as error:
-        raise UsageError("supplied file was not in GGUF format", hint=error.message) from error
+        hint = f"{error.message}. {error.hint}".removesuffix(" ")
+        raise UsageError("supplied file was not in GGUF format", hint=hint) from error
+    n_parts = info.metadata.get("split.count")
+    if isinstance(n_parts, int) and n_parts > 1 and not SPLIT_NAME.search(path.name):
+        raise UsageError(
+            f"the file is one of the {n_parts} parts of a model, or begins with one",
+            hint="Keep all parts in one folder under their own names, which end in "
+            f"-00001-of-{n_parts:05d}.gguf. Parts that were joined by cat must be fetched again.",
+        )
     if info.architecture == _OLLAMA_ARCHITECTURE:
         raise UsageError(
             "this is Ollama's own layout of gpt-oss, which llama.cpp cannot load",
