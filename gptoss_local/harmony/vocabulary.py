@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import tiktoken
 
-from gptoss_local.base.errors import ModelLoadError
+from gptoss_local.base.errors import ModelLoadError, UsageError
 from gptoss_local.base.formats.o200k import (
     FIRST_SPECIAL,
     SPECIAL_TOKENS,
     SPLIT_REGEX,
     USER_DEFINED,
+    VOCAB_SIZE,
     is_harmony_sized,
     own_tokens,
     renamed_tokens,
@@ -108,6 +109,7 @@ class Vocabulary:
         """The bytes of every id below FIRST_SPECIAL; a token may hold a part of a character."""
         self.own = own_tokens(tokens, types)
         """The bytes of each token that a fine-tune added; none of one that shows no text."""
+        self._n_tokens = len(tokens) or VOCAB_SIZE
         self._names = {i: tokens[i] for i in self.own}
         texts = {name: i for i, name in self._names.items() if types[i] == USER_DEFINED and name}
         tags = {name: i for i, name in self._names.items() if name and not self.own[i]}
@@ -132,6 +134,14 @@ class Vocabulary:
         if not renamed_tokens(tokens):
             return plain
         return cls(plain.encoding, plain.token_bytes, tokens, types)
+
+    def check(self, tokens: Sequence[int]) -> None:
+        """Raise UsageError for a token that the model does not have."""
+        if (largest := max(tokens, default=0)) >= self._n_tokens:
+            raise UsageError(
+                f"the token {largest} is not the model's, which has {self._n_tokens:,}",
+                hint="Send the context that this model answered with, or none.",
+            )
 
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes of any id; a special token is its tag spelled out."""

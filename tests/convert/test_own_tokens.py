@@ -39,6 +39,9 @@ SHOWN = {
 }
 
 
+PROMPT = [200006, 1428, 200008, 12194, 200007]  # <|start|>user<|message|>Hi<|end|>
+
+
 def added(token_id: int, content: str, *, special: bool = False) -> dict[str, Any]:
     return {"id": token_id, "content": content, "special": special}
 
@@ -178,6 +181,11 @@ def test_answers_show_them(gguf: Path, tmp_path: Path, nano_home: Path) -> None:
             for asked in [{"messages": [{"role": "user", "content": "x Parigi Parigi"}]}]
         ]
         assert counts[0]["prompt_eval_count"] == counts[1]["prompt_eval_count"] - 2
+        asked = {"model": "tuned:1", "prompt": "Say hi.", "stream": False}
+        for tokens, status in (([*PROMPT, 201089], 200), ([N_VOCAB], 400)):
+            assert (
+                http.post("/api/generate", json=asked | {"context": tokens}).status_code == status
+            )
         schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
         formed = http.post("/api/chat", json=ask | {"format": schema, "stream": False}).json()
         assert set(msgspec.json.decode(formed["message"]["content"])) == {"a"}

@@ -15,6 +15,8 @@ NUMBER: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 """The JSON schema of what `number_in` reads."""
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
+SampledId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+"""A fine-tune's vocabulary may be larger; rendering checks what it has."""
 
 Temperature = Annotated[float, msgspec.Meta(le=100)]
 """Excludes infinity, and the "nan" that a text would become."""
