@@ -35,7 +35,7 @@ def test_an_answer_streams_and_has_its_figures(page: Page, scripted: RunningServ
     question = history.add(made, None, "user", "Hello")
     stats = {"eval_count": 100, "eval_duration": 5e8, "total_duration": 83e9,
              "joules": {"gpu0": 30.0, "cpu0": 12.5}}  # fmt: skip
-    history.add(made, question.id, "assistant", "Hi.", stats=stats)
+    history.add(made, question.id, "assistant", "Hi.", model="nano", stats=stats)
     history.close()
     page.goto(f"{scripted.url}/#/chat/{made}")
     figures = "1 min 23 s · 200 tok/s · 0.42 J/token · on this machine"

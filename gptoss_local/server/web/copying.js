@@ -38,8 +38,7 @@ function read(node, isMarked) {
     return isGap && !node.data.trim() ? "" : node.data.replace(/\s+/g, " ");
   }
   const { nodeName: name } = node;
-  if (name === "BR") return "\n";
-  if (name === "HR") return `${END}---${END}`;
+  if (name === "BR" || name === "HR") return name === "BR" ? "\n" : `${END}---${END}`;
   if (name === "TR") return cells(/** @type {Element} */ (node), isMarked).join("\t");
   const parts = [...node.childNodes].map((each) => read(each, isMarked));
   if (LINES.test(name)) return END + parts.filter(Boolean).join("\n").replaceAll(END, "") + END;
@@ -48,8 +47,7 @@ function read(node, isMarked) {
     const sign = node.className === "task" ? "" : node.parentNode?.nodeName === "OL" ? `${node.value}. ` : "- ";
     return sign + joined(text, "\n").trim().replaceAll("\n", `\n${" ".repeat(sign.length)}`);
   }
-  if (isMarked && node instanceof HTMLAnchorElement) return `[${text}](${node.href})`;
-  if (isMarked && MARKS[name]) return MARKS[name] + text + MARKS[name];
+  if (isMarked && (name === "A" || MARKS[name])) return name === "A" ? `[${text}](${/** @type {any} */ (node).href})` : MARKS[name] + text + MARKS[name];
   return BLOCK.test(name) ? END + (name === "PRE" ? CODE + text.replace(/\n$/, "") : text) + END : text;
 }
 
@@ -90,8 +88,7 @@ function cloned(range) {
   );
   if (first) whole.setStartBefore(first);
   if (last) whole.setEndAfter(last);
-  /** @type {Node} */
-  let found = whole.cloneContents();
+  let found = /** @type {Node} */ (whole.cloneContents());
   let at = /** @type {Node | null} */ (whole.commonAncestorContainer);
   for (; at && !(at instanceof Element && at.matches(".turns, body")); at = at.parentNode) {
     if (!(at instanceof Element)) continue;

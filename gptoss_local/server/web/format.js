@@ -65,7 +65,7 @@ export function duration(seconds) {
 
 /** Write how long something took. @param {number} seconds */
 export const elapsed = (seconds) =>
-  seconds < 60 ? `${seconds < 10 && seconds % 1 ? seconds.toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  seconds < 60 ? `${seconds < 10 && seconds % 1 ? Math.max(0.1, seconds).toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 
 /** Say what an answer that has no text yet waits for. @param {import("./types").Progress | undefined} progress */
 export function waiting(progress) {

@@ -3,13 +3,13 @@
 import hljs from "./vendor/highlight.js";
 
 const LONGEST = 200_000; // characters that are highlighted
-const GRAMMARS = /** @type {Record<string, string>} */ ({});
 const NAMES =
   "powershell pwsh ps ps1 psm1,dos bat batch cmd,dockerfile docker containerfile,nginx nginxconf,cmake,julia jl,matlab octave," +
   "scala sbt,haskell hs,dart,elixir ex exs,protobuf proto proto3,latex tex,fsharp fs f#,groovy gradle jenkinsfile," +
   "clojure clj edn,erlang erl,ocaml ml,lisp elisp,fortran f90,x86asm asm nasm,autohotkey ahk,vbscript vbs,properties," +
   "http,apache apacheconf,verilog v sv,vhdl,nix,awk,delphi pascal,glsl hlsl";
-for (const names of NAMES.split(",")) for (const name of names.split(" ")) GRAMMARS[name] = names.split(" ")[0] ?? "";
+/** The names of a grammar by each of them. @type {Map<string, string[]>} */
+const GRAMMARS = new Map(NAMES.split(",").map((names) => names.split(" ")).flatMap((names) => names.map((name) => [name, names])));
 hljs.registerAliases(["vue", "svelte", "astro"], { languageName: "xml" });
 hljs.registerAliases(["hcl", "terraform", "tf"], { languageName: "ini" });
 
@@ -23,12 +23,12 @@ export function highlighted(text, language) {
 export function addColours(nodes, pure) {
   for (const block of nodes.querySelectorAll(".code")) {
     const name = block.querySelector(".code-head span")?.textContent.toLowerCase() ?? "";
-    const [grammar, code] = [GRAMMARS[name], block.querySelector("code")];
+    const [[grammar, ...others] = [], code] = [GRAMMARS.get(name), block.querySelector("code")];
     if (!grammar || !code || hljs.getLanguage(name)) continue;
     import(`./vendor/languages/${grammar}.js`).then(
       ({ default: language }) => {
         hljs.registerLanguage(grammar, language);
-        hljs.registerAliases(Object.keys(GRAMMARS).filter((other) => GRAMMARS[other] === grammar), { languageName: grammar });
+        hljs.registerAliases(others, { languageName: grammar });
         code.replaceChildren(pure(highlighted(code.textContent, grammar) ?? ""));
       },
       () => {}, // it stays without colours

@@ -15,7 +15,7 @@ export function fitTables(nodes) {
 /** Keep the columns of a table that grows: of equal width, then as its first row takes them. @param {HTMLElement} block @param {string[]} kept */
 export function steady(block, kept) {
   const table = /** @type {HTMLTableElement | null} */ (block.querySelector(":scope > .table-place table"));
-  if (!table?.tHead || !table.parentElement) return kept;
+  if (!table?.tHead || !table.parentElement || (kept.length && table.matches(".steady"))) return kept;
   const cells = [...table.tHead.querySelectorAll("th")];
   if (!kept.length && table.rows.length > 2) {
     const whole = table.offsetWidth;

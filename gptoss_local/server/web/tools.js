@@ -20,7 +20,7 @@ function given(call) {
   return typeof given === "string" ? given : isCode ? given.code : JSON.stringify(given, null, 2);
 }
 
-/** A call that nothing came of yet. @param {{call: any}} props */
+/** @param {{call: any}} props */
 export const Call = ({ call }) => html`<${Fold} label=${`calls ${call?.function?.name ?? ""}`} text=${given(call)} />`;
 
 /** A call that waits, runs or is over. @param {{turn: Turn, call?: any, isLast: boolean, isBusy: boolean}} props */

@@ -124,8 +124,8 @@ function Live({ turn, isLost, progress }) {
   if (isLost) return html`<p class="live">The server does not answer</p>`;
   if (!begun.has(turn.id)) begun.set(turn.id, performance.now());
   const seconds = (performance.now() - (begun.get(turn.id) ?? 0)) / 1000;
-  const rate = progress?.tokens_per_s && `~${Math.round(progress.tokens_per_s)} tok/s`;
-  const words = turn.content || turn.reasoning ? [elapsed(seconds), rate].filter(Boolean).join(" · ") : waiting(progress);
+  const rate = progress?.tokens_per_s ? ` · ~${Math.round(progress.tokens_per_s)} tok/s` : "";
+  const words = turn.content || turn.reasoning ? elapsed(seconds) + rate : waiting(progress);
   const isThinking = turn.reasoning && !turn.content;
   return html`<p class="live"><span class=${isThinking ? "meter" : "pulse"}></span>${words}
     ${isThinking && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
@@ -152,17 +152,18 @@ function State({ turn, isLast, isBusy }) {
 function Facts({ turn }) {
   const { eval_count, total_duration, ttft_s } = turn.stats;
   const rate = speed(turn.stats);
-  const took = [total_duration && elapsed(total_duration / 1e9), rate && `${Math.round(rate)} tok/s`, energy(turn.stats), rate && `on ${whereOf(turn.model)}`];
+  const took = [total_duration && elapsed(total_duration / 1e9), rate && `${Math.round(rate)} tok/s`, energy(turn.stats), rate && whereOf(turn.model)];
   const first = typeof ttft_s === "number" && `first after ${ttft_s.toFixed(2)} s`;
   const words = (/** @type {any[]} */ facts) => facts.filter(Boolean).join(" · ");
   return html`<span class="took">${words(took)}</span>
     <span class="facts">${words([turn.model, turn.effort, eval_count && plural(eval_count, "token"), first])}</span>`;
 }
 
-/** Name the machine that computed an answer. @param {string} model */
-function whereOf(model) {
-  const host = state.models.find(({ name }) => name === model)?.remote_host;
-  return host?.replace(/^https?:\/\//, "") || (["127.0.0.1", "localhost", "[::1]"].includes(location.hostname) ? "this machine" : location.hostname);
+/** Say where an answer was computed, if it is known. @param {string} name of the model */
+function whereOf(name) {
+  const model = state.models.find((each) => each.name === name);
+  const here = /^(?:127\.0\.0\.1|localhost|\[::1\])$/.test(location.hostname) ? "this machine" : location.hostname;
+  return model && `on ${model.remote_host?.replace(/^https?:\/\//, "") || here}`;
 }
 
 /** @param {{turn: Turn, ids: number[]}} props */

@@ -184,11 +184,7 @@ export async function copyText(text, rich = "") {
 /** A button that copies, and shows that it did. @param {{label: string, copy: () => Promise<void>}} props */
 export function CopyButton({ label, copy }) {
   const [isDone, setDone] = useState(false);
-  const onClick = async () => {
-    await copy();
-    setDone(true);
-    setTimeout(() => setDone(false), SHOWN_MS);
-  };
+  const onClick = () => copy().then(() => [setDone(true), setTimeout(() => setDone(false), SHOWN_MS)]);
   return html`<${IconButton} name=${isDone ? "check" : "copy"} label=${label} onClick=${onClick} />`;
 }
 
