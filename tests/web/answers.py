@@ -60,6 +60,12 @@ ROWS = "Here it is:\n\n| n | square |\n|---|---:|\n" + "".join(
     f"| the number {n} | **{n * n}** |\n" for n in range(130)
 )
 
+LONG_TABLE = "Write a table of 200 rows"
+LONG_ROWS = "| Name | Use | Weak at | Notes |\n|---|---|---|---|\n" + "".join(
+    f"| **name {n}** | what it is good for and where it is used by people | `f_{n}()` | more |\n"
+    for n in range(200)
+)
+
 COUNT = " ".join(f"{n}," for n in range(1, 400))
 
 LONG_CITY = "\n".join(f"street {n}" for n in range(200)) + "\nTHE END"
@@ -81,6 +87,7 @@ def say_all(script: Script) -> None:
     script.say("Explain it fast", answer(RICH, THOUGHT, tok_s=20_000.0, n_per_frame=8))
     script.say("Write a long program", answer(CODE, tok_s=2_000.0, n_per_frame=4))
     script.say(TABLE, answer(ROWS, tok_s=300.0))
+    script.say(LONG_TABLE, answer(LONG_ROWS, tok_s=600.0))
     script.say("Think long", answer("Done **thinking**.", COUNT, tok_s=60))
     script.say("Count slowly", answer(COUNT, "I count.", tok_s=40.0))
     script.say("Count with a pause", answer(COUNT, tok_s=400.0, pauses={40: 60.0}))

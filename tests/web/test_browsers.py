@@ -13,6 +13,8 @@ from tests.conftest import RunningServer, free_port, wait_until
 from tests.web.conftest import IS_LET_IN
 from tests.web.drivers import ENTER, ESCAPE, FIREFOX, WEBKIT, XVFB, Driver, firefox, webkit
 from tests.web.formulas import FORMULAS
+from tests.web.test_copying import ANSWER as ANSWER_TO_COPY
+from tests.web.test_copying import COPIED
 from tests.web.test_formulas import DRAW, PICTURES, check_strokes, trimmed
 
 pytestmark = pytest.mark.nightly
@@ -100,6 +102,41 @@ def press(driver: Driver, label: str) -> None:
       (button.getAttribute("aria-label") ?? button.textContent.trim()) === {json.dumps(label)})"""
     until(driver, f"{button} && !({button}).disabled")
     driver.evaluate(f"{button}.click()")
+
+
+NUMBERS = {"temperature": "0.7", "top_p": "0.955", "min_p": ".05", "seed": "17"}
+TYPED = """Object.fromEntries(
+  [...document.querySelectorAll("fieldset input[name]")].map(({ name, value }) => [name, value]))"""
+SHOW = """import("/web/markdown.js").then(({ Growing }) => {
+  const place = Object.assign(document.createElement("div"), { className: "turns" });
+  place.append(...new Growing().update(TEXT, true).map((block) => block.make()));
+  document.querySelector("main").append(place); })"""
+COPY = """(() => { getSelection().selectAllChildren(document.querySelector(".turns"));
+  const [event, forms] = [new Event("copy", { bubbles: true, cancelable: true }), {}];
+  event.clipboardData = { setData: (type, words) => { forms[type] = words; } };
+  document.dispatchEvent(event);
+  return forms["text/plain"]; })()"""
+
+
+def test_numbers_are_typed_by_keys_and_a_selection_reads_as_it_looks(
+    driver: Driver, scripted: RunningServer
+) -> None:
+    let_in(driver, scripted)
+    press(driver, "System prompt and sampling")
+    until(driver, "document.querySelector('dialog[open]')")
+    for name, text in NUMBERS.items():
+        driver.evaluate(f"document.querySelector('[name={name}]').focus()")
+        driver.press(text)
+    press(driver, "Apply")
+    until(driver, "!document.querySelector('dialog[open]')")
+    press(driver, "System prompt and sampling")
+    until(driver, "document.querySelector('dialog[open]')")
+    typed = driver.evaluate(TYPED)
+    assert {name: typed[name] for name in NUMBERS} == NUMBERS | {"min_p": "0.05"}
+    driver.press(ESCAPE)
+    until(driver, "!document.querySelector('dialog[open]')")
+    driver.evaluate(SHOW.replace("TEXT", json.dumps(ANSWER_TO_COPY)))
+    assert driver.evaluate(COPY) == COPIED
 
 
 ANSWER = "[...document.querySelectorAll('.turn.assistant')].at(-1)"

@@ -16,11 +16,14 @@ def test_an_answer_streams_and_has_its_figures(page: Page, scripted: RunningServ
     expect(last_answer(page)).to_have_attribute("aria-busy", "true")
     expect(prose(page)).to_contain_text("finds a root")
     assert "the proof" not in prose(page).inner_text()  # the end is not there yet
-    expect(page.locator(".live")).to_contain_text("tok/s")
+    expect(page.locator(".live")).to_have_text(re.compile(r"^\d\S* s · ~\d+ tok/s$"))
     expect(prose(page)).to_contain_text("the proof")
     expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    took = last_answer(page).locator(".took")
+    expect(took).to_have_text(re.compile(r"^\d\S* s · \d+ tok/s · on this machine$"))
+    expect(took).to_have_css("opacity", "1")
     expect(last_answer(page).locator(".facts")).to_have_text(
-        re.compile(r"nano · (?:low|medium) · \d+ tok/s · \d+ tokens · first after \d\.\d\d s")
+        re.compile(r"nano · (?:low|medium) · \d+ tokens · first after \d\.\d\d s")
     )
     expect(page.locator(".context")).to_have_text(re.compile(r"ctx \d{3}/[\d,]+ \(\d+ %\)"))
     expect(page).to_have_title("Explain it slowly · gptoss")
@@ -30,12 +33,13 @@ def test_an_answer_streams_and_has_its_figures(page: Page, scripted: RunningServ
     history = History(scripted.home / "chats.sqlite3")
     made = history.new_chat("nano", "low")
     question = history.add(made, None, "user", "Hello")
-    stats = {"eval_count": 100, "eval_duration": 5e8, "joules": {"gpu0": 30.0, "cpu0": 12.5}}
-    history.add(made, question.id, "assistant", "Hi.", stats=stats)
+    stats = {"eval_count": 100, "eval_duration": 5e8, "total_duration": 83e9,
+             "joules": {"gpu0": 30.0, "cpu0": 12.5}}  # fmt: skip
+    history.add(made, question.id, "assistant", "Hi.", model="nano", stats=stats)
     history.close()
     page.goto(f"{scripted.url}/#/chat/{made}")
-    figures = "200 tok/s · 100 tokens · 0.42 J/token"
-    expect(last_answer(page).locator(".facts")).to_have_text(figures)
+    figures = "1 min 23 s · 200 tok/s · 0.42 J/token · on this machine"
+    expect(took).to_have_text(figures)
 
 
 def test_reasoning_is_open_while_it_streams_then_folded(page: Page) -> None:

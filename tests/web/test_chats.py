@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from gptoss_local.talk.history import History
@@ -147,28 +148,49 @@ def apply(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def type_into(form: Locator, name: str, text: str) -> None:
+    """Replace what is in a field, key by key."""
+    form.get_by_label(name).press("Control+a")
+    form.get_by_label(name).press("Delete")
+    form.get_by_label(name).press_sequentially(text)
+
+
+WRONG = {  # a field, and what is no number for it
+    "temperature": ("7", "1,5", "0.7.1", "hot", "0x1"),
+    "top_p": ("1.05", "-.1"),
+    "top_k": ("0.5",),
+}
+
+
 def test_a_chat_has_a_system_prompt_and_sampling(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
+    for name, texts in WRONG.items():
+        for text in texts:
+            type_into(form, name, text)
+            press(page, "Apply")
+            expect(form.get_by_role("alert")).to_contain_text(f"{name} takes a ")
+            expect(form.get_by_role("alert")).to_contain_text(f"not “{text}”.")
+            expect(form.get_by_label(name)).to_be_focused()
+            expect(form.get_by_label(name)).to_have_value(text)
+        type_into(form, name, "")
     for name, value in (("System prompt", "Be brief."), ("seed", "7"), ("top_p", "0.955"),
-                        ("temperature", "7")):  # fmt: skip
-        form.get_by_label(name).fill(value)
+                        ("min_p", ".05"), ("think_budget", "100")):  # fmt: skip
+        type_into(form, name, value)
     form.get_by_label("Leave out the oldest turns").check()
-    press(page, "Apply")
-    expect(form).to_be_visible()
-    assert form.get_by_label("temperature").evaluate("field => field.validity.rangeOverflow")
-    form.get_by_label("temperature").fill("0.333")
+    type_into(form, "temperature", "1.05")
     apply(page)
     ask(page, "What is the capital of France?")
     chat, turns = kept(page, scripted)
-    options = {"temperature": 0.333, "seed": 7, "top_p": 0.955, "truncate": True}
+    options = {"temperature": 1.05, "seed": 7, "top_p": 0.955, "min_p": 0.05,
+               "think_budget": 100, "truncate": True}  # fmt: skip
     assert chat.options == options
     assert (turns[0].role, turns[0].content) == ("system", "Be brief.")
     expect(page.locator(".turn.system summary")).to_have_text("System prompt")
     form = dialog(page)
-    expect(form.get_by_label("temperature")).to_have_value("0.333")
-    form.get_by_label("System prompt").fill("Speak Latin.")
-    form.get_by_label("seed").fill("")
-    form.get_by_label("num_predict").fill("5")
+    expect(form.get_by_label("temperature")).to_have_value("1.05")
+    type_into(form, "System prompt", "Speak Latin.")
+    type_into(form, "seed", "")
+    type_into(form, "num_predict", "5")
     apply(page)
     expect(page.locator(".turn.user")).to_have_count(1)
     expect(prose(page)).to_have_text("The capital of France is Paris.")  # the version before stays
@@ -179,11 +201,44 @@ def test_a_chat_has_a_system_prompt_and_sampling(page: Page, scripted: RunningSe
     assert kept(page, scripted)[0].options == options | {"num_predict": 5}
 
 
+@pytest.mark.parametrize("size", [(1200, 900), (390, 844), (844, 390)])
+def test_what_was_typed_is_not_thrown_away(page: Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    form = dialog(page)
+    expect(form.get_by_role("button", name="Apply")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    expect(form).to_have_count(0)
+    form = dialog(page)
+    type_into(form, "System prompt", "Be brief.")
+    for way in ("Escape", "Escape", "outside", "Close"):
+        if way == "Escape":
+            page.keyboard.press(way)
+        elif way == "Close":
+            press(page, way)
+        else:
+            page.mouse.click(2, 2)
+        expect(form.get_by_role("alert")).to_contain_text("Discard what you typed?")
+        expect(form.get_by_role("button", name="Keep it")).to_be_focused()
+        expect(form.get_by_role("button", name="Apply")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Enter")
+    expect(form.get_by_role("alert")).to_have_count(0)
+    expect(form.get_by_label("System prompt")).to_have_value("Be brief.")
+    page.keyboard.press("Escape")
+    press(page, "Discard")
+    expect(form).to_have_count(0)
+    page.locator(".tools-on").click()
+    page.get_by_text("Add an MCP server").click()
+    type_into(form, "Command or address", "uvx mail")
+    page.keyboard.press("Escape")
+    expect(form.get_by_role("alert")).to_contain_text("Discard what you typed?")
+    expect(form.get_by_label("Command or address")).to_have_value("uvx mail")
+
+
 def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
-    form.get_by_label("System prompt").fill("You review code.")
-    form.get_by_label("temperature").fill("0.2")
-    form.get_by_label("Name of the preset").fill("Reviewer")
+    type_into(form, "System prompt", "You review code.")
+    type_into(form, "temperature", "0.2")
+    type_into(form, "Name of the preset", "Reviewer")
     press(page, "Save as a preset")
     expect(form.get_by_role("button", name="Delete Reviewer")).to_be_visible()
     page.keyboard.press("Escape")

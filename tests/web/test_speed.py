@@ -12,9 +12,10 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
-from tests.web.answers import RICH, TABLE
+from tests.web.answers import LONG_TABLE, RICH, TABLE
 from tests.web.chatting import box, last_answer
 
+FRAME_MS = 1000 / 60
 OPENED = """document.querySelector(".turn:last-child .prose .block:last-child p")
   ?.textContent.includes("end of answer 99")"""
 TYPE = """const box = document.querySelector(".composer textarea");
@@ -31,8 +32,8 @@ STREAMED = f"""async () => {{
   {TYPE}
   const pause = (ms) => new Promise((over) => setTimeout(over, ms));
   document.querySelector('.composer .send').click();
-  const last = () => document.querySelector(".turns").lastElementChild;
-  while (last().ariaBusy !== "true") await pause(50);
+  const last = () => document.querySelector(".turns")?.lastElementChild;
+  while (last()?.ariaBusy !== "true") await pause(50);
   while (last().ariaBusy === "true") {{
     await type();
     await pause(50);
@@ -84,6 +85,23 @@ def long_chat(scripted: RunningServer) -> int:
     history.set_options(chat, {"truncate": True})
     history.close()
     return chat
+
+
+@pytest.mark.timing
+def test_a_key_waits_for_no_table_that_streams(page: Page) -> None:
+    """At most two frames: three times what a key takes on a page where nothing streams."""
+    expect(box(page)).to_be_visible()
+    page.wait_for_timeout(500)
+    with traced(page) as keys:
+        page.evaluate(KEYS)
+    box(page).fill(LONG_TABLE)
+    with traced(page) as streaming:
+        page.evaluate(STREAMED)
+    expect(last_answer(page).locator("tr")).to_have_count(201)
+    figures = {"key": slow_ms(keys), "streaming": slow_ms(streaming), "longest": max(streaming)}
+    print(json.dumps(figures))
+    assert figures["key"] < FRAME_MS
+    assert figures["streaming"] < 2 * FRAME_MS
 
 
 @pytest.mark.timing

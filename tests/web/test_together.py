@@ -121,6 +121,8 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
         expect(page.locator(".lost")).to_contain_text("The server does not answer. Trying again…")
+        expect(page.locator(".live")).to_have_text("The server does not answer")
+        expect(page.locator(".pulse, .meter")).to_have_count(0)
         again = subprocess.Popen(command, env=variables)
         try:
             expect(page.locator(".lost")).to_have_count(0, timeout=60_000)

@@ -53,10 +53,12 @@ def test_a_call_runs_once_it_is_allowed_in_any_tab(
     button(page, "Allow once").click()
     expect(prose(page)).to_have_text("It is sunny.")
     expect(question(page)).to_have_count(0)
-    expect(page.locator(".fold summary").nth(0)).to_have_text('calls get_weather(city: "Tokyo")')
-    expect(page.locator(".fold summary").nth(1)).to_have_text(
-        re.compile(r"get_weather returned 2 lines · \d\.\d s")
-    )
+    expect(page.locator(".fold summary")).to_have_count(1)  # one line for each call
+    expect(page.get_by_role("button", name="Copy the answer")).to_have_count(1)
+    expect(page.locator(".ran summary")).to_have_text(re.compile(r"^Ran get_weather · \d\.\d s$"))
+    page.locator(".ran summary").click()
+    expect(page.locator(".ran pre")).to_contain_text(["Tokyo", "sunny in Tokyo"])
+    expect(page.locator(".ran .hint")).to_have_text("1 line")
     expect(page.locator(".spoken")).to_have_text("The answer has finished.")
     ask(page, "Use a tool", waits=False)
     page.reload()
@@ -81,8 +83,8 @@ def test_a_call_runs_once_it_is_allowed_in_any_tab(
     question(page).get_by_label("Why not").fill("Not <b>now</b>")
     question(page).get_by_label("Why not").press("Enter")
     expect(prose(page)).to_have_text("It is sunny.")
-    page.locator(".turn.tool .fold summary").click()
-    expect(page.locator(".turn.tool pre")).to_have_text("The user denied this call. Not <b>now</b>")
+    page.locator(".ran summary").click()
+    expect(page.locator(".ran .result")).to_have_text("The user denied this call. Not <b>now</b>")
 
 
 def test_the_end_of_it_has_to_be_seen_first_and_keys_are_enough(page: Page) -> None:
@@ -216,11 +218,10 @@ def test_code_is_shown_as_code_and_citations_as_links(page: Page, scripted: Runn
     page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
     expect(question(page).locator("pre.code")).to_have_text(CODE)
     expect(button(page, "Always allow this tool of <b>x</b>")).to_be_visible()
-    page.locator(".fold summary").first.click()
-    expect(page.locator(".fold summary").first).to_have_text("calls python: import math")
-    expect(page.locator(".fold pre").first).to_have_text(CODE)
     history.update(turn.id, state="stopped", stats={})
     expect(page.locator(".turn.tool .fold summary")).to_have_text("python was interrupted")
+    page.locator(".ran summary").click()
+    expect(page.locator(".ran .call")).to_have_text(CODE)
     expect(page.get_by_role("button", name="Let the model answer")).to_be_enabled()
     history.update(turn.id, state="done", stats={"pages": PAGES, "seconds": 1})
     history.add(turn.chat_id, turn.id, "assistant", CITED)

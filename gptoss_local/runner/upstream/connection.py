@@ -188,7 +188,7 @@ class UpstreamConnection:
             what = "answers what is not read"
         else:
             what = "broke off the connection"
-        detail = str(error) or type(error).__name__
+        detail = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
         hint = f"`gptoss upstream test {self._name}` says how it is."
         return UpstreamError(f"{self._at(replica)} {what}: {detail}", hint=hint)
 

@@ -7,7 +7,7 @@ import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { connect, disconnect, fail, isTemporary, notLoaded, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
-import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
+import { afterPaint, IconButton, Menu, useStore, withCode } from "./ui.js";
 
 const NOTICE_MS = 8000;
 const INPUT = ".composer textarea";
@@ -71,7 +71,7 @@ function Notice() {
   }
   if (!notice) return null;
   return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
-    <div>${notice.text}${notice.hint && html`<span class="hint"> ${notice.hint}</span>`}</div>
+    <div>${withCode(notice.text)}${notice.hint && html`<span class="hint"> ${withCode(notice.hint)}</span>`}</div>
     <${IconButton} name="close" label="Dismiss" onClick=${() => set({ notice: null })} />
   </div>`;
 }
@@ -104,18 +104,6 @@ function focusOn(selector) {
   requestAnimationFrame(() => requestAnimationFrame(focus));
 }
 
-/**
- * Copy the code of a block. Its button comes with Markdown, so it has no handler of its own.
- * @param {MouseEvent} event
- */
-function onClick(event) {
-  const button = event.target instanceof Element && event.target.closest("button.copy");
-  if (!button) return;
-  void copyText(button.closest(".code")?.querySelector("code")?.textContent ?? "");
-  button.textContent = "Copied";
-  setTimeout(() => (button.textContent = "Copy"), 1500);
-}
-
 /** @param {DragEvent} event */
 function onDrag(event) {
   if (!event.dataTransfer?.types.includes("Files")) return;
@@ -141,7 +129,6 @@ whenLetIn(() => {
   void start();
 });
 addEventListener("keydown", onKey);
-addEventListener("click", onClick);
 for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
 addEventListener("pagehide", disconnect);
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : isUnknown() || void connect()));

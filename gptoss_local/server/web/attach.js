@@ -1,7 +1,7 @@
 /** Files and long pastes; the server reads files, in the form in which the terminal chat writes them. */
 
 import { ApiError, call } from "./api.js";
-import { plural } from "./format.js";
+import { nLines, plural } from "./format.js";
 
 const MAX_BYTES = 2 ** 25;
 const MAX_PASTE = 2000; // characters that stay in the input
@@ -12,7 +12,7 @@ const MAX_PASTE = 2000; // characters that stay in the input
 export function foldPaste(pasted) {
   const text = pasted.replace(/\r\n?/g, "\n");
   if (text.length <= MAX_PASTE || !text.trim()) return null;
-  return { label: `pasted: ${plural(text.split("\n").length, "line")}`, text };
+  return { label: `pasted: ${plural(nLines(text), "line")}`, text };
 }
 
 /** Say in a chip how many tokens its text takes. @param {Chip} chip @returns {Promise<Chip>} */

@@ -6,6 +6,9 @@ export const count = (n) => Math.round(n).toLocaleString("en");
 /** Write a number of things. @param {number} n @param {string} word */
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
+/** Count the lines of a text; an end of line begins no other. @param {string} text */
+export const nLines = (text) => text.replace(/\n$/, "").split("\n").length;
+
 /** Write bytes in decimal units. @param {number} n */
 export function size(n) {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
@@ -59,6 +62,10 @@ export function duration(seconds) {
   if (minutes < 1) return `${Math.max(1, Math.round(seconds))} s`;
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+/** Write how long something took. @param {number} seconds */
+export const elapsed = (seconds) =>
+  seconds < 60 ? `${seconds < 10 && seconds % 1 ? Math.max(0.1, seconds).toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 
 /** Say what an answer that has no text yet waits for. @param {import("./types").Progress | undefined} progress */
 export function waiting(progress) {

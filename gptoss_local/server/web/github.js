@@ -11,6 +11,7 @@ const CITED = /\[\^([^\]\s]{1,30})\](?!:)/y;
 const CALLOUT = /^\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*(?:\n|$)/i;
 const TASK = /^\[([ x])\](?= )/i;
 const IS_RIGHT_TO_LEFT = /^[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+const CELL = /^t[hd]_open$/;
 const LEAVES = /^(?:p|h\d|summary)$/;
 
 /** @typedef {any} Token */
@@ -137,9 +138,14 @@ function calloutsAndTasks({ tokens, Token }) {
 
 /** Let words decide: in a leaf the browser does it, in a list or a quote its first letter. @param {any} state */
 function directions({ tokens }) {
-  let letter = "";
+  let [letter, balance] = ["", 0]; // of a table's cells
   for (const token of tokens.toReversed()) {
-    if (token.type === "inline") letter = /\p{L}/u.exec(token.content)?.[0] ?? "";
+    if (token.type === "inline") {
+      letter = /\p{L}/u.exec(token.content)?.[0] ?? "";
+      balance += !letter ? 0 : IS_RIGHT_TO_LEFT.test(letter) ? 1 : -1;
+    } else if (token.type === "table_close") balance = 0;
+    else if (token.type === "table_open") token.attrSet("dir", balance > 0 ? "rtl" : "ltr");
+    else if (CELL.test(token.type)) letter && token.attrSet("dir", IS_RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr");
     else if (token.nesting === 1 && LEAVES.test(token.tag)) token.attrSet("dir", "auto");
     else if (token.nesting === 1 && IS_RIGHT_TO_LEFT.test(letter)) token.attrSet("dir", "rtl");
   }

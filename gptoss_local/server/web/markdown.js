@@ -3,17 +3,18 @@
  * what comes of it is sanitised. Nothing of it loads anything; links open by a click.
  */
 
-import hljs from "./vendor/highlight.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import DOMPurify from "./vendor/purify.js";
 import { plain } from "./format.js";
 import { addGithub } from "./github.js";
+import { addColours, highlighted } from "./languages.js";
 import { addMath, drawMath } from "./math.js";
 import { addPreviews, previewButton } from "./preview.js";
 import { addSigns } from "./signs.js";
+import { fitTables } from "./table.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
-const LONGEST_CODE = 200_000; // characters that are highlighted
+const N_ROWS = 4; // of a table that grows, which are made together
 
 const md = new MarkdownIt({ html: false, linkify: true, maxNesting: 60 });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
@@ -73,14 +74,18 @@ rules.fence = rules.code_block = (/** @type {Token[]} */ tokens, /** @type {numb
   return (
     `<div class="code"><div class="code-head"><span>${escape(language)}</span>${previewButton(language, text)}` +
     '<button type="button" class="copy">Copy</button></div><pre tabindex="0"><code>' +
-    `${highlighted(text, language)}</code></pre></div>`
+    `${highlighted(text, language) ?? escape(text)}</code></pre></div>`
   );
 };
-rules.table_open = () => '<div class="table" tabindex="0" role="group" aria-label="Table"><table>';
-rules.table_close = () => "</table></div>";
+rules.table_open = (/** @type {Token[]} */ tokens, /** @type {number} */ i) =>
+  '<div class="table-place"><div class="table-copy">Copy <button type="button" class="copy" aria-label="Copy as CSV">CSV</button>' +
+  '<button type="button" class="copy" aria-label="Copy as Markdown">Markdown</button></div>' +
+  `<div class="table" tabindex="0" role="group" aria-label="Table"><table dir="${tokens[i].attrGet("dir")}">`;
+rules.table_close = () => "</table></div></div>";
 rules.th_open = rules.td_open = (/** @type {Token[]} */ tokens, /** @type {number} */ i, /** @type {any} */ options) => {
   const side = /text-align:(\w+)/.exec(tokens[i].attrGet("style") ?? "")?.[1];
-  tokens[i].attrs = [["dir", "auto"], ...(side ? [["class", side]] : [])]; // the page allows no style
+  const direction = tokens[i].attrGet("dir");
+  tokens[i].attrs = [...(direction ? [["dir", direction]] : []), ...(side ? [["class", side]] : [])]; // the page allows no style
   return md.renderer.renderToken(tokens, i, options);
 };
 rules.image = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
@@ -88,12 +93,6 @@ rules.image = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
   const words = [tokens[i].content, address].filter(Boolean).map(escape).join(" · ");
   return SAFE.test(address) ? `<a href="${escape(address)}">image: ${words}</a>` : `image: ${words}`;
 };
-
-/** @param {string} text @param {string} language */
-function highlighted(text, language) {
-  if (!hljs.getLanguage(language) || text.length > LONGEST_CODE) return escape(text);
-  return hljs.highlight(text, { language, ignoreIllegals: true }).value;
-}
 
 const PURE = {
   ALLOWED_TAGS: [
@@ -115,6 +114,9 @@ DOMPurify.addHook("afterSanitizeAttributes", (/** @type {Element} */ node) => {
   node.setAttribute("title", address);
 });
 
+/** Make sanitised nodes of HTML. @param {string} text */
+const pure = (text) => DOMPurify.sanitize(text, PURE);
+
 /**
  * A part of a text, from one top level element to the next.
  * @typedef {object} Block
@@ -123,6 +125,7 @@ DOMPurify.addHook("afterSanitizeAttributes", (/** @type {Element} */ node) => {
  * @property {() => DocumentFragment} make  makes its nodes
  * @property {string | null} code  of a block of code that is still open: its text so far
  * @property {string} language
+ * @property {Block[]} [rows]  parts of a table that grows: each is a table with some of its rows
  */
 
 /** A text that grows. Blocks that are finished are parsed and made once. */
@@ -131,7 +134,10 @@ export class Growing {
   #finished = [];
   /** @type {Block[]} */
   #open = []; // those that the next words may change
-  #settled = ""; // the text of the finished blocks
+  #settled = ""; // the text of the finished blocks, and of finished rows of an open table
+  /** @type {Block[]} */
+  #rows = []; // of that table
+  #head = ""; // its first two lines
   #env = /** @type {{references?: any, isOpen?: boolean, urls?: Map<number, string>}} */ ({}); // definitions of links
   #isComplete = false;
   /** @type {Map<number, string>} */
@@ -152,24 +158,43 @@ export class Growing {
     this.#isComplete = isComplete;
     if (hasDefinitions || !clean.startsWith(this.#settled)) {
       [this.#finished, this.#open, this.#settled, this.#env] = [[], [], "", {}];
+      [this.#rows, this.#head] = [[], ""];
     }
     this.#env.isOpen = !isComplete;
     this.#env.urls = this.#urls;
-    const tail = clean.slice(this.#settled.length);
+    const tail = this.#head + clean.slice(this.#settled.length);
     const groups = topLevel(md.parse(tail, this.#env));
     const offsets = lineOffsets(tail, [...groups.map((group) => group[0].map[0]), Infinity]);
     const nBefore = this.#finished.length;
     const blocks = groups.map((group, k) => {
       const isClosed = isComplete || k < groups.length - 1;
-      return this.#block(nBefore + k, group, tail.slice(offsets[k], offsets[k + 1]), isClosed);
+      const block = this.#block(nBefore + k, group, tail.slice(offsets[k], offsets[k + 1]), isClosed);
+      return k === 0 && this.#rows.length ? withRows([...this.#rows, block]) : block;
     });
     // The last block is open, and the one above it, too, while the first line of the last one is
     // not complete: `2` becomes `2. two`, which continues a list.
     const nFinished = Math.max(0, groups.length - (tail.includes("\n", offsets[groups.length - 1]) ? 1 : 2));
     this.#finished.push(...blocks.slice(0, nFinished));
     this.#open = blocks.slice(nFinished);
-    this.#settled = clean.slice(0, this.#settled.length + (nFinished ? (offsets[nFinished] ?? 0) : 0));
+    if (nFinished) {
+      this.#settled = clean.slice(0, this.#settled.length + (offsets[nFinished] ?? 0) - this.#head.length);
+      [this.#rows, this.#head] = [[], ""];
+    }
+    if (!isComplete && groups[nFinished]?.[0].type === "table_open" && groups.length === 1 + nFinished)
+      this.#settleRows(clean.slice(this.#settled.length), nFinished ? 0 : groups[0]?.[0].map[0]);
     return [...this.#finished, ...this.#open];
+  }
+
+  /** Finish rows of an open table: its next ones are parsed alone. @param {string} rest @param {number} nBefore lines */
+  #settleRows(rest, nBefore) {
+    const ends = [0, ...[...rest.matchAll(/\n/g)].map(({ index }) => index + 1)];
+    const nHead = this.#head ? 0 : nBefore + 2;
+    const [start, end] = [ends[nHead] ?? 0, ends[nHead + N_ROWS]];
+    if (end === undefined || end === rest.length) return;
+    this.#head ||= rest.slice(ends[nBefore], start);
+    const source = this.#head + rest.slice(start, end);
+    this.#rows.push(this.#block(this.#finished.length, md.parse(source, this.#env), source, true));
+    this.#settled += rest.slice(0, end);
   }
 
   /** @param {number} key @param {Token[]} tokens @param {string} source @param {boolean} isClosed @returns {Block} */
@@ -180,14 +205,28 @@ export class Growing {
     const before = this.#open.find((block) => block.key === key);
     if (before?.source === source && (before.code !== null) === isOpen) return before;
     const make = () => {
-      const nodes = DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
+      const nodes = pure(md.renderer.render(tokens, md.options, env));
       drawMath(nodes);
       addPreviews(nodes);
+      addColours(nodes, pure);
+      for (const list of nodes.querySelectorAll("ol")) [...list.children].forEach((item, k) => (/** @type {HTMLLIElement} */ (item).value = list.start + k));
+      fitTables(nodes);
       return nodes;
     };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";
     return { key, source, make, code: isOpen ? first.content : null, language };
   }
+}
+
+/** Make one table of parts that have the same head. @param {Block[]} rows @returns {Block} */
+function withRows(rows) {
+  const [first, ...others] = /** @type {[Block, ...Block[]]} */ (rows);
+  const make = () => {
+    const made = first.make();
+    for (const part of others) made.querySelector("tbody")?.append(...part.make().querySelectorAll("tbody > tr"));
+    return made;
+  };
+  return { ...first, source: rows.map((part) => part.source).join(""), make, rows };
 }
 
 /** @param {string} source @param {string} markup */

@@ -1,10 +1,10 @@
 /**
- * Mathematics in Markdown: `\( \)`, `\[ \]`, `$ $` and `$$ $$`, drawn by KaTeX with MathML beside it for
- * screen readers, and copied as TeX. Dollar amounts are no formulas.
+ * Mathematics in Markdown: `\( \)`, `\[ \]`, `$ $`, `$$ $$` and bare environments as `\begin{align}`, drawn by KaTeX
+ * with MathML beside it for screen readers. Dollar amounts are no formulas.
  */
 
 import "./vendor/katex.js";
-import "./vendor/copy-tex.js";
+import "./vendor/mhchem.js"; // \ce and \pu
 
 const katex = /** @type {any} */ (globalThis).katex;
 const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/web/vendor/katex.css" });
@@ -12,12 +12,18 @@ document.head.append(style);
 await new Promise((loaded) => (style.onload = style.onerror = loaded)); // without it each formula is seen twice
 
 const INLINE =
-  /\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$((?:\\.|[^$\\])+?)\$\$|(?<![\w$\\])\$((?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])/sy;
+  /\\begin\{([a-zA-Z]+\*?)\}.+?\\end\{\1\}|\\(?:ce|pu)\{(?:[^{}\n]|\{[^{}\n]*\})+\}|\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$((?:\\.|[^$\\])+?)\$\$|(?<![\w$\\])\$((?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])/sy;
 const DELIMITER = /\\[()[\]]/y;
+const BARE = /^\\(?:begin\{([a-zA-Z]+\*?)\}|(?:ce|pu)\{)/;
 const CLOSERS = /** @type {Record<string, string>} */ ({ "\\[": "\\]", $$: "$$" });
 const LONGEST = 10_000; // characters of a formula
 const SCROLLS = /** @type {const} */ ([["tabindex", "0"], ["role", "group"], ["aria-label", "Formula"]]);
 const HOW = { strict: "ignore", trust: false, maxExpand: 300, maxSize: 20 };
+const MACROS = { // of packages that models expect
+  ...{ "\\dv": "\\frac{\\mathrm{d}#1}{\\mathrm{d}#2}", "\\pdv": "\\frac{\\partial #1}{\\partial #2}" },
+  ...{ "\\SI": "\\pu{#1 #2}", "\\qty": "\\pu{#1 #2}", "\\si": "\\pu{#1}" },
+  "\\label": (/** @type {any} */ place) => (place.consumeArgs(1), ""),
+};
 
 /** Add the rules to a parser. @param {any} md */
 export function addMath(md) {
@@ -39,12 +45,12 @@ export function drawMath(nodes) {
     const text = /** @type {string} */ (place.textContent);
     place.className = "tex";
     if (text.length > LONGEST) continue;
-    const [isDisplay, nDelimiter] = [/^(?:\\\[|\$\$)/.test(text), /^\$[^$]/.test(text) ? 1 : 2];
+    const [isDisplay, nDelimiter] = [/^(?:\\\[|\$\$|\\begin)/.test(text), BARE.test(text) ? 0 : /^\$[^$]/.test(text) ? 1 : 2];
     const math = document.createElement(isDisplay ? "div" : "span");
     math.className = "math";
     if (isDisplay) for (const [name, value] of SCROLLS) math.setAttribute(name, value);
     try {
-      katex.render(text.slice(nDelimiter, -nDelimiter), math, { ...HOW, displayMode: isDisplay });
+      katex.render(text.slice(nDelimiter, text.length - nDelimiter), math, { ...HOW, macros: { ...MACROS }, displayMode: isDisplay });
     } catch {
       continue;
     }
@@ -74,7 +80,7 @@ function inlineRule(state, silent) {
 }
 
 /**
- * Take lines from one that begins with `\[` or `$$` to one that ends with its partner.
+ * Take lines from one that begins with `\[`, `$$` or `\begin` to one that ends with its partner.
  * @param {any} state
  * @param {number} start
  * @param {number} end
@@ -87,7 +93,8 @@ function blockRule(state, start, end, silent) {
     if (state.isEmpty(line) || state.sCount[line] < state.blkIndent) return false;
     let text = state.getLines(line, line + 1, state.blkIndent, false).trim();
     if (!closer) {
-      closer = CLOSERS[text.slice(0, 2)] ?? "";
+      const name = BARE.exec(text)?.[1];
+      closer = name ? `\\end{${name}}` : (CLOSERS[text.slice(0, 2)] ?? "");
       if (!closer) return false;
       text = text.slice(2);
     }

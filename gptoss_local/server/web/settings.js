@@ -6,19 +6,36 @@ import { isPhone } from "./api.js";
 import { state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
-/** @type {[name: string, words: string, attributes: object][]} */
+/** @type {[name: string, words: string, least: number, most: number, isWhole?: boolean][]} */
 const OPTIONS = [
-  ["temperature", "how random words are; 1 by default", { min: 0, max: 2, step: "any" }],
-  ["top_p", "words of this total probability; 1 by default", { min: 0, max: 1, step: "any" }],
-  ["top_k", "so many of the likeliest words; 0 for all", { min: 0, max: 1000, step: 1 }],
-  ["min_p", "words at least this likely, relative to the first", { min: 0, max: 1, step: "any" }],
-  ["seed", "the same seed gives the same answer", { min: 0, max: 2147483647, step: 1 }],
-  ["num_predict", "the most tokens of an answer", { min: 1, max: 2147483647, step: 1 }],
-  ["think_budget", "the most tokens of thinking, then it answers", { min: 0, max: 2147483647, step: 1 }],
-  ["num_ctx", "tokens of context", { min: 1, max: 131072, step: 1 }],
+  ["temperature", "how random words are; 1 by default", 0, 2],
+  ["top_p", "words of this total probability; 1 by default", 0, 1],
+  ["top_k", "so many of the likeliest words; 0 for all", 0, 1000, true],
+  ["min_p", "words at least this likely, relative to the first", 0, 1],
+  ["seed", "the same seed gives the same answer", 0, 2147483647, true],
+  ["num_predict", "the most tokens of an answer", 1, 2147483647, true],
+  ["think_budget", "the most tokens of thinking, then it answers", 0, 2147483647, true],
+  ["num_ctx", "tokens of context", 1, 131072, true],
 ];
+const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
 
 /** @typedef {import("./types").Options} Options */
+
+/** Read numbers that were typed, or say which is wrong. @param {Options} options @returns {{read: Options, wrong?: string, problem?: string}} */
+function numbersOf(options) {
+  const read = { ...options };
+  for (const [name, , least, most, isWhole] of OPTIONS) {
+    const text = String(options[name] ?? "").trim();
+    const value = NUMBER.test(text) ? Number(text) : NaN;
+    if (!text) delete read[name];
+    else if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) read[name] = value;
+    else {
+      const problem = `${name} takes a ${isWhole ? "whole number" : "number"} from ${least} to ${most}, not “${text}”.`;
+      return { read, wrong: name, problem: problem + (/^\d*,\d+$/.test(text) ? ` Write ${text.replace(",", ".")}.` : "") };
+    }
+  }
+  return { read };
+}
 
 export function Settings() {
   const first = shown()[0];
@@ -27,8 +44,7 @@ export function Settings() {
   const [options, setOptions] = useState(/** @type {Options} */ (now.options));
   const [preset, setPreset] = useState(now.preset);
   const [name, setName] = useState("");
-  const { tools, ...sampling } = options; // a preset has no tools
-  const chosen = /** @type {Options} */ (tools === undefined ? {} : { tools });
+  const [{ wrong, problem }, setProblem] = useState(/** @type {{wrong?: string, problem?: string}} */ ({}));
   useEffect(() => void readPresets(), []);
   const known = state.presets.find((each) => each.name === preset);
   const begin = async (/** @type {string} */ wanted) => {
@@ -36,22 +52,29 @@ export function Settings() {
     setPreset(wanted);
     if (!found) return;
     setSystem(found.system);
-    setOptions({ ...found.options, ...chosen });
+    setOptions({ ...found.options, ...(options.tools !== undefined && { tools: options.tools }) }); // a preset has none
     if (found.effort) await setModel(now.model, found.effort);
   };
-  const put = (/** @type {string} */ option, /** @type {number | boolean | string | null} */ value) => {
+  const put = (/** @type {string} */ option, /** @type {boolean | string} */ value) => {
     const { [option]: _, ...others } = options;
-    setOptions(value === null ? others : { ...others, [option]: value });
+    setOptions(value ? { ...others, [option]: value } : others);
   };
-  const apply = async (/** @type {Event} */ event) => {
+  const attempt = async (/** @type {(read: Options) => Promise<any>} */ act) => {
+    const { read, ...found } = numbersOf(options);
+    setProblem(found);
+    if (!found.wrong) return act(read);
+    /** @type {HTMLElement | null} */ (document.querySelector(`.settings [name="${found.wrong}"]`))?.focus();
+  };
+  const apply = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (await setInstructions(system, options, preset)) closeDialog();
+    return attempt(async (read) => (await setInstructions(system, read, preset)) && closeDialog());
   };
-  const save = async () => {
-    const saved = name.trim() || preset;
-    if (saved && (await savePreset({ name: saved, system, effort: now.effort, options: sampling }))) [setPreset(saved), setName("")];
-  };
-  return html`<${Dialog} title="This chat" size="wide">
+  const save = () =>
+    attempt(async ({ tools: _, ...read }) => {
+      const saved = name.trim() || preset;
+      if (saved && (await savePreset({ name: saved, system, effort: now.effort, options: read }))) [setPreset(saved), setName("")];
+    });
+  return html`<${Dialog} title="This chat" size="wide" isKept>
     <form class="settings" onSubmit=${apply}>
       <label>Preset
         <select value=${preset} onChange=${(/** @type {any} */ event) => begin(event.target.value)}>
@@ -63,14 +86,14 @@ export function Settings() {
           onInput=${(/** @type {any} */ event) => setSystem(event.target.value)}></textarea></label>
       <fieldset><legend>Sampling</legend>
         ${OPTIONS.map(
-          ([option, words, attributes]) => html`<label><span>${option}</span>
-            <input type="number" ...${attributes} name=${option} placeholder="default"
-              aria-describedby=${`about-${option}`} value=${options[option] ?? ""}
-              onInput=${(/** @type {any} */ event) => put(option, event.target.value === "" ? null : Number(event.target.value))} />
+          ([option, words]) => html`<label><span>${option}</span>
+            <input type="text" inputmode="decimal" autocomplete="off" name=${option} placeholder="default"
+              aria-describedby=${`about-${option}`} aria-invalid=${wrong === option} value=${options[option] ?? ""}
+              onInput=${(/** @type {any} */ event) => put(option, event.target.value)} />
             <small id=${`about-${option}`}>${words}</small></label>`,
         )}
         <label class="switch"><input type="checkbox" name="truncate" checked=${!!options.truncate}
-          onChange=${(/** @type {any} */ event) => put("truncate", event.target.checked || null)} />
+          onChange=${(/** @type {any} */ event) => put("truncate", event.target.checked)} />
           <span>Leave out the oldest turns of a prompt that does not fit</span></label>
       </fieldset>
       ${!isPhone() && html`<div class="save-preset">
@@ -79,7 +102,8 @@ export function Settings() {
         <button type="button" disabled=${!name.trim() && !preset} onClick=${save}>Save as a preset</button>
         ${known && html`<button type="button" onClick=${() => removePreset(known.name).then(() => setPreset(""))}>Delete ${known.name}</button>`}
       </div>`}
-      <footer><button type="button" onClick=${closeDialog}>Cancel</button>
+      <footer>${problem && html`<p class="wrong" role="alert">${problem}</p>`}
+        <button type="button" onClick=${closeDialog}>Cancel</button>
         <button type="submit" class="primary">Apply</button></footer>
     </form>
   <//>`;

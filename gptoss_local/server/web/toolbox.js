@@ -3,9 +3,9 @@
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { addServer, madeWith, readTools, removeServer, setTools } from "./actions.js";
 import { call, isPhone } from "./api.js";
-import { plain, plural } from "./format.js";
+import { plural } from "./format.js";
 import { set, state } from "./store.js";
-import { Dialog, icon } from "./ui.js";
+import { Dialog, icon, withCode } from "./ui.js";
 
 /** The names of the tools that are on. */
 function toolsOn() {
@@ -32,7 +32,7 @@ export function Tools() {
     await setTools(names.includes(name) ? names.filter((other) => other !== name) : [...names, name]);
     await read();
   };
-  return html`<${Dialog} title="Tools" size="wide">
+  return html`<${Dialog} title="Tools" size="wide" isKept>
     <fieldset class="tools" aria-busy=${isAsking}><legend>The model may call these in this chat, and asks before each call</legend>
       ${state.tools.map(
         ({ name, about, description, problem, tools, is_mcp }, k) => html`<div class="tool-row"><label class="switch">
@@ -40,7 +40,7 @@ export function Tools() {
           <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}
             ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
             ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
-            ${problem && html` <b>${problem}</b>`}</small></span></label>
+            ${problem && html` <b>${withCode(problem)}</b>`}</small></span></label>
           ${is_mcp && !isPhone() && html`<${Remove} name=${name} onRemoved=${read} />`}</div>`,
       )}
     </fieldset>
@@ -97,7 +97,7 @@ function NewServer({ onAdded }) {
       placeholder="uvx mcp-server-fetch, or https://…" onInput=${field(setReached)} /></label>
     <label>${isUrl ? "Headers (NAME: VALUE), one a line" : "Variables (NAME=VALUE), one a line"}
       <textarea rows="2" autocomplete="off" spellcheck=${false} value=${values} onInput=${field(setValues)}></textarea></label>
-    ${said.text && html`<p class=${said.isError ? "wrong" : "hint"} role=${said.isError ? "alert" : "status"}>${plain(said.text)}${said.hint && html`<small class="hint"> ${plain(said.hint)}</small>`}</p>`}
+    ${said.text && html`<p class=${said.isError ? "wrong" : "hint"} role=${said.isError ? "alert" : "status"}>${withCode(said.text)}${said.hint && html`<small class="hint"> ${withCode(said.hint)}</small>`}</p>`}
     <footer><button type="button" disabled=${isBusy || !server.name || !reached.trim()} onClick=${test}>Test</button>
       <button type="submit" class="primary" disabled=${isBusy}>Add</button></footer>
   </form></details>`;

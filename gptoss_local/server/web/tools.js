@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { answerTo, decide } from "./actions.js";
 import { isPhone } from "./api.js";
-import { plain, plural } from "./format.js";
+import { elapsed, nLines, plain, plural } from "./format.js";
 
 const HASTE_MS = 500; // a click that was meant for what was there before decides nothing
 
@@ -13,37 +13,38 @@ const HASTE_MS = 500; // a click that was meant for what was there before decide
 export const Fold = ({ label, text }) =>
   html`<details class="fold"><summary>${plain(label)}</summary><pre tabindex="0">${plain(text)}</pre></details>`;
 
-/** @param {{call: any}} props */
-export function Call({ call }) {
-  const { name = "", arguments: given = {} } = call?.function ?? {};
-  if (name === "python" && typeof given?.code === "string" && Object.keys(given).length === 1) {
-    return html`<${Fold} label=${`calls python: ${given.code.trim().split("\n")[0]}`} text=${given.code} />`;
-  }
-  const inline = typeof given === "string" ? given : Object.entries(given).map(([key, value]) => `${key}: ${JSON.stringify(value)}`).join(", ");
-  const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
-  return html`<${Fold} label=${`calls ${name}(${inline})`} text=${text} />`;
+/** What a call would run: the code, or its arguments. @param {any} call */
+function given(call) {
+  const { arguments: given = {} } = call?.function ?? {};
+  const isCode = typeof given?.code === "string" && Object.keys(given).length === 1;
+  return typeof given === "string" ? given : isCode ? given.code : JSON.stringify(given, null, 2);
 }
 
-/** A call that waits, runs or is over. @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props */
-export function Tool({ turn, isLast, isBusy }) {
+/** @param {{call: any}} props */
+export const Call = ({ call }) => html`<${Fold} label=${`calls ${call?.function?.name ?? ""}`} text=${given(call)} />`;
+
+/** A call that waits, runs or is over. @param {{turn: Turn, call?: any, isLast: boolean, isBusy: boolean}} props */
+export function Tool({ turn, call, isLast, isBusy }) {
   const isLive = turn.state === "streaming";
   const { question } = turn.stats;
   return html`<article class="turn tool" id=${`turn-${turn.id}`} tabindex="-1" aria-busy=${isLive}
     aria-label=${isLive ? "Call of a tool" : "Result of a tool"}>
     ${isLive && question && html`<${Asked} turn=${turn} question=${question} />`}
     ${isLive && !question && html`<p class="live"><span class="pulse"></span>running ${plain(turn.tool_name)}</p>`}
-    ${!isLive && html`<${Fold} label=${result(turn)} text=${turn.content} />`}
+    ${!isLive && html`<${Ran} turn=${turn} call=${call} />`}
     ${!isLive && isLast && html`<p class="state"><button type="button" disabled=${isBusy}
       onClick=${() => answerTo(turn)}>Let the model answer</button></p>`}
   </article>`;
 }
 
-/** @param {Turn} turn */
-function result({ tool_name, content, state, stats: { seconds, is_error } }) {
-  if (state !== "done" && !content) return `${tool_name} was interrupted`;
-  const facts = [`${tool_name} ${is_error ? "failed" : "returned"} ${plural(content.split("\n").length, "line")}`];
-  if (seconds !== undefined) facts.push(`${seconds.toFixed(1)} s`);
-  return facts.join(" · ");
+/** A call that is over: one line, and what ran and what came of it. @param {{turn: Turn, call?: any}} props */
+function Ran({ turn: { tool_name, content, state, stats }, call }) {
+  const { seconds, is_error } = stats;
+  const words = state !== "done" && !content ? `${tool_name} was interrupted` : is_error ? `${tool_name} failed` : `Ran ${tool_name}`;
+  return html`<details class="fold ran"><summary>${plain(words)}${seconds !== undefined && ` · ${elapsed(seconds)}`}</summary>
+    ${call && html`<pre class="call" tabindex="0">${plain(given(call))}</pre>`}
+    ${content && html`<p class="hint">${plural(nLines(content), "line")}</p><pre class="result" tabindex="0">${plain(content)}</pre>`}
+  </details>`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { shown, streaming } from "./actions.js";
 import { state } from "./store.js";
-import { pagesBefore, versions } from "./tree.js";
+import { callOf, pagesBefore, versions } from "./tree.js";
 import { TurnView } from "./turn.js";
 import { IconButton } from "./ui.js";
 
@@ -63,6 +63,7 @@ export function Transcript() {
             ids=${same(`ids-${turn.id}`, versions(state.turns, turn))}
             pages=${same(`pages-${turn.id}`, pagesBefore(turns, start + k))}
             models=${same("models", state.models.map(({ name }) => name))}
+            call=${callOf(turns, start + k)} isStep=${turns[start + k + 1]?.role === "tool"} isLost=${turn === live && state.isLost}
             isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}

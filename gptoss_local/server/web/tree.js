@@ -38,6 +38,12 @@ export function newestBelow(turns, id) {
 /** Return the pages that a turn of a branch may cite. @param {Turn[]} turns @param {number} n */
 export const pagesBefore = (turns, n) => turns.slice(0, n).flatMap((turn) => turn.stats.pages ?? []);
 
+/** Return the call that a turn answers. @param {Turn[]} turns @param {number} n */
+export function callOf(turns, n) {
+  const asked = turns.findLastIndex((turn, k) => k < n && turn.role !== "tool");
+  return turns[n]?.role === "tool" ? turns[asked]?.tool_calls[n - asked - 1] : undefined;
+}
+
 /** Return whether there is a part of an answer that can be continued. @param {Turn} turn */
 export function wasCut(turn) {
   const isAtLimit = turn.state === "done" && turn.stats.done_reason === "length";

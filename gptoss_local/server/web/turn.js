@@ -2,14 +2,17 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { answerNow, choose, fork, resume, retry, retryWith } from "./actions.js";
-import { energy, plain, plural, speed, waiting } from "./format.js";
-import { notLoaded, set } from "./store.js";
+import { richOf } from "./copying.js";
+import { elapsed, energy, plain, plural, speed, waiting } from "./format.js";
+import { notLoaded, set, state } from "./store.js";
+import { steady } from "./table.js";
 import { parts, wasCut } from "./tree.js";
-import { afterPaint, copyText, IconButton, memo, Menu } from "./ui.js";
+import { afterPaint, CopyButton, copyText, IconButton, memo, Menu, withCode } from "./ui.js";
 import { Editor } from "./composer.js";
 import { Call, Fold, Tool } from "./tools.js";
 
 const LINES_A_PIECE = 40;
+const NO_PAGES = /** @type {Page[]} */ ([]);
 const COST = 4; // an open block is made again after this many times what it took
 
 /** @typedef {import("./types").Turn} Turn */
@@ -28,7 +31,7 @@ const loading = afterPaint
 
 export const TurnView = memo(
   /**
-   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], call?: any, isStep: boolean, isLast: boolean, isEdited: boolean, isBusy: boolean, isLost: boolean, progress?: import("./types").Progress}} props
    */
   (props) => {
     const { turn, isEdited } = props;
@@ -52,7 +55,7 @@ function User({ turn, ids, isBusy }) {
     <div class="turn-foot">
       <${Versions} turn=${turn} ids=${ids} />
       <span class="actions">
-        <${IconButton} name="copy" label="Copy the message" onClick=${() => copyText(turn.content)} />
+        <${CopyButton} label="Copy the message" copy=${() => copyText(turn.content)} />
         <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"}
           disabled=${isBusy} onClick=${edit} />
       </span>
@@ -61,31 +64,33 @@ function User({ turn, ids, isBusy }) {
 }
 
 /**
- * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+ * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: import("./types").Progress}} props
  */
-function Assistant({ turn, ids, pages, models, isLast, isBusy, progress }) {
+function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, progress }) {
   const isLive = turn.state === "streaming";
+  const isBare = isStep && !turn.content; // a tool was called, and no more said
   const others = models
     .filter((name) => name !== turn.model)
     .map((name) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
+  const copy = () => copyText(turn.content, Growing && richOf(new Growing(pages).update(turn.content, true)));
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
     ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
     <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
-    ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
-    ${isLive && html`<${Live} turn=${turn} progress=${progress} />`}
+    ${!isStep && turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
+    ${isLive && html`<${Live} turn=${turn} isLost=${isLost} progress=${progress} />`}
     ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
-    <div class="turn-foot">
+    ${(!isBare || ids.length > 1) && html`<div class="turn-foot">
       <${Versions} turn=${turn} ids=${ids} />
-      ${!isLive &&
+      ${!isLive && !isBare &&
       html`<span class="actions">
-        <${IconButton} name="copy" label="Copy the answer" onClick=${() => copyText(turn.content)} />
+        <${CopyButton} label="Copy the answer" copy=${copy} />
         <${IconButton} name="retry" label="Answer again" disabled=${isBusy} onClick=${() => retry(turn)} />
         ${others.length > 0 && !isBusy && html`<${Menu} label="Answer again with another model" icon="chip" actions=${others} />`}
         <${IconButton} name="fork" label="Branch into a new chat" disabled=${isBusy} onClick=${() => fork(turn)} />
       </span>`}
-      ${!isLive && html`<${Facts} turn=${turn} />`}
-    </div>
+      ${!isLive && !isBare && html`<${Facts} turn=${turn} />`}
+    </div>`}
   </article>`;
 }
 
@@ -93,11 +98,7 @@ function Assistant({ turn, ids, pages, models, isLast, isBusy, progress }) {
 function Reasoning({ turn, isLive }) {
   const [chosen, choose] = useState(/** @type {boolean | null} */ (null));
   const since = useRef(performance.now());
-  const text = useRef(/** @type {HTMLElement | null} */ (null));
   const isOpen = chosen ?? isLive;
-  useEffect(() => {
-    if (isLive && text.current) text.current.scrollTop = text.current.scrollHeight;
-  });
   const { reasoning_s, n_reasoning_frames } = turn.stats;
   const about = plural(Math.ceil(turn.reasoning.length / 4), "token");
   const counted = n_reasoning_frames === undefined ? `~${about}` : plural(n_reasoning_frames, "token");
@@ -106,16 +107,28 @@ function Reasoning({ turn, isLive }) {
   const onClick = (/** @type {MouseEvent} */ event) => [event.preventDefault(), choose(!isOpen)];
   return html`<details class=${isLive ? "reasoning thinking" : "reasoning"} open=${isOpen}>
     <summary onClick=${onClick}>${label.filter(Boolean).join(" · ")}</summary>
-    ${isOpen && html`<div class="reasoning-text" ref=${text} tabindex="0"><${Pieces} text=${plain(turn.reasoning)} /></div>`}
+    ${isOpen && html`<div class="reasoning-text" tabindex="0"><${Prose} text=${turn.reasoning} pages=${NO_PAGES} isLive=${isLive} /></div>`}
   </details>`;
 }
 
-/** What an answer does while it streams. @param {{turn: Turn, progress?: import("./types").Progress}} props */
-function Live({ turn, progress }) {
-  const hasBegun = turn.content || turn.reasoning;
-  const words = hasBegun && progress?.tokens_per_s ? `~${Math.round(progress.tokens_per_s)} tok/s` : hasBegun ? "" : waiting(progress);
-  return html`<p class="live"><span class="pulse"></span>${words}
-    ${turn.reasoning && !turn.content && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
+/** When the answers that stream were first seen, in ms. @type {Map<number, number>} */
+const begun = new Map();
+
+/** What an answer does while it streams. @param {{turn: Turn, isLost: boolean, progress?: import("./types").Progress}} props */
+function Live({ turn, isLost, progress }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((/** @type {number} */ n) => n + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  if (isLost) return html`<p class="live">The server does not answer</p>`;
+  if (!begun.has(turn.id)) begun.set(turn.id, performance.now());
+  const seconds = (performance.now() - (begun.get(turn.id) ?? 0)) / 1000;
+  const rate = progress?.tokens_per_s ? ` · ~${Math.round(progress.tokens_per_s)} tok/s` : "";
+  const words = turn.content || turn.reasoning ? elapsed(seconds) + rate : waiting(progress);
+  const isThinking = turn.reasoning && !turn.content;
+  return html`<p class="live"><span class=${isThinking ? "meter" : "pulse"}></span>${words}
+    ${isThinking && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
 }
 
 /**
@@ -129,19 +142,28 @@ function State({ turn, isLast, isBusy }) {
   if (!words) return null;
   const error = turn.stats.error ? `: ${turn.stats.error}` : "";
   return html`<p class=${turn.state === "failed" ? "state failed" : "state"}>
-    <span>${words}${error}</span>
+    <span>${words}${withCode(error)}</span>
     ${isLast && wasCut(turn) && html`<button type="button" disabled=${isBusy} onClick=${() => resume(turn)}>Continue</button>`}
     ${isLast && turn.state === "failed" && html`<button type="button" disabled=${isBusy} onClick=${() => retry(turn)}>Try again</button>`}
   </p>`;
 }
 
-/** @param {{turn: Turn}} props */
+/** What an answer took, and the rest on demand. @param {{turn: Turn}} props */
 function Facts({ turn }) {
-  const { eval_count, ttft_s } = turn.stats;
+  const { eval_count, total_duration, ttft_s } = turn.stats;
   const rate = speed(turn.stats);
-  const facts = [turn.model, turn.effort, rate && `${Math.round(rate)} tok/s`, eval_count && plural(eval_count, "token")];
+  const took = [total_duration && elapsed(total_duration / 1e9), rate && `${Math.round(rate)} tok/s`, energy(turn.stats), rate && whereOf(turn.model)];
   const first = typeof ttft_s === "number" && `first after ${ttft_s.toFixed(2)} s`;
-  return html`<span class="facts">${[...facts, first, energy(turn.stats)].filter(Boolean).join(" · ")}</span>`;
+  const words = (/** @type {any[]} */ facts) => facts.filter(Boolean).join(" · ");
+  return html`<span class="took">${words(took)}</span>
+    <span class="facts">${words([turn.model, turn.effort, eval_count && plural(eval_count, "token"), first])}</span>`;
+}
+
+/** Say where an answer was computed, if it is known. @param {string} name of the model */
+function whereOf(name) {
+  const model = state.models.find((each) => each.name === name);
+  const here = /^(?:127\.0\.0\.1|localhost|\[::1\])$/.test(location.hostname) ? "this machine" : location.hostname;
+  return model && `on ${model.remote_host?.replace(/^https?:\/\//, "") || here}`;
 }
 
 /** @param {{turn: Turn, ids: number[]}} props */
@@ -204,10 +226,24 @@ const BlockView = memo(
     language=${block.language} />`),
 );
 
-/** @param {{block: Block}} props */
+/** A block, or a table of which only the rows that are new are made. @param {{block: Block}} props */
 function Made({ block }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  useLayoutEffect(() => place.current?.replaceChildren(block.make()), [block]);
+  const made = useRef(/** @type {{part: Block, nodes: Element[]}[]} */ ([]));
+  const columns = useRef(/** @type {string[]} */ ([]));
+  useLayoutEffect(() => {
+    const [{ rows = [block] }, box] = [block, /** @type {HTMLElement} */ (place.current)];
+    const isFirst = !made.current.length;
+    const nOther = rows.findIndex((part, k) => made.current[k]?.part !== part);
+    for (const { nodes } of made.current.splice(nOther < 0 ? rows.length : nOther)) for (const each of nodes) each.remove();
+    for (const [k, part] of [...rows.entries()].slice(made.current.length)) {
+      const nodes = k ? [...part.make().querySelectorAll("tbody > tr")] : [];
+      if (k) box.querySelector("tbody")?.append(...nodes);
+      else box.replaceChildren(part.make());
+      made.current.push({ part, nodes });
+    }
+    if (!isFirst) columns.current = steady(box, columns.current);
+  }, [block]);
   return html`<div class="block" ref=${place}></div>`;
 }
 

@@ -1,7 +1,7 @@
 // Values of the API, as gptoss_local/api and talk/history state them (tests/web/test_types.py).
 export type Fold = [start: number, end: number, label: string];
 export interface Stats {
-  prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;
+  total_duration?: number; prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;
   reasoning_s?: number; n_reasoning_frames?: number; done_reason?: string; error?: string;
   joules?: Record<string, number>;
   seconds?: number; is_error?: boolean; folds?: Fold[]; pages?: Page[]; question?: Question;

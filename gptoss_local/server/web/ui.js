@@ -1,7 +1,10 @@
 /** What all parts of the page are made of: icons, dialogs, menus, memory of what is painted. */
 
 import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { plain } from "./format.js";
 import { state, set, watch } from "./store.js";
+
+export const SHOWN_MS = 1500; // that something was copied
 
 const PATHS = /** @type {Record<string, string>} */ ({
   plus: "M12 5v14M5 12h14",
@@ -22,6 +25,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   tool: "M14.5 6.5a4 4 0 0 0 5 5L11 20a2.500 2.500 0 0 1-3.500-3.500l8.500-8.500zM14.500 6.500L18 3",
   help: "M9 9a3 3 0 1 1 4.5 2.6c-1 .6-1.5 1.2-1.5 2.4M12 18h.01",
   timer: "M12 7a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM12 10v4l2 2M9 3h6",
+  check: "M5 12.5l4.500 4.500L19 7.500",
   close: "M6 6l12 12M18 6L6 18",
   down: "M12 5v14M6 13l6 6 6-6",
   pin: "M12 3l2.6 5.6 6 .8-4.4 4.2 1.1 6L12 16.700l-5.300 2.900 1.100-6L3.400 9.400l6-.8z",
@@ -74,18 +78,38 @@ export function useStore() {
 export const closeDialog = () => set({ dialog: null });
 
 /**
- * A dialog that keeps the focus until it is closed.
- * @param {{title: string, children?: any, size?: string}} props
+ * A dialog that keeps the focus until it is closed; `isKept` asks before a text that was typed is lost.
+ * @param {{title: string, children?: any, size?: string, isKept?: boolean}} props
  */
-export function Dialog({ title, children, size = "" }) {
+export function Dialog({ title, children, size = "", isKept = false }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => element.current?.showModal(), []);
-  const onClick = (/** @type {MouseEvent} */ event) => event.target === element.current && closeDialog();
+  const before = useRef(/** @type {Map<any, string>} */ (new Map()));
+  const [isAsking, setAsking] = useState(false);
+  const keep = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => keep.current?.focus(), [isAsking]);
+  const texts = () => {
+    const fields = /** @type {any} */ (element.current).querySelectorAll("textarea, input:not([type=checkbox])");
+    return Array.from(fields, (field) => /** @type {[any, string]} */ ([field, field.value]));
+  };
+  useEffect(() => {
+    element.current?.showModal();
+    before.current = new Map(texts());
+  }, []);
+  const leave = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (!isKept || texts().every(([field, text]) => text === (before.current.get(field) ?? ""))) return closeDialog();
+    [setAsking(true), keep.current?.focus()];
+  };
+  const onMouseDown = (/** @type {MouseEvent} */ event) => event.target === element.current && leave(event);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !event.isComposing && leave(event);
   return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${closeDialog}
-    onMouseDown=${onClick}>
-    <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close"
-      onClick=${closeDialog} /></header>
-    ${children}
+    onCancel=${leave} onMouseDown=${onMouseDown} onKeyDown=${onKeyDown}>
+    <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${leave} /></header>
+    ${isAsking &&
+    html`<p class="leave" role="alert">Discard what you typed?
+      <button type="button" class="danger" onClick=${closeDialog}>Discard</button>
+      <button type="button" ref=${keep} onClick=${() => setAsking(false)}>Keep it</button></p>`}
+    <div class="dialog-body">${children}</div>
   </dialog>`;
 }
 
@@ -134,17 +158,36 @@ export function Menu({ label, actions, icon: name = "more" }) {
   </span>`;
 }
 
-/** Copy a text and say so. @param {string} text */
-export async function copyText(text) {
+/** Copy a text, also as HTML, and say so. @param {string} text @param {string} [rich] */
+export async function copyText(text, rich = "") {
+  const forms = Object.entries({ "text/plain": text, ...(rich && { "text/html": rich }) });
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.write([new ClipboardItem(Object.fromEntries(forms))]);
   } catch {
+    const put = (/** @type {ClipboardEvent} */ event) => {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      for (const [type, words] of forms) event.clipboardData?.setData(type, words);
+    };
     const area = document.createElement("textarea"); // another machine without TLS has no clipboard
     area.value = text;
     (document.querySelector("dialog[open]") ?? document.body).append(area);
     area.select();
+    addEventListener("copy", put, { capture: true, once: true });
     document.execCommand("copy");
+    removeEventListener("copy", put, true);
     area.remove();
   }
   set({ spoken: "Copied." });
 }
+
+/** A button that copies, and shows that it did. @param {{label: string, copy: () => Promise<void>}} props */
+export function CopyButton({ label, copy }) {
+  const [isDone, setDone] = useState(false);
+  const onClick = () => copy().then(() => [setDone(true), setTimeout(() => setDone(false), SHOWN_MS)]);
+  return html`<${IconButton} name=${isDone ? "check" : "copy"} label=${label} onClick=${onClick} />`;
+}
+
+/** A text with the code in it that is between backticks. @param {string} text */
+export const withCode = (text) =>
+  text.split(/`([^`\n]+)`/).map((part, k) => (k % 2 ? html`<code>${plain(part)}</code>` : plain(part)));

@@ -1,0 +1,1 @@
+export {}; // adds \ce and \pu to katex
