@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.widgets import Input, Static
@@ -166,8 +167,7 @@ class ChatScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self._sidebar
-        yield self._hint
-        yield self._recent
+        yield VerticalScroll(self._hint, self._recent, id="start", can_focus=False)
         yield self.transcript
         yield self._speed
         yield self.queue
