@@ -11,21 +11,30 @@ from texicode.arts import font_normal, unicode_scripts
 from texicode.symbols_art import symbols
 
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
-_RELATION = re.compile("[=<>∈-∋∝∣∼-⊋⊏-⊒⊢-⊫←-⇿⟂⟰-⟿⪯⪰]")
+_RELATION = re.compile("[=<>∈-∋∝∣-∦∴∵∼-⊋⊏-⊒⊢-⊫←-⇿⟂⟰-⟿⪯⪰]")
 _BINARY = set("+-±∓×÷·⋅∗*∪∩∧∨⊕⊖⊗⊘⊙∘⧵⊎⊓⊔")
-_BIG = set("∑∏∐∫∮⋃⋂")
+_BIG = set("∑∏∐∫∬∭∮⋃⋂")
 _MORE = {
     "bigcup": "⋃", "bigcap": "⋂", "implies": "⇒", "iff": "⇔", "bmod": "mod",
-    "lVert": "‖", "rVert": "‖", "|": "‖", "cdot": "·", "degree": "°", "subsetneq": "⊊",
+    "lVert": "‖", "rVert": "‖", "lvert": "|", "rvert": "|",
+    "|": "‖", "cdot": "·", "degree": "°", "subsetneq": "⊊",
     "varnothing": "∅", "blacksquare": "■", "leqslant": "≤", "geqslant": "≥", "colon": ":",
+    "iint": "∬", "iiint": "∭", "triangleq": "≜", "square": "□", "checkmark": "✓", "nexists": "∄",
     "rhd": "▷", "lfloor": "⌊", "rightleftharpoons": "⇌", "nmid": "∤",
 }  # fmt: skip
 _ACCENTS = {
     "hat": "\u0302", "widehat": "\u0302", "bar": "\u0304", "overline": "\u0304", "vec": "\u20d7",
-    "tilde": "\u0303", "dot": "\u0307", "ddot": "\u0308",
+    "tilde": "\u0303", "dot": "\u0307", "ddot": "\u0308", "widetilde": "\u0303",
+    "underline": "\u0332", "overrightarrow": "\u20d7", "cancel": "\u0338", "not": "\u0338",
 }  # fmt: skip
+_LONG = {"overline", "underline", "overrightarrow", "vec", "bar", "cancel", "not"}
+"""Accents that several letters may have, each its own."""
+_BRACES = {"underbrace": ("⏟", "_"), "overbrace": ("⏞", "^")}
+_LONG_ARROWS = {"xrightarrow": ("─{}→", "→"), "xleftarrow": ("←{}─", "←"),
+                "xrightleftharpoons": ("⇌{}", "⇌")}  # fmt: skip
 _FONTS = {name: letters for name, letters in font_normal.items() if name != "text"}
-_TEXTS = {"text", "mathrm", "textrm", "textbf", "textit", "mbox", "operatorname", "operatorname*"}
+_TEXTS = {"text", "textrm", "textbf", "textit", "mbox"}
+_UPRIGHT = {"mathrm": "o", "operatorname": "f", "operatorname*": "f"}
 _NOTHING = {"left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "middle", "limits",
             "nolimits", "displaystyle", "textstyle", "!"}  # fmt: skip
 _SPACES = {",", ";", ":", " ", "quad", "qquad", "thinspace"}
@@ -109,7 +118,7 @@ class _Writer:
 
     def _atoms(self, token: str) -> list[_Atom]:
         if token == "{":
-            inner = self.row("}")
+            inner = self.row("}") or [_Atom("", "o")]
             return [inner[0]._replace(kind="o")] if len(inner) == 1 else inner
         if token.startswith("\\"):
             return self._command(token[1:])
@@ -133,44 +142,81 @@ class _Writer:
             return [_Atom(f"C({_joined(self._argument())}, {_joined(self._argument())})", "o")]
         if name == "sqrt":
             return [_Atom(self._root(), "√")]
-        if name == "boxed":
+        if name in ("boxed", "mathop", "mathbin", "mathrel"):
             return self._argument()
         if name == "pmod":
             return [_Atom(" ", " "), _Atom(f"(mod {_joined(self._argument())})", "o")]
         if name in _TEXTS:
-            return [_Atom(self._verbatim(), "f" if name.startswith("operator") else "o")]
+            return [_Atom(self._verbatim(), "o")]
+        if name in _UPRIGHT:
+            inner = self._argument()
+            is_word = (text := _joined(inner)).isalnum() or name != "mathrm"
+            return [_Atom(text, _UPRIGHT[name])] if is_word else inner
+        if name in ("overset", "underset", "stackrel"):
+            mark, above, base = (
+                "_" if name == "underset" else "^",
+                self._argument(),
+                self._argument(),
+            )
+            self._add_script(base, mark, above)
+            return [_Atom(_joined(base), "r")]
+        if name in _BRACES:
+            return self._braced(*_BRACES[name])
+        if name in _LONG_ARROWS:
+            long, short = _LONG_ARROWS[name]
+            below = self._in_brackets()
+            words = [_joined(each) for each in (self._argument(), below) if each]
+            return [_Atom(long.format(", ".join(words)) if any(words) else short, "r")]
         if name in _FONTS:
             letters = dict(zip(font_normal["mathrm"], _FONTS[name], strict=True))
             return [_Atom("".join(letters.get(c, c) for c in _compact(self._argument())), "o")]
         if name in _ACCENTS:
-            letter = _compact(self._argument())
-            if len(letter) != 1:
+            base = self._argument()
+            signs = _joined(base)
+            if len(signs) != 1 and name not in _LONG:
                 raise NotOnOneLineError
-            return [_Atom(unicodedata.normalize("NFC", letter + _ACCENTS[name]), "o")]
+            mark = _ACCENTS[name]
+            if len(signs) > 1:
+                mark = mark.replace("\u0304", "\u0305")  # of which neighbours touch
+            marked = "".join(unicodedata.normalize("NFC", each + mark) for each in signs)
+            return [_Atom(marked, base[0].kind if len(base) == 1 else "o")]
         text = _MORE.get(name) or "".join(symbols.get(name, ())).strip()
         if not text:
             raise NotOnOneLineError
         if name == "bmod":
             return [_Atom(text, "b")]
+        if name in ("lVert", "rVert", "lvert", "rvert"):
+            return [_Atom(text, "(" if name[0] == "l" else ")")]
         is_function = text in _BIG or (text.isalpha() and len(text) > 1)
         return [_Atom(text, "f" if is_function else _kind(text))]
 
-    def _root(self) -> str:
-        degree = ""
+    def _in_brackets(self) -> list[_Atom]:
         if self._tokens and self._tokens[-1] == "[":
             self._next()
-            degree = _compact(self.row("]"))
+            return self.row("]")
+        return []
+
+    def _braced(self, brace: str, mark: str) -> list[_Atom]:
+        """Write a group under or over a brace, and what the brace says in brackets behind it."""
+        text, label = f"({_joined(self._argument())}){brace}", ""
+        if self._tokens and self._tokens[-1] == mark:
+            self._next()
+            label = f"({_joined(self._argument())})"
+        return [_Atom(text + label, "o")]
+
+    def _root(self) -> str:
+        degree = _compact(self._in_brackets())
         sign = _ROOTS.get(degree) or f"{_raised(degree, 0) or f'({degree})'}√"
         return sign + _grouped(self._argument(), is_under=True)
 
-    def _add_script(self, atoms: list[_Atom], mark: str) -> None:
+    def _add_script(self, atoms: list[_Atom], mark: str, given: list[_Atom] | None = None) -> None:
         while atoms and atoms[-1].kind == "?":
             atoms.pop()
-        base = atoms.pop() if atoms else _Atom("", "o")
+        base = atoms.pop() if atoms and atoms[-1].kind != " " else _Atom("", "o")
         if mark == "'":
             script = "′"
         else:
-            inner = self._argument()
+            inner = self._argument() if given is None else given
             script = _compact(inner)
             is_short = len(script) == 1 or (
                 len(inner) == 1 and script.isascii() and script.isalnum()
@@ -215,7 +261,8 @@ def _joined(atoms: list[_Atom]) -> str:
             or (before in "/f√" and kind in "of/√")
         )
         if text and before != "(" and kind not in "),":
-            text += " " * (has_space or is_apart)
+            is_blank = text.endswith(" ") or part.startswith(" ")
+            text += " " * ((has_space or is_apart) and not is_blank)
         text += part
         before, is_apart = kind, False
     return text.strip()

@@ -65,7 +65,8 @@ class FoldedTexts:
         return chip
 
     def refold(self, message: Composed) -> str:
-        text, typed, end = message.text, "", 0
+        text, end = message.text, 0
+        typed = " " * text.startswith("!")  # else it would run in the shell
         for fold in message.folds:
             typed += text[end : fold.start] + self.fold(fold.label, text[fold.start : fold.end])
             end = fold.end

@@ -6,6 +6,7 @@ from typing import IO, Any, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from gptoss_local.base.printable import CleanStream, shown
 
@@ -17,6 +18,17 @@ class CleanConsole(Console):
         stream = sys.stderr if stderr else sys.stdout
         file = cast(IO[str], _Raw(stream)) if isinstance(stream, CleanStream) else stream
         super().__init__(file=file, highlight=False, soft_wrap=not stderr)
+
+    def print_item(self, sign: Text | str, text: Text | str) -> None:
+        """Print a text after a sign; on a terminal its other rows begin below its first."""
+        sign, text = (Text(each) if isinstance(each, str) else each for each in (sign, text))
+        if not self.file.isatty():
+            self.print(Text.assemble(sign, text))
+            return
+        for row in text.wrap(self, max(1, self.width - sign.cell_len)):
+            row.rstrip()
+            self.print(Text.assemble(sign, row))
+            sign = Text(" " * sign.cell_len)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

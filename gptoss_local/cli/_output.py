@@ -21,6 +21,7 @@ INTERRUPTED = 130  # the exit code after Ctrl-C
 RESUMABLE = "Interrupted. Run the same command again to resume."
 
 _HOUR_S, _DAY_S = 3600, 86_400
+_GAP, _LEAST_CELLS = 4, 12  # between columns, and of one that wraps
 _MAX_CELLS = 48  # of a title or of another text in a table
 Cell = str | tuple[str, ...]
 """Content of a table's cell; of several pieces every second one is bold on a terminal."""
@@ -69,12 +70,41 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     widths = [
         max(cell_len("".join(cell)) for cell in column) for column in zip(*table, strict=True)
     ]
+    if sys.stdout.isatty() and _print_fitting(table, widths):
+        return
     for row in table:
         filled = [n for n, cell in enumerate(row) if any(cell)]
         for n, cell in enumerate(row[: filled[-1] + 1]):
-            gap = widths[n] - cell_len("".join(cell)) + 4 if n < filled[-1] else 0
+            gap = widths[n] - cell_len("".join(cell)) + _GAP if n < filled[-1] else 0
             _print_pieces(cell, " " * gap)
         print()
+
+
+def _print_fitting(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> bool:
+    """Print a table that is too wide, the widest columns wrapped; return False for another one."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from gptoss_local.cli._console import CleanConsole
+
+    console, gap, n_gaps = CleanConsole(), _GAP, len(widths) - 1
+    n_over = sum(widths) + gap * n_gaps - console.width
+    if n_over <= 0:
+        return False
+    if max(widths) - n_over < _LEAST_CELLS:
+        gap, n_over = _GAP // 2, n_over - _GAP // 2 * n_gaps
+    grid = Table.grid(padding=(0, gap, 0, 0))
+    for n in sorted(range(len(widths)), key=widths.__getitem__, reverse=True):
+        n_cut = min(n_over, max(0, widths[n] - _LEAST_CELLS))
+        widths[n], n_over = widths[n] - n_cut, n_over - n_cut
+    for width in widths:
+        grid.add_column(width=width, overflow="fold")
+    styles = ("", "" if is_plain() else "bold")
+    for row in table:
+        cells = [[(piece, styles[n % 2]) for n, piece in enumerate(cell)] for cell in row]
+        grid.add_row(*(Text.assemble(*cell) for cell in cells))
+    console.print(grid, soft_wrap=False)
+    return True
 
 
 def _pieces(cell: Cell) -> tuple[str, ...]:

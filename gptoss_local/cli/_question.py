@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gptoss_local.base.printable import on_one_line
@@ -11,8 +13,57 @@ _ESCAPE = "\x1b"
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
+_typed: list[str] = []
+
+
 def has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextmanager
+def echo(*, is_on: bool) -> Iterator[None]:
+    """Show keys on the terminal as they are typed, or not; Windows shows them at a question."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(sys.stdin)
+    changed = [*before]
+    changed[3] = before[3] | termios.ECHO if is_on else before[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def keep_typed() -> None:
+    """Set what was typed before a question aside, for the next message: it answers nothing."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            _typed.append(msvcrt.getwch())
+        return
+    import termios
+
+    before = termios.tcgetattr(sys.stdin)
+    changed = [*before[:6], [*before[6]]]
+    changed[3] = before[3] & ~termios.ICANON  # else only whole lines could be read
+    changed[6][termios.VMIN] = changed[6][termios.VTIME] = 0
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, changed)
+    try:
+        data = b"".join(iter(lambda: os.read(sys.stdin.fileno(), 4096), b""))
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+    _typed.append(data.decode(errors="replace"))
+
+
+def take_typed() -> str:
+    typed = "".join(_typed)
+    _typed.clear()
+    return typed
 
 
 def confirm(question: str, *, default: bool = False) -> bool:

@@ -11,6 +11,7 @@ from gptoss_local.base.private import is_private
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
+from gptoss_local.cli._question import echo, take_typed
 from gptoss_local.cli._repl_commands import COMPLETIONS, REGISTRY, Session, set_system
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Repl:
     def _ask(self, message: str) -> None:
         if message.strip():
             self._session.ready_model()
-            self._session.chat.ask(message)
+            with echo(is_on=False):
+                self._session.chat.ask(message)
 
     def _read_message(self) -> str:
         text = self._read_line(self._prompt).strip()
@@ -84,7 +86,10 @@ class Repl:
             hint = _HINT if prompt == self._prompt else ""
             return editor.read(prompt, self._prompt_more, hint)
         if _has_terminal():
-            return input(prompt)
+            if not (typed := take_typed()):
+                return input(prompt)
+            print(prompt + typed, end="", flush=True)
+            return typed.removesuffix("\n") if typed.endswith("\n") else typed + input()
         print(prompt, end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:

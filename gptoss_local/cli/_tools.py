@@ -12,6 +12,7 @@ from gptoss_local.base.events import ChatEvent, ToolCall
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import print_error, say
+from gptoss_local.cli._question import echo, keep_typed
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import names_in
 from gptoss_local.talk.loop import STOPPED, Exchange, LoopEvent
@@ -151,19 +152,8 @@ def _choose(labels: Sequence[str]) -> int | None:
 
 
 def _read(question: str) -> str | None:
-    _forget_typed()
-    print(question, end="", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
+    keep_typed()
+    with echo(is_on=True):
+        print(question, end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
     return line.strip() if line else None
-
-
-def _forget_typed() -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        while msvcrt.kbhit():
-            msvcrt.getwch()
-    else:
-        import termios
-
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -5,19 +5,26 @@ It asks the command as it was typed, so the one that will run; no shell evaluate
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
 from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.printable import on_one_line
 from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.types import KvType, Preset
+from gptoss_local.models.catalog import UpstreamKind, catalog
+from gptoss_local.models.names import installed_names
 
 _TIMEOUT_S = 0.5
 # Any file of the models folder is a name, and a shell might obey one.
-_PLAIN = re.compile(r"[a-z0-9_.:/-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/,-]+")
+_LISTS = ("--tools", "--allow")
+_N_CHATS, _ABOUT = 20, 90
 
 
 def completion(
@@ -40,7 +47,7 @@ def print_candidates(words: Sequence[str]) -> None:
     word = word.strip("\"'")  # Windows PowerShell passes an empty word on only in quotes
     for candidate, about in _candidates(before, word):
         if candidate.startswith(word):
-            print(f"{candidate}\t{about}" if about else candidate)
+            print(f"{candidate}\t{on_one_line(about)[:_ABOUT]}" if about else candidate)
 
 
 def _candidates(before: Sequence[str], word: str) -> Iterable[tuple[str, str]]:
@@ -69,41 +76,82 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[tuple[str, str]]:
         elif not each.startswith("-"):
             n += 1
     if pending is not None:
-        return _values(pending, before[0])
+        return _values(pending, before[0], word)
     if word.startswith("-"):
         return [(flag, each.help or "") for flag, each in options.items()]
     if n >= len(arguments) and arguments and arguments[-1].nargs == -1:
         n = len(arguments) - 1
-    return _values(arguments[n], before[0]) if n < len(arguments) else ()
+    return _values(arguments[n], before[0], word) if n < len(arguments) else ()
 
 
-def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
-    words = getattr(parameter.type, "choices", ())
+def _values(parameter: Any, command: str, word: str) -> Iterable[tuple[str, str]]:
+    """Return the values of an option or argument; of a list, those that may follow its comma."""
+    is_option = parameter.param_type_name == "option"
+    name = parameter.opts[-1] if is_option else parameter.metavar or parameter.name
     if (parameter.metavar or "").startswith("MODEL"):
-        words = _names("" if parameter.param_type_name == "option" else command)
-    elif parameter.metavar == "AGENT":
-        from gptoss_local.cli.launch.agents import AGENTS
+        name, command = "MODEL", "" if is_option else command
+    found = [(str(each), "") for each in getattr(parameter.type, "choices", ())]
+    with suppress(GptOssError):  # the command itself will say it
+        found = found or [*_known(name, command, load_settings())]
+    before, comma, _ = word.rpartition(",") if name in _LISTS else ("", "", "")
+    taken = before.split(",")
+    found = [(before + comma + each, about) for each, about in found if each not in taken]
+    return [(each, about) for each, about in found if _PLAIN.fullmatch(each)]
 
-        words = [*AGENTS]
-    return [(str(each), "") for each in words]
+
+def _known(name: str, command: str, settings: Settings) -> Iterable[tuple[str, str]]:
+    """Ask this machine's files and at most a running server: a Tab does not wait."""
+    words: Iterable[str] = ()
+    match name, command:
+        case "MODEL", _:
+            words = _models(command, settings)
+        case "name", "upstream":
+            words = [model.name for model in catalog() if model.upstream]
+        case ("--kind" | "--kv-type", _) | ("--preset", "plan"):
+            kinds = {"--kind": UpstreamKind, "--kv-type": KvType, "--preset": Preset}
+            words = get_args(kinds[name])
+        case "[NAME]", "config":
+            words = Settings.__struct_fields__
+        case "--dense", _:
+            from convert.tensor_types import DENSE_TYPES
+
+            words = DENSE_TYPES
+        case "AGENT", _:
+            from gptoss_local.cli.launch.agents import AGENTS
+
+            words = AGENTS
+        case "--preset", _:
+            from gptoss_local.talk.presets import known_presets
+
+            return [(each, preset.system) for each, preset in known_presets().items()]
+        case (("--tools" | "--allow"), "run"):
+            from gptoss_local.talk.tools import ToolSources
+
+            groups = ToolSources(settings, Path()).toolbox().groups()
+            words = [group.name for group in groups]
+        case ("--chat", "chat") | ("CHAT", "chats"):
+            return _chats(settings)
+    return [(each, "") for each in words]
 
 
-def _names(command: str) -> list[str]:
-    from gptoss_local.models.catalog import catalog
-    from gptoss_local.models.names import installed_names
+def _models(command: str, settings: Settings) -> Iterable[str]:
+    match command:
+        case "stop":
+            return _loaded(settings)
+        case "pull":
+            return [model.name for model in catalog() if model.repo]
+    elsewhere = [model.name for model in catalog() if model.upstream and command != "rm"]
+    return [*installed_names(settings.models_dir), *elsewhere]
 
-    try:
-        settings = load_settings()
-        match command:
-            case "stop":
-                names = _loaded(settings)
-            case "pull":
-                names = [model.name for model in catalog() if model.repo]
-            case _:
-                names = installed_names(settings.models_dir)
-    except GptOssError:  # the command itself will say it
+
+def _chats(settings: Settings) -> Iterable[tuple[str, str]]:
+    from gptoss_local.talk.history import History
+
+    if not settings.history_path.exists():
         return []
-    return list(filter(_PLAIN.fullmatch, names))
+    with closing(History(settings.history_path)) as history:
+        listed = [] if history.lock.is_locked else history.chats(_N_CHATS)
+    return [(str(chat.id), chat.title) for chat in listed]
 
 
 def _loaded(settings: Settings) -> list[str]:

@@ -1,5 +1,6 @@
 """`gptoss config`: the settings in effect, and where each comes from."""
 
+import sys
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -65,9 +66,13 @@ def config(
     elif name:
         print(as_written(values[name]))
     else:
-        shown = [(n, _with_meaning(n, value), source) for n, value, source in rows]
-        print_table(("NAME", "VALUE", "SOURCE"), shown)
         path = config_path()
+        here = path.name if sys.stdout.isatty() else str(path)
+        shown = [
+            (n, _with_meaning(n, value), here if source == str(path) else source)
+            for n, value, source in rows
+        ]
+        print_table(("NAME", "VALUE", "SOURCE"), shown)
         say(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}")
         for variable in unknown_variables():
             say(f"{variable} is set, but is not a setting here.")
@@ -82,5 +87,7 @@ def _with_meaning(name: str, value: Any) -> str:
     meaning = _meaning(name, value)
     if not meaning:
         is_size = name.endswith("_bytes") and value >= 2**20
+        if isinstance(value, dict) and sys.stdout.isatty():
+            return msgspec.json.format(as_written(value), indent=0)  # with places to break it
         return f"{value / 2**20:,.0f} MiB" if is_size else as_written(value)
     return f"{as_written(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"

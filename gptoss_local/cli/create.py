@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.formats.ggml_types import GGML_TYPES
+from gptoss_local.base.formats.gguf_file import read_info
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
 from gptoss_local.cli._options import named, running_server
@@ -28,6 +30,9 @@ def create(
         list[str] | None,
         typer.Option("--parameter", "-p", metavar="KEY=VALUE", help="As temperature=0.2; repeat."),
     ] = None,
+    quantize: Annotated[
+        str, typer.Option("--quantize", "-q", metavar="TYPE", help="Type that the file has.")
+    ] = "",
 ) -> None:
     """Options take precedence over the Modelfile."""
     if not (file or parent):
@@ -43,6 +48,8 @@ def create(
     settings = load_settings()
     if (path := folder / body.get("from", "")).suffix.lower() == ".gguf" and path.is_file():
         body["from"] = named(str(path), settings)
+    if quantize:
+        _check_type(quantize, body["from"], settings)
     adapters = [folder / adapter for adapter in body.pop("adapters", {}).values()]
     _create(name, body, adapters, settings)
     _warn_of_unknown(body["parameters"])
@@ -61,6 +68,21 @@ def adapter(
     """
     settings = load_settings()
     _create(name, {"from": named(model, settings)}, [file], settings)
+
+
+def _check_type(wanted: str, model: str, settings: Settings) -> None:
+    """Refuse another type than a file has: what was rounded is not rounded again."""
+    from convert.tensor_types import DENSE_TYPES
+
+    info = read_info(find_model(model, settings).ensure_file(settings))
+    kinds = (GGML_TYPES.get(tensor.type_id) for tensor in info.tensors)
+    if wanted.lower() not in {kind.name.lower() for kind in kinds if kind} - {"f32"}:
+        dense = wanted.lower() if wanted.lower() in DENSE_TYPES else "TYPE"
+        raise UsageError(
+            f"--quantize {wanted}: {model} is {info.quantization}, and is not rounded again",
+            hint=f"`gptoss convert DIR OUT.gguf --dense {dense}` stores attention, embedding and "
+            f"head of a checkpoint as {', '.join(DENSE_TYPES)}; its experts stay MXFP4.",
+        )
 
 
 def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Settings) -> None:

@@ -33,7 +33,8 @@ from gptoss_local.machine.plan.words import changes, explain, explain_preset, gi
 from gptoss_local.models.catalog import canonical_name, known_model
 from gptoss_local.models.store import find_model
 
-_WIDTH = 64
+_WIDTH, _N_LABEL, _N_SIZE = 64, 8, 11  # of a bar, before it, after it: ` 1,024.0 GiB` at most
+_N_LEGEND = 84
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
 _PARTS = (  # letter, colour, name, in the order of a bar
     ("#", "cyan", "weights"),
@@ -182,7 +183,7 @@ def _beside(settings: Settings) -> list[str]:
 
 def _print(name: str, summary: str, machine: Machine, chosen: Plan, reasons: list[str]) -> None:
     console = CleanConsole()
-    console.print(f"{name}: {summary}\n", style="bold", markup=False)
+    console.print_item("", Text(f"{name}: {summary}\n", "bold"))
     # a card that is of no use to the plan has a bar, too
     used = chain(chosen.placement.gpus, repeat(DeviceMemory()))
     for gpu, memory in zip(machine.gpus, used, strict=False):
@@ -203,10 +204,13 @@ def _print(name: str, summary: str, machine: Machine, chosen: Plan, reasons: lis
         "other programs": machine.total_bytes - machine.available_bytes,
     }
     _print_bar(console, "RAM", machine.total_bytes, sizes, "pinned" if host.is_pinned else "")
-    legend = "  ".join(f"[{colour}]{letter}[/] {what}" for letter, colour, what in _PARTS)
-    console.print(f"        {legend}\n")
+    signs = [Text.assemble((sign, colour), f" {what}") for sign, colour, what in _PARTS]
+    n_row = len(signs) // 2 if console.file.isatty() and console.width < _N_LEGEND else len(signs)
+    for row in filter(None, (signs[:n_row], signs[n_row:])):
+        console.print_item(" " * _N_LABEL, Text("  ").join(row))
+    console.print()
     for reason in reasons:
-        console.print(f"- {reason}", markup=False)
+        console.print_item("- ", reason)
 
 
 def _summary(facts: ModelFacts, chosen: Plan) -> str:
@@ -228,17 +232,18 @@ def _print_bar(
     """Print the parts and the free rest as letters; `|` marks the end of a memory too small."""
     n_bytes = sum(sizes.values())
     bar_bytes = max(total_bytes, n_bytes)
+    n_cells = min(_WIDTH, console.width - _N_LABEL - _N_SIZE) if console.file.isatty() else _WIDTH
     bar, done_bytes = Text(), 0
     for part, (letter, colour, _) in zip(
         (*sizes.values(), bar_bytes - n_bytes), _PARTS, strict=True
     ):
         done_bytes += part
-        bar.append(letter * (round(_WIDTH * done_bytes / bar_bytes) - len(bar)), colour)
+        bar.append(letter * (round(n_cells * done_bytes / bar_bytes) - len(bar)), colour)
     parts = [f"{what} {gib(part)}" for what, part in sizes.items() if part >= _SHOWN_BYTES]
     if missing_bytes := bar_bytes - total_bytes:
-        end = round(_WIDTH * total_bytes / bar_bytes)
+        end = round(n_cells * total_bytes / bar_bytes)
         bar = Text.assemble(bar[:end], ("|", "bold"), bar[end:])
         parts.append(f"{gib(missing_bytes)} more than available")
     remark = f" ({remark})" if remark else ""
-    console.print(Text.assemble(f"{label:<8}", bar, f" {gib(total_bytes)}{remark}"))
-    console.print(f"        {', '.join(parts) or 'nothing'}")
+    console.print_item(f"{label:<{_N_LABEL}}", Text.assemble(bar, f" {gib(total_bytes)}{remark}"))
+    console.print_item(" " * _N_LABEL, ", ".join(parts) or "nothing")

@@ -31,6 +31,22 @@ CASES = [
     ("gptoss completion z", ["zsh"]),
     ("gptoss launch cod", ["codex"]),
     ("gptoss launch codex --model n", ["nano"]),
+    ("gptoss run far", ["far:20b"]),
+    ("gptoss chat f", ["far:20b"]),
+    ("gptoss rm far", []),  # `upstream rm` removes it
+    ("gptoss upstream rm ", ["far:20b"]),
+    ("gptoss upstream add x --kind v", ["vllm"]),
+    ("gptoss run --preset ", ["policy", "reviewer"]),
+    ("gptoss plan nano --preset l", ["latency"]),
+    ("gptoss chat --preset r", ["reviewer"]),
+    ("gptoss run nano --tools p", ["python"]),
+    ("gptoss run --tools read_file,b", ["read_file,browser"]),
+    ("gptoss run --tools python,py", []),
+    ("gptoss chat --chat ", ["1"]),
+    ("gptoss chats ", ["1"]),
+    ("gptoss plan --kv-type q", ["q4_0", "q8_0"]),
+    ("gptoss convert x y --dense q8", ["q8_0"]),
+    ("gptoss config context", ["context_length"]),
 ]
 
 Complete = Callable[[str], list[str]]
@@ -43,10 +59,16 @@ def environment(home_server: RunningServer, tmp_path: Path) -> dict[str, str]:
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gptoss_local "$@"\n')
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    variables = home_server.environment
+    variables = home_server.environment | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     assert run_cli(variables, "cp", "nano", "mine:7b").returncode == 0
     assert run_cli(variables, "load", "nano").returncode == 0
     (home_server.home / "models" / "m$(touch evil)`touch evil`;touch evil.gguf").write_bytes(b"")
+    far = ("far:20b", "--kind", "llama-server", "--url", "http://127.0.0.1:9")  # nobody is asked
+    assert run_cli(variables, "upstream", "add", *far).returncode == 0
+    presets = tmp_path / "config" / "gptoss" / "presets.toml"
+    presets.write_text('[reviewer]\nsystem = "Be\\nbrief."\n["$(touch evil)"]\nsystem = "No."\n')
+    chat = run_cli(variables, "run", "--save", "nano", "What is the capital of France?")
+    assert chat.returncode == 0, chat.stderr
     root = str(Path(__file__).parents[2])
     path = f"{command.parent}{os.pathsep}{variables['PATH']}"
     return variables | {"PATH": path, "PYTHONPATH": root, "HOME": str(tmp_path), "TERM": "xterm"}

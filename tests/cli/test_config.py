@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from gptoss_local.talk.presets import Preset, presets_path, save_preset
-from tests.cli.conftest import run_cli
+from tests.cli.conftest import in_terminal, run_cli
 
 pytestmark = pytest.mark.quick
 
@@ -37,6 +38,36 @@ def test_values_and_sources() -> None:
     threads = next(each for each in listed if each["name"] == "threads")
     assert threads["meaning"].startswith("one per physical core")
     assert run_cli(dict(os.environ), "config", "context_length").stdout == "0\n"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 160])
+def test_rows_fit_the_terminal_and_words_stay_whole(columns: int, tmp_path: Path) -> None:
+    config = tmp_path / "gptoss" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(_TOOL)
+    home = {"XDG_CONFIG_HOME": str(tmp_path), "GPTOSS_MAX_LOADED_MODELS": "3", "NO_COLOR": "1"}
+    commands = {
+        ("config",): ("127.0.0.1", "GPTOSS_MAX_LOADED_MODELS", "config.toml", '"{city}",',
+                      '"/home/me/tools/weather.py",' if columns > 60 else "weather"),
+        ("plan", "20b", "--gpu", "RTX 4090"): ("prompts", "programs", "(RTX", "o CUDA or engine"),
+        ("doctor",): ("llama.cpp:", "available."),
+    }  # fmt: skip
+    for command, words in commands.items():
+        text = in_terminal(os.environ | home, *command, columns=columns)
+        shown = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+        named = [row for row in shown if str(tmp_path) not in row]  # a path may be any length
+        assert max(map(cell_len, named)) <= columns, command
+        assert not [word for word in words if not any(word in row for row in shown)], shown
+    piped = run_cli(os.environ | home, "config").stdout
+    assert re.search(r"^tools +\{\"weather\".{250,} /", piped, re.MULTILINE)
+
+
+_TOOL = """
+[tools.weather]
+command = ["python3", "/home/me/tools/weather.py", "{city}", "--units", "{units}"]
+description = "Look up the current weather in a city; returns temperature and conditions"
+parameters = { type = "object", properties = { city = { type = "string" } }, required = ["city"] }
+"""
 
 
 def test_what_keys_asks_for_can_be_pasted_into_the_settings(tmp_path: Path) -> None:

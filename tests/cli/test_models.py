@@ -74,7 +74,8 @@ def test_create_show_copy_and_remove(
 ) -> None:
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text('FROM nano\nSYSTEM """You are\nPete."""\nPARAMETER temperature 0.5\n')
-    done = home_cli("create", "pete", "-f", str(modelfile), "--parameter", "num_predict=5")
+    done = home_cli("create", "pete", "-f", str(modelfile), "--parameter", "num_predict=5",
+                    "-q", "MXFP4")  # fmt: skip
     assert done.returncode == 0, done.stderr
     shown = json.loads(home_cli("show", "pete", "--json").stdout)["defaults"]
     assert shown["system"] == "You are\nPete."
@@ -112,6 +113,8 @@ def test_create_show_copy_and_remove(
         (["-f", "/nonexistent"], "cannot read /nonexistent"),
         (["--from", "nano", "--parameter", "x"], "there is no ="),
         (["--from", "nano", "--parameter", "temperature=warm"], "temperature"),
+        (["--from", "nano", "-q", "q4_K_M"], "nano is MXFP4, and is not rounded again"),
+        (["--from", "nano", "--quantize", "Q5_1"], "gptoss convert DIR OUT.gguf --dense q5_1"),
     ],
 )
 def test_create_refuses(cli: Cli, arguments: list[str], text: str) -> None:

@@ -36,9 +36,7 @@ CALLED = "weather → sunny in Tokyo"
 
 
 @pytest.fixture(scope="module")
-def served(
-    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary
-) -> Iterator[RunningServer]:
+def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
     city = {"city": "Tokyo"}
     script.say("Weather?", calls("weather", city, "Let me see."), answer("It is sunny."))
@@ -46,7 +44,15 @@ def served(
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
     script.say("Roll?", *[calls("roll", {"sides": 1})] * 2, answer("Two ones."))
     script.say("Undeclared?", calls("nothing", {}), answer("I see."))
+    script.say("Held?", calls("weather", city, "Let me see.", holds_at=5), answer("Well."))
     script.otherwise(answer("As you say."))
+    return script
+
+
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, script: Script
+) -> Iterator[RunningServer]:
     home = tmp_path_factory.mktemp("run")
     shutil.copytree(nano_home / "cache", home / "cache")
     with run_scripted_server(home, script) as server:
@@ -194,6 +200,34 @@ def test_ctrl_c_at_the_question_and_tools_in_the_conversation(
             chat.type(f"{typed}\n")
             chat.read_until(then)
         chat.type("/bye\n")
+        assert chat.process.wait() == 0
+
+
+def test_what_is_typed_before_a_question_is_the_next_message(
+    served: RunningServer, script: Script, variables: dict[str, str]
+) -> None:
+    with Terminal(served, "nano", "--tools", TERM="xterm", **variables) as chat:
+        chat.read_until("Send a message")
+        chat.type("Held?\r")
+        wait_until(lambda: any(reply.is_held for part in script.parts for reply in part.replies))
+        chat.type("2\nGood nught\x7f\x7f\x7f\x7fight")  # 2 would allow the call
+        script.go_on()
+        chat.read_until("Enter for No: ")
+        assert "nught" not in chat.screen
+        chat.screen = ""
+        chat.type("\n")
+        chat.read_until("Well.")
+        assert CALLED not in chat.screen
+        chat.read_until("As you say.")  # to 2
+        chat.read_until("Good night")
+        chat.screen = ""
+        chat.type("\r")
+        chat.read_until("As you say.")
+        chat.read_until("Send a message")
+        chat.screen = ""
+        chat.type("\x12as\x07\x12")  # Ctrl-G leaves Ctrl-R, and starts no editor
+        chat.read_until("search")
+        chat.type("\x07/bye\r")
         assert chat.process.wait() == 0
 
 

@@ -295,7 +295,7 @@ _MATHEMATICS = r"""The roots of \( ax^2 + bx + c \), for $5 or $6:
 x = \frac{-b \pm \sqrt{b^2-4ac}}{2a}
 \]
 
-As it was typed: \( \overline{AB} \).
+As it was typed: \( \unknown{AB} \).
 """
 _WIDE = f"""```js
 const text = "{"a long line " * 12}";

@@ -138,6 +138,63 @@ async def test_typed_paths_are_attached_or_refused(
         await chat.answered()
 
 
+async def test_a_command_of_the_shell_offers_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPTOSS_API_KEY", "hidden")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    server = ScriptedServer("Well.")
+
+    async def run(chat: Chat, line: str, *shown: str) -> None:
+        await chat.press(*line[:2])
+        await chat.type(line[2:])
+        await chat.shows("Enter runs it in")
+        await chat.press("enter")
+        await chat.shows(*shown)
+        assert not server.asked
+
+    async with run_chat(server, tmp_path / "c") as chat:
+        await run(chat, "!echo '\\033[31mred' key=$GPTOSS_API_KEY. @gone.md; pwd >&2; exit 3",
+                  "  red key=. @gone.md", f"  {tmp_path}"[:60], "exit status 3",
+                  "+ output: echo")  # fmt: skip
+        await run(chat, "!true", "! true", "exit status 0")
+        await run(chat, "!printf '50%%\\r99%%'; sleep 61 & sleep 62", "99%", "runs; Esc ends it")
+        sleeping = [each for each in psutil.Process().children(recursive=True)
+                    if "sleep" in each.name()]  # fmt: skip
+        assert len(sleeping) == 2
+        await chat.press("escape")
+        await chat.shows("stopped", "+ output: printf")
+        await chat.until(lambda: not any(map(psutil.Process.is_running, sleeping)))
+        await chat.press("escape")
+        assert "+ output: printf" not in chat.screen()  # taken away
+        await run(chat, "!seq 100000", "+ output: seq 100000")
+        await chat.ask("Why?")
+        sent = server.asked[-1]
+        assert sent.endswith("\n\nWhy?")
+        assert sent.count("exit status") == 2
+        assert "red key=. @gone.md\n" in sent
+        assert f"{tmp_path}\n" in sent
+        assert "[... 5" in sent
+        assert "\n100000\n" in sent
+        assert "hidden" not in sent
+        assert len(sent) < 34_000
+        assert "+ output" not in chat.screen()
+        await chat.shows("▸ output: echo")
+        for message in (" !important or not?", "![a](b.md)", "!!"):
+            await chat.ask(message)
+            assert server.asked[-1] == message.strip()
+        await paste(chat, "!touch RAN\nimport os")
+        await chat.press("enter")
+        await chat.answered()
+        await chat.enter("/edit 4")
+        assert chat.app.chat.typed == " !important or not?"
+        await chat.press("enter")
+        await chat.answered()
+        assert server.asked[-2:] == ["!touch RAN\nimport os", "!important or not?"]
+        assert not (tmp_path / "RAN").exists()
+
+
 def test_a_folder_over_the_limit_of_tokens(tmp_path: Path) -> None:
     for n in range(12):
         (tmp_path / f"{n:02}.txt").write_text("x" * 50_000)

@@ -97,6 +97,13 @@ async def test_chats_are_listed_on_the_start_page_and_beside_the_chat(history_pa
         await chat.until(lambda: not sidebar.region)
 
 
+async def test_a_small_start_page_shows_its_beginning(history_path: Path) -> None:
+    begun(history_path, *(f"Rivers {n}" for n in range(5)))
+    async with run_chat(ScriptedServer(), history_path, size=(40, 15)) as chat:
+        await chat.shows("Model    nano", "Memory ", "/command")
+        assert "Rivers" not in chat.screen()
+
+
 async def test_a_pinned_chat_is_on_top_and_a_list_that_is_cut_says_so(history_path: Path) -> None:
     history = History(history_path)
     for n in range(301):

@@ -62,6 +62,7 @@ _MORE = {
         ("Enter", "Send; while an answer streams, the message waits"),
         ("Shift-Enter, Alt-Enter, \\ Enter", "New line, where the terminal sends it"),
         ("Up, Down", "In an empty input: what you sent before"),
+        ("! COMMAND", "Run it in the shell; its output may go with the next message"),
     ],
     "On a message": [("Up, Down", "Walk")],
 }

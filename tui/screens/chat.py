@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.widgets import Input, Static
@@ -30,6 +31,7 @@ from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
 from tui.drafts import Drafts
 from tui.exchange import TICK_S
+from tui.paste import Composed
 from tui.screens.chats import Place
 from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
@@ -38,6 +40,7 @@ from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
 from tui.widgets.question import Question
+from tui.widgets.shell_view import ShellTray, ShellView, shell_command
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -131,6 +134,7 @@ class ChatScreen(Screen[None]):
             REGISTRY, lambda *typed: values_of(self.parts, *typed), server.n_tokens
         )
         self.question = Question(self.prompt)
+        self._tray = ShellTray(self.prompt.folded)
         self._speed = SpeedPanel()
         self._status = StatusLine()
         self.typing = Typing()
@@ -163,12 +167,12 @@ class ChatScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self._sidebar
-        yield self._hint
-        yield self._recent
+        yield VerticalScroll(self._hint, self._recent, id="start", can_focus=False)
         yield self.transcript
         yield self._speed
         yield self.queue
         yield self.question
+        yield self._tray
         yield self.prompt.menu
         yield self.prompt
         yield self._status
@@ -187,7 +191,7 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")
         if self.first_message:
-            self.fill(self.first_message)
+            self.fill(self.prompt.folded.refold(Composed(self.first_message)))
             self.call_after_refresh(self.prompt.submit)
 
     @property
@@ -288,7 +292,7 @@ class ChatScreen(Screen[None]):
     def _keep_draft(self) -> None:
         """Store all unsent text, so that a crash loses a second at most."""
         is_kept = not (self.dialogue.editing or self.conversation.is_temporary)
-        edited = self.typed if is_kept else ""
+        edited = self.typed if is_kept and not shell_command(self.typed) else ""
         kept = [room.dialogue for room in self.rooms if not room.conversation.is_temporary]
         held = [text for each in kept for text in (*each.queue.texts, each.draft)]
         typed = "\n\n".join(filter(None, (*held, edited)))
@@ -323,8 +327,14 @@ class ChatScreen(Screen[None]):
             if event.is_command:
                 self._drafts.forget(message)
                 await self.action_command(message.text.removeprefix("/"))
+            elif command := shell_command(event.text):
+                view = ShellView(command)
+                self.set_class(False, "-empty")
+                await self.transcript.append(view)
+                self.run_worker(self._tray.run(view), group="shell")
             else:
-                await self.dialogue.say(event.text)  # it is stored before the draft goes
+                typed = self._tray.take(event.text)
+                await self.dialogue.say(typed)  # it is stored before the draft goes
                 self._drafts.forget(message)
 
     async def _tick(self) -> None:
@@ -458,21 +468,26 @@ class ChatScreen(Screen[None]):
     def action_escape(self) -> None:
         """Take back the last waiting message; else stop the answer; else leave the edit."""
         self.transcript.drop_marks()
-        if not self.queue.is_empty:
+        if self._tray.end_last():
+            pass
+        elif not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
             self.dialogue.stop()
         elif self.dialogue.editing is not None:
             self.prompt.take()
             self.dialogue.leave_edit()
+        else:
+            self._tray.drop_last()
         self.set_focus(self.prompt)
 
     async def action_steer(self) -> None:
-        if self.prompt.text.startswith("/"):
+        if self.prompt.text.startswith("/") or shell_command(self.prompt.text):
             self.prompt.submit()
         else:
             with errors_shown(self):
-                await self.dialogue.steer(self.prompt.take())
+                typed = self.prompt.take()
+                await self.dialogue.steer(self._tray.take(typed) if typed else "")
 
     def action_interrupt(self) -> None:
         """Copy the selection; else put the draft aside; else stop; else quit when pressed twice."""
@@ -489,6 +504,8 @@ class ChatScreen(Screen[None]):
             self._drafts.put_aside()
             self.prompt.take()
             self.notify("Up brings it back.", timeout=_LEAVING_S)
+        elif self._tray.end_last():
+            pass
         elif self.is_answering:
             self.dialogue.stop()
         elif time.monotonic() < self._leaves_until_s:

@@ -36,6 +36,7 @@ from tui.paste import (
     find_files,
 )
 from tui.screens.errors import errors_shown
+from tui.widgets.shell_view import shell_command
 
 _WIDTH = 24  # columns of the first column, unless a text is longer
 
@@ -132,7 +133,10 @@ class Prompt(TextArea):
             with a description.
     """
 
-    HELP = "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file."
+    HELP = (
+        "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file, "
+        "! runs a command of the shell."
+    )
     DEFAULT_CSS = """
     Prompt {
         height: auto;
@@ -224,6 +228,8 @@ class Prompt(TextArea):
         if self.text != self._menu_is_for:
             self._menu_is_for = self.text
             note = image_note(self.text, current_folder())
+            if shell_command(self.text):
+                note = f"Enter runs it in {current_folder()}; with a space before, it is a message"
             is_begun = bool(self._registry.complete(self.text))  # else Enter sends it as it is
             is_begun &= self.text.removeprefix("/") not in self._registry.by_name
             self.menu.show(self.completions(), note, marks=is_begun)
@@ -385,6 +391,8 @@ class Prompt(TextArea):
 
     def _typed_path(self) -> re.Match[str] | None:
         """Return an `@` with a file that is there, or with a word that looks like one."""
+        if shell_command(self.text):
+            return None
         paths = (p for p in _TYPED_AT.finditer(self.text) if not is_image(p[1]))
         return next((p for p in paths if _LOOKS_LIKE_FILE.search(p[1]) or _exists(p[1])), None)
 
@@ -400,7 +408,7 @@ class Prompt(TextArea):
 
     def take(self) -> str:
         """Remember the text, clear the input before the next key, and return the text."""
-        typed = self.text.strip()
+        typed = self.text.rstrip()  # a space before a `!` makes it a message
         if typed and (not self._sent or self._sent[-1] != self.text):
             self._sent.append(self.text)
         self._recalled = 0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from textual.containers import VerticalScroll
+from textual.widget import Widget
 
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
@@ -49,14 +50,16 @@ class Transcript(VerticalScroll, can_focus=False):
         else:
             self.call_after_refresh(self._show_at_top, at)
 
-    async def add(self, turn: Turn) -> TurnView:
+    async def add(self, turn: Turn) -> None:
+        await self.append(self._view(turn))
+        self._mark_last()
+
+    async def append(self, view: Widget) -> None:
+        """Show a view at the end, until the transcript is opened again."""
         if self._newer:
             await self.open(self._turns())
-        view = self._view(turn)
         await self.mount(view)
-        self._mark_last()
         self.anchor()
-        return view
 
     def views(self) -> list[TurnView]:
         return list(self.query_children(TurnView))

@@ -36,6 +36,7 @@ from gptoss_local.models.store import list_models
 from gptoss_local.runner import losses
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
+_N_SIGN = 8
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
 
@@ -74,7 +75,7 @@ def doctor(
         outcome = _repair(finding, asks=not yes) if fix and finding.level != "ok" else None
         done.append((finding, outcome))
         if not json and (below := outcome.text if outcome else finding.fix):
-            print(f"        {below}")
+            CleanConsole().print_item(" " * _N_SIGN, below)
     if json:
         repairs = {"repairs": [outcome for _, outcome in done if outcome]} if fix else {}
         found = [
@@ -98,9 +99,9 @@ def _settings() -> Settings:
 
 
 def _print(finding: Verdict) -> None:
-    sign, colour = _SIGNS[finding.level]
-    text = Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}")
-    CleanConsole().print(text)
+    word, colour = _SIGNS[finding.level]
+    sign = Text(f"{word:<{_N_SIGN}}", colour)
+    CleanConsole().print_item(sign, f"{finding.name}: {finding.text}")
 
 
 def _repair(finding: Verdict, *, asks: bool) -> Repair:
