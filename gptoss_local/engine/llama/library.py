@@ -2,11 +2,13 @@
 
 import contextlib
 import functools
+import json
 import os
 import re
 import sys
 from collections import deque
 from ctypes import c_char_p, c_size_t, c_void_p
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -37,8 +39,21 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
 def start_library() -> None:
     """Initialise llama.cpp's backends once per process and capture its log."""
     llama_cpp.llama_log_set(_on_log, c_void_p(0))
+    _check_build()
     _load_backends()
     llama_cpp.llama_backend_init()
+
+
+def _check_build() -> None:
+    """Refuse a library of another commit: llama-cpp-python's structs would not be its own."""
+    made = json.loads(Path(__file__).with_name("release.json").read_text(encoding="utf-8"))
+    commit = ggml("ggml_commit", c_char_p).decode().removesuffix("-dirty")
+    if commit != "unknown" and not made["commit"].startswith(commit[:9]):  # git shortens it
+        raise ModelLoadError(
+            f"llama.cpp in {_base_path} is of commit {commit}, and gptoss needs "
+            f"{made['commit']} ({made['build']})",
+            hint="Install gptoss again, or take LLAMA_CPP_LIB_PATH away.",
+        )
 
 
 def _load_backends() -> None:
