@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import deque
-from ctypes import c_char_p, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from llama_cpp.llama_cpp import _base_path, _lib
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.printable import shown
 
+_GPU, _IGPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_*, ggml-backend.h
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 _BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked
 # Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
@@ -87,6 +88,32 @@ def has_gpu() -> bool:
     """Return whether llama.cpp was built for a GPU and finds one."""
     start_library()
     return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def gpu_devices() -> list[dict[str, Any]]:
+    """Return the GPUs that llama.cpp finds, as `machine.vulkan.Device`; integrated ones come last.
+
+    As in `llama_model_load`, those are used only where there is no other.
+    """
+    start_library()
+    found: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for i in range(ggml("ggml_backend_dev_count", c_size_t)):
+        device = c_void_p(ggml("ggml_backend_dev_get", c_void_p, c_size_t(i)))
+        kind = ggml("ggml_backend_dev_type", c_int, device)
+        if kind not in (_GPU, _IGPU):
+            continue
+        free, total = c_size_t(), c_size_t()
+        ggml("ggml_backend_dev_memory", None, device, byref(free), byref(total))
+        name = ggml("ggml_backend_dev_name", c_char_p, device)
+        description = ggml("ggml_backend_dev_description", c_char_p, device)
+        found[kind == _IGPU].append({
+            "name": name.decode(),
+            "description": description.decode(errors="replace"),
+            "free_bytes": free.value,
+            "total_bytes": total.value,
+            "shares_ram": kind == _IGPU,
+        })  # fmt: skip
+    return found[False] or found[True]
 
 
 def recent_log() -> str:
