@@ -1,30 +1,19 @@
 """Get NVIDIA's CUDA toolkit from the package index, so that the system needs no CUDA.
 
-Its wheels lack unversioned names for a linker, the driver's library, and cuBLAS's import library.
+For Linux whose glibc is too old for llama.cpp's releases. Its wheels lack unversioned names for a
+linker, and the driver's library.
 """
 
 import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
-from steps import Log, SetupError, answer_of
+from steps import SetupError, answer_of
 
 # 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
 # supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
 _VERSION = "13.4.3"
 COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
 RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
-READER = "pefile>=2024.8; sys_platform == 'win32'"  # of DLLs, for `add_import_library`
-_LIST_EXPORTS = """
-import pathlib, sys, pefile
-dll = pefile.PE(sys.argv[1], fast_load=True)
-dll.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_EXPORT"]])
-names = [symbol.name.decode() for symbol in dll.DIRECTORY_ENTRY_EXPORT.symbols if symbol.name]
-lines = [f"LIBRARY {pathlib.Path(sys.argv[1]).name}", "EXPORTS", *names]
-pathlib.Path(sys.argv[2]).write_text("\\n".join(lines))
-"""
-
 _ARM = "/usr/lib/aarch64-linux-gnu"
 _FOLDERS = (
     *("/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", _ARM),
@@ -34,33 +23,13 @@ _FOLDERS = (
 
 def build_environment(site: Path) -> dict[str, str]:
     """Complete the toolkit in `site` and return variables that make CMake find this one."""
-    root = _root(site)
-    if os.name != "nt":
-        _add_link(root / "lib64", root / "lib")
-        for library in (root / "lib").glob("lib*.so.*"):
-            _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
-        _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
-    nvcc = root / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc")
+    root = site / "nvidia" / "cu13"
+    _add_link(root / "lib64", root / "lib")
+    for library in (root / "lib").glob("lib*.so.*"):
+        _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
+    _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
+    nvcc = root / "bin" / "nvcc"
     return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
-
-
-def add_import_library(log: Log, python: Path, site: Path, env: Mapping[str, str]) -> None:
-    """Make `cublas.lib`, which Visual Studio links with and NVIDIA's package lacks."""
-    folder = _root(site) / "lib" / "x64"
-    exports, library = folder / "cublas.def", folder / "cublas.lib"
-    if library.is_file():
-        return
-    dll = next((_root(site) / "bin" / "x86_64").glob("cublas64_*.dll"))
-    maker = shutil.which("lib", path=env.get("PATH")) or "lib"
-    for command in (
-        [python, "-c", _LIST_EXPORTS, dll, exports],
-        [maker, "/nologo", "/machine:x64", f"/def:{exports}", f"/out:{library}"],
-    ):
-        log.run(command, failed="No cublas.lib could be made", hint="", env=env)
-
-
-def _root(site: Path) -> Path:
-    return site / "nvidia" / "cu13"
 
 
 def _add_link(link: Path, target: Path) -> None:

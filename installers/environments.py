@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from steps import Log, SetupError, answer_of
+from steps import Log, SetupError
 
 _WINDOWS = os.name == "nt"
 _LARGE_MB = 5
@@ -95,34 +95,14 @@ def _say_what_pip_does(log: Log, line: str) -> None:
 
 
 def find_compiler() -> str | None:
-    """Return the C++ compiler, or on Windows the folder of Visual Studio."""
+    """Return the C++ compiler; Windows needs none, as llama.cpp's releases fit all of it."""
     if _WINDOWS:
-        return _visual_studio()
+        return None
     names = (os.environ.get("CXX") or "c++", "g++", "clang++")
     return next((name for name in names if shutil.which(name)), None)
 
 
 def compiler_environment() -> dict[str, str]:
-    """Return variables that the compiler needs: Visual Studio's, as its batch file sets them."""
-    folder = find_compiler()
-    if not _WINDOWS:  # nvcc would look for g++, and for nothing else
-        path = shutil.which(folder or "")
-        return {"CUDAHOSTCXX": path} if path and "CUDAHOSTCXX" not in os.environ else {}
-    if not folder or shutil.which("cl"):
-        return {}
-    batch = Path(folder) / "VC" / "Auxiliary" / "Build" / "vcvars64.bat"
-    shown = answer_of(["cmd", "/s", "/c", f'"{batch}" >nul && set'])
-    if shown is None:
-        hint = "Run the installer from the 'x64 Native Tools Command Prompt'."
-        raise SetupError(f"{batch} does not run.", hint)
-    pairs = (line.partition("=") for line in shown.splitlines())
-    return {name.upper(): value for name, _, value in pairs if name} | {"CMAKE_GENERATOR": "Ninja"}
-
-
-def _visual_studio() -> str | None:
-    programs = os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)")
-    vswhere = Path(programs) / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
-    tools = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
-    options = ("-latest", "-products", "*", "-requires", tools, "-property", "installationPath")
-    found = answer_of([vswhere, *options])
-    return found.strip() or None if found else None
+    """Name the compiler for nvcc, which would look for g++ and for nothing else."""
+    path = shutil.which(find_compiler() or "")
+    return {"CUDAHOSTCXX": path} if path and "CUDAHOSTCXX" not in os.environ else {}

@@ -4,32 +4,25 @@ It works without the GPU and the driver that the image is for, which setup_app a
 """
 
 import argparse
-import os
+import json
 import sys
 import tempfile
 from pathlib import Path
 
-import cuda_toolkit
 import environments
-import llama_wheel
-import verification
-from environments import pip
-from from_source import CONSTRAINTS, ROOT, pinned_version
-from installation import make_package
+import llama_release
+from from_source import ROOT
+from gpu_choice import CPU, CUDA_13, VULKAN, Choice, arch_of
+from installation import Order, make_package, put_llama
+from llama_release import Build
 from steps import Log, SetupError
-
-ALL = ("75-real", "80-real", "86-real", "89-real", "90-real", "100-real", "120a-real")
-"""RTX 20, A100, RTX 30, RTX 40, H100, B200 and RTX 50."""
 
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
-    architectures = ALL if options.cuda == "all" else tuple(filter(None, options.cuda.split(";")))
     log = Log(Path(tempfile.gettempdir()) / "gptoss-image.log")
     try:
-        wheel = get_wheel(log, options.wheels.absolute(), architectures)
-        if options.environment:
-            fill(log, options.environment.absolute(), wheel, architectures)
+        (fill if options.environment else fetch)(log, options)
     except SetupError as error:
         print(error.report, file=sys.stderr)
         return 1
@@ -39,52 +32,34 @@ def main(arguments: list[str]) -> int:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--wheels", type=Path, required=True, help="where the llama.cpp that was built is kept")
-    add("--cuda", default="", metavar="LIST", help="GPUs: all, or '86-real;120a-real'")
+    add("--wheels", type=Path, required=True, help="where llama.cpp is kept once it is fetched")
+    add("--llama", choices=(CPU, CUDA_13, VULKAN), default=CPU, help="which of its releases")
+    add("--llama-releases", default=llama_release.API, help="a mirror of GitHub's")
     add("--environment", type=Path, metavar="FOLDER", help="install gptoss, too; must be new")
     return parser.parse_args(arguments)
 
 
-def get_wheel(log: Log, wheels: Path, architectures: tuple[str, ...]) -> Path:
-    version = pinned_version((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    args = llama_wheel.cmake_args(architectures)
-    folder = llama_wheel.wheel_folder(wheels, version, args)
-    if architectures and not llama_wheel.wheel_in(folder):
-        add_driver(log, wheels / "driver")
-    return llama_wheel.build(log, version, args, folder, bool(architectures))
+def fetch(log: Log, options: argparse.Namespace) -> None:
+    """Fetch llama.cpp in a layer of its own, which stays while gptoss changes."""
+    build = Build(**json.loads((ROOT / llama_release.FILE).read_text(encoding="utf-8")))
+    kept = options.wheels.absolute() / build.build
+    names = llama_release.names(build.build, options.llama, arch_of())
+    llama_release.fetch(log, build, names, kept, options.llama_releases)
+    llama_release.binding(log, Path(sys.executable), build.version, kept)
 
 
-def add_driver(log: Log, folder: Path) -> None:
-    """Make an empty driver library to link with, as the host has the real one.
-
-    Nothing needs a symbol of an empty library, so the linker is told to keep it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    options = ("-shared", "-Wl,-soname,libcuda.so.1", "-x", "c", os.devnull)
-    compiler = environments.find_compiler() or "c++"  # without one, the build says so
-    log.run(
-        [compiler, *options, "-o", folder / "libcuda.so.1"],
-        failed="the library to link with could not be made",
-        hint="It needs a C++ compiler.",
-    )
-    os.environ["LD_LIBRARY_PATH"] = str(folder)
-    os.environ["LDFLAGS"] = f"-Wl,--no-as-needed {os.environ.get('LDFLAGS', '')}".strip()
-
-
-def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...]) -> None:
-    """Install gptoss with this llama.cpp into an environment; check it, if it is for the CPU."""
-    log.say(f"installing gptoss into {environment}")
+def fill(log: Log, options: argparse.Namespace) -> None:
+    log.say(f"installing gptoss into {options.environment}")
+    environment = options.environment.absolute()
     python = environments.make_environment(log, environment)
+    choice = Choice((options.llama,), arch_of())
+    order = Order(
+        str(ROOT), choice, options.wheels.absolute(), options.llama_releases, False, False
+    )
     with tempfile.TemporaryDirectory() as folder:
-        package = make_package(log, python, str(ROOT), Path(folder))
-        packages: list[str | Path] = [wheel, package.wheel]
-        packages += [cuda_toolkit.RUNTIME] if architectures else []
-        is_cuda = bool(architectures)
-        environments.install_dependencies(log, python, "--no-cache-dir", is_cuda=is_cuda)
-        options = ("--no-cache-dir", "--constraint", CONSTRAINTS)
-        pip(log, python, "install", *options, *packages, doing="install gptoss")
-    if not architectures and (reason := verification.unsuitable(log, environment, ())):
-        raise SetupError(f"llama.cpp does not suit. {reason}", f"Log: {log.path}")
+        package = make_package(log, python, order.source, Path(folder))
+        environments.install_dependencies(log, python, "--no-cache-dir")
+        put_llama(log, environment, package, order, options.llama)
 
 
 if __name__ == "__main__":

@@ -2,30 +2,30 @@
 
 import contextlib
 import email.parser
-import re
+import json
 import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import cuda_toolkit
 import environments
+import llama_release
 import llama_wheel
 import receipt as records
 import service
 import shell_setup
 import verification
 from environments import pip
-from gpu_choice import COMPILER_HINT, RELEASE, LlamaOrigin
+from gpu_choice import COMPILED, COMPILED_CUDA, Choice
+from llama_release import Build
 from receipt import Places, Receipt
 from removal import stop_programs
 from steps import Log, SetupError
 
-# While it builds; measured without CUDA: 351 MB of program, 126 MB of cache, 217 MB of source. With
-# it NVIDIA's compiler has 1.1 GB more, and its libraries lie in the program, too.
+# Measured for a CPU, compiled: 351 MB of program, 126 MB of cache, 217 MB of source. CUDA's release
+# has 0.7 GB, and twice that unpacked; NVIDIA's compiler takes as much.
 _CPU_BYTES, _CUDA_BYTES = 10**9, 4 * 10**9
 CONSTRAINTS = Path(__file__).with_name("constraints.txt")
 
@@ -36,29 +36,27 @@ class Order:
 
     Attributes:
         source: A folder, an archive, a wheel or a URL, for pip.
-        wheels: Where wheels of llama.cpp are kept.
-        index: Of prebuilt ones; empty for none.
+        wheels: Where releases and wheels of llama.cpp are kept.
+        releases: GitHub's API of llama.cpp's releases, or a mirror's.
         edit_path: The start-up file of the shell may get a line.
         is_served: A server starts at login.
-        release: The folder of a release's files; None without one.
     """
 
     source: str
-    choice: LlamaOrigin
+    choice: Choice
     wheels: Path
-    index: str
+    releases: str
     edit_path: bool
     is_served: bool
-    release: Path | None = None
 
 
 @dataclass(frozen=True)
 class Package:
-    """gptoss as a wheel, its version, and the version of llama-cpp-python that it pins."""
+    """gptoss as a wheel, its version, and the build of llama.cpp that it is written for."""
 
     wheel: Path
     version: str
-    llama: str
+    llama: Build
 
 
 def install(log: Log, places: Places, order: Order) -> None:
@@ -72,21 +70,17 @@ def install(log: Log, places: Places, order: Order) -> None:
         python = environments.make_environment(log, environment)
         with tempfile.TemporaryDirectory() as folder:
             package = make_package(log, python, order.source, Path(folder))
-            more = " and CUDA's libraries" if order.choice.is_cuda else ""
-            log.say(f"installing gptoss {package.version}{more}")
-            if order.choice.is_cuda:
-                environments.get_resuming_pip(log, python)
-            llama = _fill(log, environment, package, order)
-        log.say("asking the built-in model for an answer")
-        where = verification.check_answer(log, environment)
+            log.say(f"installing gptoss {package.version}")
+            environments.install_dependencies(log, python)
+            made = Receipt(package.version, environment.name)
+            where = _find_llama(log, environment, package, order, made)
         log.say(f"it answered, on {where}")
         found = verification.problems(environment)
-        if order.choice.is_cuda and where != "the GPU":
+        if made.llama.startswith("cuda") and where != "the GPU":
             found.append("the GPU was not used, though llama.cpp has CUDA: gptoss plan nano")
     except BaseException:
         _discard(environment)
         raise
-    made = Receipt(package.version, environment.name, llama)
     notes = _switch(log, places, environment, previous, made, order)
     log.say(f"gptoss {package.version} is installed: gptoss chat")
     for note in [*notes, *(f"doctor: {problem}" for problem in found)]:
@@ -94,7 +88,7 @@ def install(log: Log, places: Places, order: Order) -> None:
 
 
 def _check_space(places: Places, order: Order) -> None:
-    needed_bytes = _CUDA_BYTES if order.choice.is_cuda else _CPU_BYTES
+    needed_bytes = _CUDA_BYTES if order.choice.backend == "CUDA" else _CPU_BYTES
     for folder in (places.app, order.wheels):
         while not folder.is_dir():
             folder = folder.parent
@@ -121,62 +115,60 @@ def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(archive.read(name).decode())
-    for requirement in metadata.get_all("Requires-Dist", []):
-        if pinned := re.match(rf"{llama_wheel.NAME}\s*==\s*([\w.]+)", requirement):
-            return Package(wheel, metadata["Version"], pinned[1])
+        if llama_release.FILE in archive.namelist():
+            build = Build(**json.loads(archive.read(llama_release.FILE)))
+            return Package(wheel, metadata["Version"], build)
     hint = "Is it gptoss? Its wheels are called gptoss_local-VERSION-py3-none-any.whl."
-    raise SetupError(f"{source} does not say which {llama_wheel.NAME} it needs.", hint)
+    raise SetupError(f"{source} does not say which llama.cpp it needs.", hint)
 
 
-def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
-    python, choice = environments.python_of(environment), order.choice
-    reason = ""
-    environments.install_dependencies(log, python, is_cuda=choice.is_cuda)
-    # Of a newer gptoss, named by --source, more may be missing.
-    options: list[str | Path] = ["--constraint", CONSTRAINTS]
-    packages: list[str | Path] = [package.wheel]
-    packages += [cuda_toolkit.RUNTIME] if choice.is_cuda else []
-    for how, wheel in _candidates(log, python, package.llama, order):
-        pip(log, python, "install", *options, wheel, *packages, doing="install gptoss")
-        # pip would take a second candidate, of the same version, for the same thing
-        options, packages = ["--force-reinstall", "--no-deps"], []
-        reason = verification.unsuitable(log, environment, choice.architectures)
-        if not reason:
-            return how
-        log.say(f"llama.cpp, {how}, does not suit. {reason}")
-    hint = "--backend cpu does without the GPU. " if choice.is_cuda else ""
-    hint += f"Delete {wheel} to have it built again. Log: {log.path}"
-    raise SetupError(f"No llama.cpp suits this machine. {reason}", hint)
-
-
-def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[tuple[str, Path]]:
-    """Yield wheels of llama.cpp, the quick way first; each is fetched or built on demand."""
-    choice = order.choice
-    if choice.prebuilt == RELEASE or (choice.prebuilt and order.index):
+def _find_llama(log: Log, environment: Path, package: Package, order: Order, made: Receipt) -> str:
+    """Try the ways to llama.cpp until nano answers; return where it did, and record the way."""
+    failed: SetupError | None = None
+    for way in order.choice.ways:
+        if failed:
+            log.say(f"{failed} {failed.hint} Now {way}.")
         try:
-            wheel = _prebuilt(log, python, version, order)
+            made.llama, made.digests = way, put_llama(log, environment, package, order, way)
+            if "cuda" in way.lower() and not verification.has_gpu(environment):
+                raise SetupError(f"llama.cpp, {way}, finds no GPU that it can use.", "")
+            log.say("asking the built-in model for an answer")
+            return verification.check_answer(log, environment)
         except SetupError as error:
-            if not choice.build:
-                raise
-            log.say(f"no prebuilt llama.cpp: {error}")
-        else:
-            yield "prebuilt", wheel
-    if choice.build:
-        args = llama_wheel.cmake_args(choice.architectures)
-        folder = llama_wheel.wheel_folder(order.wheels, version, args)
-        yield "compiled here", llama_wheel.build(log, version, args, folder, choice.is_cuda)
-    elif choice.prebuilt != RELEASE and not order.index:
-        raise SetupError("Without a C++ compiler --llama-index must not be empty.", COMPILER_HINT)
+            failed = error
+    hint = f"{failed.hint if failed else ''} Log: {log.path}".strip()
+    raise SetupError(f"No llama.cpp suits this machine. {failed}", hint) from failed
 
 
-def _prebuilt(log: Log, python: Path, version: str, order: Order) -> Path:
-    if order.choice.prebuilt == RELEASE and order.release:
-        folder = order.wheels / RELEASE
-        shutil.rmtree(folder, ignore_errors=True)  # of another release
-        return llama_wheel.download(log, python, version, folder, order.release)
-    url = f"{order.index}/{order.choice.prebuilt}"
-    folder = llama_wheel.wheel_folder(order.wheels, version, url)
-    return llama_wheel.download(log, python, version, folder, url)
+def put_llama(
+    log: Log, environment: Path, package: Package, order: Order, way: str
+) -> dict[str, str]:
+    """Put llama.cpp and gptoss into an environment; return the digests of a release's files."""
+    python, build = environments.python_of(environment), package.llama
+    lib = environments.site_of(environment) / "llama_cpp" / "lib"
+    # pip would take a second wheel, of the same version, for the same thing
+    options = ("install", "--force-reinstall", "--no-deps")
+    if way in (COMPILED, COMPILED_CUDA):
+        is_cuda = way == COMPILED_CUDA
+        args = llama_wheel.cmake_args(order.choice.architectures if is_cuda else ())
+        folder = llama_wheel.wheel_folder(order.wheels, build.version, args)
+        wheel = llama_wheel.build(log, build.version, args, folder, is_cuda)
+        shutil.rmtree(lib, ignore_errors=True)
+        pip(log, python, *options, wheel, doing="install llama.cpp")
+        if is_cuda:
+            environments.install_dependencies(log, python, is_cuda=True)
+        digests = {}
+    else:
+        kept = order.wheels / build.build
+        wanted = llama_release.names(build.build, way, order.choice.arch)
+        archives = llama_release.fetch(log, build, wanted, kept, order.releases)
+        wheel = llama_release.binding(log, python, build.version, kept)
+        pip(log, python, *options, wheel, doing="install llama-cpp-python")
+        llama_release.unpack(archives, lib)
+        digests = {path.name: llama_release.sha256(path) for path in archives}
+    # Of a newer gptoss, named by --source, more may be missing.
+    pip(log, python, "install", "--constraint", CONSTRAINTS, package.wheel, doing="install gptoss")
+    return digests
 
 
 def _switch(

@@ -1,4 +1,4 @@
-"""Get llama.cpp with its Python binding as a wheel: cached, from the maintainer, or built."""
+"""Compile llama.cpp with its Python binding into a wheel, which is kept."""
 
 import hashlib
 import os
@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cuda_toolkit
@@ -17,7 +16,6 @@ from gpu_choice import COMPILER_HINT
 from steps import Log, SetupError, duration
 
 NAME = "llama-cpp-python"
-INDEX = "https://abetlen.github.io/llama-cpp-python/whl"  # the maintainer's, by CUDA's version
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
 LAYOUT = " ".join(
     (
@@ -49,7 +47,7 @@ def wheel_folder(root: Path, version: str, how: str) -> Path:
     """Return the folder of one wheel: of this version and processor, made `how`.
 
     A build uses all instructions of the processor, so another one must not get it. `how` has the
-    options of the build, or the wheel's origin.
+    options of the build.
     """
     processor = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
@@ -64,31 +62,16 @@ def wheel_in(folder: Path) -> Path | None:
     return next(folder.glob("*.whl"), None)
 
 
-def download(log: Log, python: Path, version: str, folder: Path, origin: str | Path) -> Path:
-    if kept := wheel_in(folder):
-        return kept
-    where: tuple[str | Path, ...] = ("--index-url", origin)
-    if isinstance(origin, Path):
-        where = ("--no-index", "--find-links", origin)
-    options = ("--only-binary", ":all:", "--no-deps", *where, "--dest", folder)
-    log.say(f"looking for a prebuilt llama.cpp at {origin}")
-    pip(log, python, "download", *options, f"{NAME}=={version}", doing=f"download from {origin}")
-    return only_wheel(folder)
-
-
 def build(
     log: Log,
     version: str,
     args: str,
     folder: Path,
     cuda: bool = False,
-    *,
-    edit: Callable[[Path], None] | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> Path:
     """Return the wheel in `folder`, compiled unless it is there; the only slow step.
 
-    With `cuda`, NVIDIA's compiler comes from the package index. `edit` changes the unpacked source.
+    With `cuda`, NVIDIA's compiler comes from the package index.
     """
     if kept := wheel_in(folder):
         return kept
@@ -99,15 +82,15 @@ def build(
     python = environments.python_of(tools)
     if not python.is_file():
         environments.make_environment(log, tools)
-    packages = (*_TOOLS, cuda_toolkit.COMPILER, cuda_toolkit.READER) if cuda else _TOOLS
+    packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
     more = " and NVIDIA's compiler" if cuda else ""
     log.say(f"building llama.cpp {version}, once on this machine; after Ctrl-C, it resumes")
     log.say(f"fetching the build's tools{more}")
     if cuda:
         environments.get_resuming_pip(log, python)
     pip(log, python, "install", *packages, doing="install the build's tools")
-    source = _source(log, python, version, work, edit)
-    _compile(log, python, args, work, source, cuda, env or {})
+    source = _source(log, python, version, work)
+    _compile(log, python, args, work, source, cuda)
     folder.mkdir(parents=True, exist_ok=True)
     built = only_wheel(work / "out")
     wheel = Path(shutil.move(built, folder / built.name))
@@ -115,9 +98,7 @@ def build(
     return wheel
 
 
-def _source(
-    log: Log, python: Path, version: str, work: Path, edit: Callable[[Path], None] | None
-) -> Path:
+def _source(log: Log, python: Path, version: str, work: Path) -> Path:
     """Fetch and unpack the source once, in a place that stays: objects depend on its path."""
     source = work / "source"
     if source.is_dir():
@@ -128,23 +109,12 @@ def _source(
     partial = work / "source.partial"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.unpack_archive(next((work / "sdist").iterdir()), partial)
-    unpacked = next(partial.iterdir())
-    if edit:
-        edit(unpacked)
-    unpacked.rename(source)
+    next(partial.iterdir()).rename(source)
     return source
 
 
-def _compile(
-    log: Log,
-    python: Path,
-    args: str,
-    work: Path,
-    source: Path,
-    cuda: bool,
-    env: Mapping[str, str],
-) -> None:
-    environment = environments.compiler_environment() | {"CMAKE_ARGS": args, **env}
+def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: bool) -> None:
+    environment = environments.compiler_environment() | {"CMAKE_ARGS": args}
     path = environment.get("PATH") or os.environ.get("PATH", "")
     environment["PATH"] = os.pathsep.join((str(python.parent), path))
     if "CMAKE_BUILD_PARALLEL_LEVEL" not in os.environ:
@@ -152,8 +122,6 @@ def _compile(
     if cuda:
         site = environments.site_of(work / "tools")
         environment |= cuda_toolkit.build_environment(site)
-        if os.name == "nt":
-            cuda_toolkit.add_import_library(log, python, site, environment)
     os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
     # ggml's build takes ccache where it is installed; with this it hits in other folders, too
     environment["CCACHE_BASEDIR"] = os.environ.get("CCACHE_BASEDIR", str(work))

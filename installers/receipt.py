@@ -30,7 +30,8 @@ class Receipt:
 
     Attributes:
         environment: Name of its folder in `Places.app`.
-        llama: How llama.cpp was got, in words.
+        llama: How llama.cpp was got: a release's name, or compiled.
+        digests: sha256 of the release's files.
         files: Made by us alone, besides the app folder.
         edited: Files of the user that got a line of ours; True: they were not there before.
         has_service: Whether a server starts at login.
@@ -38,7 +39,8 @@ class Receipt:
 
     version: str
     environment: str
-    llama: str
+    llama: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     edited: dict[str, bool] = field(default_factory=dict)
     has_service: bool = False

@@ -38,10 +38,6 @@ def package_in(folder: Path) -> Path:
     return found[0]
 
 
-def has_llama(folder: Path) -> bool:
-    return any(folder.glob("llama_cpp_python-*.whl"))
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,12 +13,13 @@ import os
 from pathlib import Path
 
 import gpu_choice
+import llama_release
 import llama_wheel
 import receipt as records
 import release_files
 import shell_setup
 from environments import find_compiler
-from gpu_choice import LlamaOrigin
+from gpu_choice import Choice
 from installation import Order, install
 from receipt import Places, Receipt
 from removal import uninstall
@@ -52,14 +53,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--yes", "-y", action="store_true", help="ask nothing")
     add("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    add("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="of llama.cpp")
+    add("--backend", choices=("auto", "cuda", "vulkan", "cpu"), default="auto", help="of llama.cpp")
     add("--service", action="store_true", help="start a server now and at every login")
     add("--no-path", action="store_true", help="leave the shell's start-up file alone")
     add("--from", dest="source", metavar="SOURCE", help="gptoss's folder, archive, wheel or URL")
-    add("--release", type=Path, metavar="DIR", help="a release's files; its CPU build is taken")
+    add("--release", type=Path, metavar="DIR", help="a folder with a release's files")
     add("--index", metavar="URL", help="package index to use instead of PyPI")
-    add("--wheels", type=Path, metavar="DIR", help="where built llama.cpp wheels are kept")
-    add("--llama-index", default=llama_wheel.INDEX, metavar="URL", help="of prebuilt ones; '' none")
+    add("--wheels", type=Path, metavar="DIR", help="where llama.cpp is kept for the next upgrade")
+    add("--llama-releases", default=llama_release.API, metavar="URL", help="a mirror of GitHub's")
     add("--uninstall", action="store_true", help="remove gptoss; models and chats stay")
     add("--purge", action="store_true", help="remove models, chats and settings, too")
     return parser.parse_args(arguments)
@@ -82,9 +83,7 @@ def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
     if "://" not in source and not Path(source).exists():
         raise SetupError(f"{source} does not exist.", "--from takes gptoss's folder, file or URL.")
     previous = records.read(places.app)
-    has_llama = release is not None and release_files.has_llama(release)
-    facts = gpu_choice.read_facts(find_compiler(), has_llama)
-    choice = gpu_choice.choose(facts, options.backend)
+    choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
     print("\n".join(plan(options, places, source, previous, choice)))
     if options.dry_run:
         print("\nNothing was changed.")
@@ -94,8 +93,8 @@ def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
     if not (is_served or options.yes):
         is_served = ask("Start a server now and at every login?", default=False)
     wheels = (options.wheels or llama_wheel.cache_folder()).absolute()
-    index = options.llama_index.rstrip("/")
-    order = Order(source, choice, wheels, index, not options.no_path, is_served, release)
+    releases = options.llama_releases.rstrip("/")
+    order = Order(source, choice, wheels, releases, not options.no_path, is_served)
     with log.alone():
         install(log, places, order)
     return 0
@@ -106,25 +105,18 @@ def plan(
     places: Places,
     source: str,
     previous: Receipt | None,
-    choice: LlamaOrigin,
+    choice: Choice,
 ) -> list[str]:
-    llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
-    if choice.prebuilt == gpu_choice.RELEASE:
-        llama = "the release's build, for any CPU"
-    elif choice.prebuilt and options.llama_index:
-        first = f"the maintainer's build {choice.prebuilt}"
-        llama = f"{first}; {llama}, if that does not suit" if choice.build else first
     verb = f"Upgrade of gptoss {previous.version}" if previous else "Installation of gptoss"
     lines = [
         f"{verb} from {source}",
         f"  program    {places.app}",
         f"  command    {shell_setup.command_of(places)}",
-        f"  llama.cpp  {'CUDA' if choice.is_cuda else 'CPU'}: {choice.reason}",
-        f"             {llama}",
+        f"  llama.cpp  {choice.backend}: {choice.reason}",
+        f"             {gpu_choice.described(choice.ways[0])}",
         f"  log        {places.log}",
     ]
-    if choice.is_cuda:
-        lines.append("  CUDA       NVIDIA's libraries from the package index; none on the system")
+    lines += [f"             else {gpu_choice.described(way)}" for way in choice.ways[1:]]
     if previous:
         lines.append("  Models, chats and settings stay. A server that runs is stopped.")
     return lines + ([f"  Note: {choice.advice}"] if choice.advice else [])

@@ -19,7 +19,7 @@ def _begin() -> None:
     counter = "nvmlDeviceGetTotalEnergyConsumption"
     setattr(pynvml, counter, lambda _: round(time.monotonic() * GPU_W * 1e3))
     pynvml.nvmlDeviceGetPowerUsage = lambda _: GPU_W * 1000
-    energy.read_usable_gpus = lambda: (_CARD,)
+    energy.read_cuda_gpus = lambda: (_CARD,)
     energy._gpus_of = lambda _: ("CUDA0",)
     energy._EVERY_S = 0.01
 

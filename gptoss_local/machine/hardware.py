@@ -18,8 +18,11 @@ import psutil
 from gptoss_local.machine import cgroup
 from gptoss_local.machine.cgroup import read
 from gptoss_local.machine.nvidia import Driver, Gpu, read_gpus, visible
+from gptoss_local.machine.vulkan import of_one_maker
+from gptoss_local.machine.vulkan import read_gpus as vulkan_gpus
 
 Platform = Literal["linux", "wsl", "windows", "other"]
+Backend = Literal["CPU", "CUDA", "Vulkan"]
 DiskKind = Literal["nvme", "ssd", "rotating"]
 
 _OLDEST_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # that a CUDA's compiler knows. Source: nvcc's guide
@@ -34,10 +37,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """One machine, at this moment.
 
     Attributes:
-        gpus: As CUDA programs started from here see them, in their order.
+        gpus: As CUDA or Vulkan programs started from here see them, in their order.
         visible_devices: CUDA_VISIBLE_DEVICES, which chose them; None if it is not set.
-        has_cuda_build: llama.cpp here was built for CUDA.
-        cuda_build: Major version of that CUDA.
+        backend: What llama.cpp here was built for.
+        cuda_build: Major version of its CUDA.
         n_cores: Physical ones that this process may use.
         n_performance_cores: All of them on most machines.
         n_logical_cores: With SMT, two for most physical ones.
@@ -54,7 +57,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     driver: Driver | None = None
     visible_devices: str | None = None
-    has_cuda_build: bool = False
+    backend: Backend = "CPU"
     cuda_build: int | None = None
     n_cores: int | None = None
     n_performance_cores: int | None = None
@@ -71,7 +74,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def usable_gpus(self) -> tuple[Gpu, ...]:
         """Return the GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
-        return self.gpus if self.has_cuda_build else ()
+        return () if self.backend == "CPU" else self.gpus
 
     @property
     def lacks(self) -> str:
@@ -87,22 +90,24 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_machine(models_dir: Path) -> Machine:
-    """Look at this machine, in milliseconds; `models_dir` need not exist."""
-    driver, gpus = read_gpus()
+    """Look at this machine, in milliseconds without Vulkan; `models_dir` need not exist."""
+    driver, nvidia = read_gpus()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    backend = llama_backend()
+    gpus = of_one_maker(vulkan_gpus()) if backend == "Vulkan" else visible(nvidia, wanted)
     memory = psutil.virtual_memory()
     group = cgroup.memory(_SYS, _PROC) or cgroup.Memory(memory.total, memory.available)
     total_bytes = min(memory.total, group.limit_bytes)
     available_bytes = min(memory.available, group.available_bytes)
-    here, library = _platform(), _cuda_library()
+    here, library = _platform(), _library("cuda")
     n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
     has_avx2, arm_features = _fast_code(_PROC / "cpuinfo")
     return Machine(
         platform=here,
-        gpus=tuple(visible(gpus, wanted)),
+        gpus=tuple(gpus),
         driver=driver,
         visible_devices=wanted,
-        has_cuda_build=library is not None,
+        backend=backend,
         cuda_build=_linked_cuda(library, library.stat().st_mtime_ns) if library else None,
         n_cores=n_cores,
         n_performance_cores=n_fast,
@@ -117,8 +122,9 @@ def read_machine(models_dir: Path) -> Machine:
     )
 
 
-def read_usable_gpus() -> tuple[Gpu, ...]:
-    if not has_cuda_build():
+def read_cuda_gpus() -> tuple[Gpu, ...]:
+    """Return the GPUs that llama.cpp can use and NVML measures."""
+    if llama_backend() != "CUDA":
         return ()
     return tuple(visible(read_gpus()[1], os.environ.get("CUDA_VISIBLE_DEVICES")))
 
@@ -130,17 +136,19 @@ def llama_version() -> str:
         return "not installed"
 
 
-def has_cuda_build() -> bool:
-    return _cuda_library() is not None
+def llama_backend() -> Backend:
+    if _library("cuda"):
+        return "CUDA"
+    return "Vulkan" if _library("vulkan") else "CPU"
 
 
-def _cuda_library() -> Path | None:
-    """Return llama.cpp's CUDA library, if any. Source: `llama_cpp.py` (LLAMA_CPP_LIB_PATH)."""
+def _library(backend: str) -> Path | None:
+    """Return llama.cpp's library for GPUs, if any. Source: `llama_cpp.py` (LLAMA_CPP_LIB_PATH)."""
     folder = os.environ.get("LLAMA_CPP_LIB_PATH")
     spec = importlib.util.find_spec("llama_cpp")
     if folder is None and spec is not None and spec.origin:
         folder = str(Path(spec.origin).parent / "lib")
-    return next(Path(folder).glob("*ggml-cuda*"), None) if folder is not None else None
+    return next(Path(folder).glob(f"*ggml-{backend}*"), None) if folder is not None else None
 
 
 @functools.lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gptoss_local.api.models import ModelEnergy
-from gptoss_local.machine.hardware import read_usable_gpus
+from gptoss_local.machine.hardware import read_cuda_gpus
 from gptoss_local.machine.nvidia import Meters
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
@@ -120,5 +120,5 @@ class Energy:
 
     def _opened(self) -> Meters:
         if self._meters is None:
-            self._meters = Meters(read_usable_gpus())
+            self._meters = Meters(read_cuda_gpus())
         return self._meters

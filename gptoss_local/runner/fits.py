@@ -106,10 +106,10 @@ def machine_facts(machine: Machine, settings: Settings) -> dict[str, str]:
         for gpu in machine.gpus
     ]
     if cards and not machine.usable_gpus:
-        cards.append("not used, as llama.cpp is built without CUDA: see gptoss doctor")
+        cards.append("not used by this build of llama.cpp: see gptoss doctor")
     n = machine.n_cores
     facts = {
-        "GPU": "\n".join(cards) or "none that NVIDIA's driver shows",
+        "GPU": "\n".join(cards) or "none that llama.cpp can use",
         "RAM": f"{gib(machine.available_bytes)} of {gib(machine.total_bytes)} are free",
         "CPU": f"{n} core{'s' * (n > 1)}" if n else "",
         "Disk": f"{decimal(free_bytes(settings.models_dir))} are free",

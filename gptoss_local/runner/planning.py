@@ -10,7 +10,7 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
 from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
-from gptoss_local.machine.hardware import Machine, has_cuda_build, read_machine
+from gptoss_local.machine.hardware import Machine, llama_backend, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import Measured, Tuning, measured_path, plan_id
 from gptoss_local.machine.plan.options import OBJECTIVES, Attempt, plan_options
@@ -120,7 +120,7 @@ def load_command(
     # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
     gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
     params = plan.model_params
-    if not plan.n_gpus and not has_cuda_build():  # llama.cpp itself fills GPUs of other makers
+    if not plan.n_gpus and llama_backend() == "CPU":  # another one's GPUs are filled by llama.cpp
         params = msgspec.structs.replace(params, n_gpu_layers=settings.gpu_layers)
     return Load(
         model_path=str(path),
@@ -141,7 +141,7 @@ def load_command(
         offload_min_batch=plan.speed.offload_min_batch,
         step_costs=steps.times if steps else None,
         budget_bytes={
-            f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
+            plan.device(i): gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
         },
     )
 
@@ -152,8 +152,8 @@ def without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
     available_bytes = machine.available_bytes
     for engine in engines:
         for place, n_bytes in engine.loaded.buffer_bytes.items():
-            index = place.removeprefix("CUDA")
-            if place.startswith("CUDA") and index.isdigit() and int(index) < len(gpus):
+            index = place.removeprefix(machine.backend)
+            if index != place and index.isdigit() and int(index) < len(gpus):
                 gpu = gpus[int(index)]
                 free_bytes = min(gpu.total_bytes, gpu.free_bytes + n_bytes)
                 gpus[int(index)] = msgspec.structs.replace(gpu, free_bytes=free_bytes)

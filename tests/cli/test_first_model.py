@@ -192,7 +192,7 @@ def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
     cards = machine_facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()
     assert cards[0] == "card 0, 15.5 GiB of 16.0 GiB are free"
     assert len(cards) == 2
-    assert "gptoss doctor" in machine_facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
+    assert "gptoss doctor" in machine_facts(machine(gpu(16), backend="CPU"), settings)["GPU"]
     assert "none" in machine_facts(machine(), settings)["GPU"]
 
 

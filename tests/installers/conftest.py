@@ -1,7 +1,6 @@
 """The installer's modules, which lie outside of the packages, and a home of a fresh user."""
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -89,22 +88,10 @@ def without_compiler(folder: Path) -> str:
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A release's folder, for this machine: llama.cpp from release.py if it has run here."""
-    import llama_wheel
-    import portable_wheel
+    """A release's folder."""
     import release
-    import release_files
-    from from_source import ROOT
     from steps import Log
 
-    folder, cache = tmp_path_factory.mktemp("release"), llama_wheel.cache_folder()
-    log = Log(folder.parent / "release.log")
-    if portable_wheel.kept_wheel(cache, LLAMA, platform.machine()):
-        portable_wheel.make(log, cache, LLAMA, folder, platform.machine())
-    else:
-        shutil.copy(kept_llama(), folder)
-    release.make_package(log, ROOT, folder)
-    for name in release.SCRIPTS:
-        shutil.copy(INSTALLERS / name, folder)
-    release_files.write_sums(folder)
+    folder = tmp_path_factory.mktemp("release")
+    release.make_release(Log(folder.parent / "release.log"), folder)
     return folder

@@ -7,20 +7,15 @@ steps that were run by hand.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
-import image
-import llama_wheel
 import pytest
 import yaml
-from from_source import pinned_version
 from jsonschema import Draft201909Validator
-from steps import Log
 
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli import worker
@@ -308,37 +303,3 @@ def test_kubernetes_finds_workers_through_etcd_and_probes_them() -> None:
     for container in (started, *containers("dynamo-frontend")):
         for probe in ("livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["port"] == port["name"]
-
-
-def test_a_wheel_that_is_there_is_not_built_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The image's second step finds the wheel of the first one, also for GPUs."""
-    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_NATIVE=OFF")
-    version = pinned_version((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    for architectures in ((), image.ALL):
-        args = llama_wheel.cmake_args(architectures)
-        assert "-DGGML_NATIVE=OFF" in args
-        folder = llama_wheel.wheel_folder(tmp_path, version, args)
-        folder.mkdir(parents=True)
-        (folder / "llama.whl").touch()
-        found = image.get_wheel(Log(tmp_path / "log"), tmp_path, architectures)
-        assert found == folder / "llama.whl"
-    assert f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(image.ALL)}" in args
-
-
-@pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler")
-def test_the_driver_to_link_with_stays_a_dependency(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although it defines nothing, and some compilers drop libraries that nothing refers to."""
-    for name in ("LD_LIBRARY_PATH", "LDFLAGS"):
-        monkeypatch.setenv(name, "")  # and so put back afterwards
-    image.add_driver(Log(tmp_path / "log"), tmp_path / "driver")
-    flags = os.environ["LDFLAGS"].split()
-    assert os.environ["LD_LIBRARY_PATH"] == str(tmp_path / "driver")
-    (tmp_path / "user.c").write_text("int cuInit(int); int f(void) { return cuInit(0); }")
-    library = tmp_path / "driver" / "libcuda.so.1"
-    command = ["c++", "-shared", "-fPIC", *flags, "-x", "c", "user.c", "-x", "none", str(library)]
-    subprocess.run([*command, "-o", "user.so"], cwd=tmp_path, check=True)
-    assert b"libcuda.so.1\0" in (tmp_path / "user.so").read_bytes()

@@ -1,12 +1,15 @@
 """install.sh for a fresh user, for the CPU: from nothing to an answer, and away again.
 
-Packages come from the registry. llama.cpp's wheel comes from the cache that from_source.py fills,
-as compiling it takes minutes.
+Packages come from the registry, llama.cpp from a stand-in for its releases, or as the wheel that
+from_source.py keeps, as compiling it takes minutes.
 """
 
+import hashlib
+import json
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,6 +17,7 @@ import pytest
 
 from tests.conftest import free_port
 from tests.installers.conftest import INSTALLERS, FreshUser, kept_llama, without_compiler
+from tests.installers.github import GitHub, github, own_release
 
 NO_NETWORK = ("--index", "http://127.0.0.1:1/simple")
 LINE = "  # gptoss: added by its installer\n"
@@ -25,16 +29,31 @@ def wheels() -> Path:
     return kept_llama().parents[1]
 
 
+@pytest.fixture
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitHub]:
+    with github() as server:
+        server.files = own_release(tmp_path_factory.mktemp("github"))
+        yield server
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_install_upgrade_uninstall(
-    user: FreshUser, wheels: Path, release: Path, tmp_path_factory: pytest.TempPathFactory
+    user: FreshUser,
+    wheels: Path,
+    release: Path,
+    releases: GitHub,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     (user.home / ".bashrc").write_text("alias ll='ls -l'\n")
     before = user.files()
-    done = user.install("--yes", "--wheels", wheels)
+    releases.digests = dict.fromkeys(releases.files, "0" * 64)
+    cpu = ("--yes", "--backend", "cpu", "--llama-releases", releases.api)
+    done = user.install(*cpu, "--wheels", wheels)
     assert done.returncode == 0, done.stderr
+    assert "is not the file that was released. Run this again. Now compiled." in done.stderr
     assert "it answered, on the CPU" in done.stderr
+    releases.digests = {}
     first = user.command.resolve()
     assert user.app in first.parents
     assert (user.home / ".bashrc").read_text().endswith(f'/.local/bin:$PATH"{LINE}')
@@ -60,10 +79,15 @@ def test_install_upgrade_uninstall(
     assert user.command.resolve() == first  # and its server still runs
     assert user.run(user.command, "status", GPTOSS_PORT=port).returncode == 0
     script = release / "install.sh"
-    done = user.run("/bin/sh", script, "--yes", "--wheels", user.home / "wheels")
+    done = user.run("/bin/sh", script, *cpu, "--wheels", user.home / "wheels")
     assert done.returncode == 0, done.stderr
     assert "Upgrade of gptoss" in done.stdout
-    assert "the release's build, for any CPU" in done.stdout
+    assert "llama.cpp's release for cpu, about 30 MB" in done.stdout
+    (kept,) = json.loads((user.app / "install.json").read_text())["digests"].items()
+    assert kept == (
+        (name := next(iter(releases.files))),
+        hashlib.sha256(releases.files[name]).hexdigest(),
+    )
     second = user.command.resolve()
     assert second != first
     assert not first.exists()
@@ -111,7 +135,7 @@ def test_uv_stands_in_for_a_python_that_lacks_venv(user: FreshUser) -> None:
     assert done.returncode == 1
     assert "apt install python3-venv" in done.stderr
     done = user.install("--yes", "--backend", "cuda", **lame)
-    assert "No CUDA build" in done.stderr  # setup_app.py has the word
+    assert "No CUDA:" in done.stderr  # setup_app.py has the word
     uv = next(path for path in user.app.glob("uv/**/uv") if path.is_file())
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['ensurepip'] = None\n"
@@ -137,7 +161,7 @@ def _python_without_venv(user: FreshUser) -> Path:
     ("arguments", "message", "remedy"),
     [
         ((), "Confirmation needs a terminal", "--yes"),
-        (("--yes", "--backend", "cuda"), "No CUDA build: NVIDIA's driver shows no GPU", "driver"),
+        (("--yes", "--backend", "cuda"), "No CUDA: NVIDIA's driver shows no GPU", "driver"),
         (("--yes", "--from", "/nowhere"), "/nowhere does not exist", "--from takes"),
         (("--uninstall",), "gptoss is not installed", "Nothing to remove"),
         (("--yes", *NO_NETWORK), "pip failed to build", "HTTPS_PROXY"),

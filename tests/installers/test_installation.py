@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,14 +12,14 @@ import llama_wheel
 import pytest
 import receipt
 import removal
-from gpu_choice import LlamaOrigin
+from gpu_choice import Choice
 from installation import Order
 from receipt import Places, Receipt
 from steps import Log, SetupError
 
 from tests.installers.conftest import INSTALLERS
 
-RTX_4090 = LlamaOrigin(("89-real",), "cu130", True, "RTX 4090")
+RTX_4090 = Choice(("cuda-13.4",), reason="RTX 4090")
 
 
 Capture = pytest.CaptureFixture[str]
@@ -35,8 +34,8 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path / "share/gptoss/app", tmp_path / "bin", tmp_path / "install.log")
 
 
-def order(tmp_path: Path, choice: LlamaOrigin, index: str = "") -> Order:
-    return Order("/nowhere", choice, tmp_path / "wheels", index, False, False)
+def order(tmp_path: Path, choice: Choice) -> Order:
+    return Order("/nowhere", choice, tmp_path / "wheels", "", False, False)
 
 
 def test_full_disk_is_seen_before_the_first_byte(
@@ -47,29 +46,6 @@ def test_full_disk_is_seen_before_the_first_byte(
         installation.install(Log(places.log), places, order(tmp_path, RTX_4090))
     assert "--wheels" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
-
-
-def test_prebuilt_comes_first_and_a_kept_wheel_before_a_build(
-    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheels, log = tmp_path / "wheels", Log(places.log)
-    url = "https://example.invalid/whl/cu130"
-    kept = {}
-    for how in (url, llama_wheel.cmake_args(RTX_4090.architectures)):
-        folder = llama_wheel.wheel_folder(wheels, "1.0", how)
-        folder.mkdir(parents=True)
-        kept[how] = folder / "llama_cpp_python-1.0-py3-none-any.whl"
-        kept[how].touch()
-    wanted = order(tmp_path, RTX_4090, "https://example.invalid/whl")
-    found = list(installation._candidates(log, Path("python"), "1.0", wanted))
-    assert [how for how, _ in found] == ["prebuilt", "compiled here"]
-    assert [wheel for _, wheel in found] == list(kept.values())
-    assert "-DCMAKE_CUDA_ARCHITECTURES=89-real" in llama_wheel.cmake_args(("89-real",))
-
-    kept[url].unlink()  # and there is no network
-    found = list(installation._candidates(log, Path("/bin/false"), "1.0", wanted))
-    assert [how for how, _ in found] == ["compiled here"]
-    assert "no prebuilt llama.cpp" in places.log.read_text()
 
 
 def test_build_without_a_compiler(
@@ -105,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (*THEIRS, *OURS):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("# settings that are valid")
-    receipt.write(receipt.places().app, Receipt("1", "env-1", "", [str(tmp_path / OURS[0])]))
+    receipt.write(receipt.places().app, Receipt("1", "env-1", files=[str(tmp_path / OURS[0])]))
     return tmp_path
 
 
@@ -167,33 +143,6 @@ def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
     with Log(path).alone():
         Log(path).say("the first line")
     assert "the first line" in path.read_text()
-
-
-def test_wheels_of_the_maintainers_index_and_of_a_release(tmp_path: Path) -> None:
-    """The real pip takes the wheel that suits this machine."""
-    index, release = tmp_path / "cpu/llama-cpp-python", tmp_path / "release"
-    for folder in (index, release):
-        folder.mkdir(parents=True)
-        for tag in ("py3-none-win_amd64", "py3-none-any"):
-            write_wheel(folder / f"llama_cpp_python-1.0-{tag}.whl", tag)
-    page = "".join(f'<a href="{path.name}">{path.name}</a>' for path in index.iterdir())
-    (index / "index.html").write_text(page)
-    log, python = Log(tmp_path / "log"), Path(sys.executable)
-    for origin in (index.parent.as_uri(), release):
-        found = llama_wheel.download(log, python, "1.0", tmp_path / "found", origin)
-        assert found.name == "llama_cpp_python-1.0-py3-none-any.whl"
-        shutil.rmtree(tmp_path / "found")
-    with pytest.raises(SetupError, match="pip failed to download"):
-        llama_wheel.download(log, python, "2.0", tmp_path / "found", release)
-
-
-def write_wheel(path: Path, tag: str) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        about = "llama_cpp_python-1.0.dist-info"
-        metadata = "Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: 1.0\n"
-        archive.writestr(f"{about}/METADATA", metadata)
-        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
-        archive.writestr(f"{about}/RECORD", "")
 
 
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """pip, pipx and uv with a release's files, in environments of their own: from nothing to an answer.
 
-Packages come from the registry, llama.cpp's wheel from the cache of release.py
-or from_source.py.
+Packages come from the registry, llama.cpp's wheel from the cache of from_source.py: pip would
+compile it.
 """
 
 import json
@@ -15,7 +15,8 @@ import pytest
 import steps
 
 from tests.conftest import free_port
-from tests.installers.conftest import LLAMA, FreshUser, without_compiler
+from tests.installers.conftest import LLAMA, FreshUser, kept_llama, without_compiler
+from tests.installers.github import github, own_release
 
 TOOLS = Path(sys.executable).parent
 CERTIFICATES = {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
@@ -71,20 +72,23 @@ def test_from_nothing_to_an_answer(
     command = person.command
     match tool:
         case "install.sh":
-            person.install_by("/bin/sh", release / "install.sh", "--yes")
+            with github() as server:
+                server.files = own_release(person.home)
+                releases = ("--llama-releases", server.api)
+                person.install_by("/bin/sh", release / "install.sh", "--yes", *releases)
             assert not list(Path(tempfile.gettempdir()).glob("tmp.*/installers"))
         case "uv":
             options = ("--python", python(version)) if version else ()
-            uv = (TOOLS / "uv", "tool", "install", *options, "--find-links", release)
+            uv = (TOOLS / "uv", "tool", "install", *options, "--find-links", kept_llama().parent)
             person.install_by(*uv, package(release, kind))
         case "pip":
             environment = person.home / "environment"
             command = environment / "bin/gptoss"
             person.install_by(python(version), "-m", "venv", environment)
-            pip = (environment / "bin/python", "-m", "pip", "install", "--find-links", release)
-            person.install_by(*pip, package(release, kind))
+            pip = (environment / "bin/python", "-m", "pip", "install", "--find-links")
+            person.install_by(*pip, kept_llama().parent, package(release, kind))
         case "pipx":
-            options = ("--python", sys.executable, f"--pip-args=--find-links={release}")
+            options = ("--python", sys.executable, f"--pip-args=--find-links={kept_llama().parent}")
             person.install_by(TOOLS / "pipx", "install", *options, package(release, kind))
     person.check(command)
 
@@ -95,7 +99,7 @@ def test_without_llama_cpp_all_but_answers_work(person: Person, release: Path) -
     environment = person.home / "environment"
     person.install_by(sys.executable, "-m", "venv", environment)
     pip = (environment / "bin/python", "-m", "pip")
-    person.install_by(*pip, "install", "--find-links", release, package(release))
+    person.install_by(*pip, "install", "--find-links", kept_llama().parent, package(release))
     person.install_by(*pip, "uninstall", "--yes", "llama-cpp-python")
     gptoss = environment / "bin/gptoss"
     for command in (["--help"], ["--version"], ["list"], ["plan", "nano"]):

@@ -38,7 +38,7 @@ def gpu(total_gib: float, free_gib: float | None = None, index: int = 0, **more:
 
 def machine(*gpus: Gpu, ram_gib: float = 64, **more: object) -> Machine:
     fields: dict[str, object] = {
-        "has_cuda_build": True,
+        "backend": "CUDA",
         "n_cores": 8,
         "n_performance_cores": 8,
         "has_avx2": True,
@@ -81,7 +81,7 @@ def machines(draw: st.DrawFn, min_gpus: int = 0, max_gpus: int = 3) -> Machine:
         n_logical_cores=draw(st.sampled_from([None, 2, 16, 32])),
         has_avx2=draw(st.booleans()),
         disk=draw(st.sampled_from([None, "nvme", "rotating"])),
-        has_cuda_build=draw(st.sampled_from([True, True, True, False])),
+        backend=draw(st.sampled_from(["CUDA", "CUDA", "CUDA", "CPU"])),
     )
 
 

@@ -46,7 +46,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _: 30_000)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: card.calls.append("init"))
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: card.calls.append("shutdown"))
-    monkeypatch.setattr(module, "read_usable_gpus", lambda: [CARD])
+    monkeypatch.setattr(module, "read_cuda_gpus", lambda: [CARD])
     monkeypatch.setattr(module, "_EVERY_S", 0.001)
     return card
 

@@ -66,6 +66,15 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
 
 
 def _gpus(machine: Machine) -> Iterator[Verdict]:
+    if machine.backend == "Vulkan":
+        for gpu in machine.gpus:
+            yield Verdict(f"GPU {gpu.index}", "ok", f"{_memory(gpu)}, by Vulkan.")
+        if not machine.gpus:
+            fix = (
+                "Install the card's driver with Vulkan; `vulkaninfo` lists it."
+            )
+            yield Verdict("GPU", "note", "Vulkan shows no GPU.", fix)
+        return
     if machine.driver is None:
         yield Verdict(
             "GPU",
@@ -105,9 +114,7 @@ def _why_hidden(machine: Machine) -> str:
 def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
     name = f"GPU {gpu.index}"
     used_bytes = gpu.total_bytes - gpu.free_bytes
-    text = f"{gpu.name}: {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB are free"
-    if gpu.shares_ram:
-        text += ", which are the system's RAM"
+    text = _memory(gpu)
     if gpu.pcie_generation and gpu.pcie_width:
         text += f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}"
     text += f", driver {driver.version}."
@@ -131,14 +138,19 @@ def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
     return Verdict(name, "ok", text)
 
 
+def _memory(gpu: Gpu) -> str:
+    text = f"{gpu.name}: {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB are free"
+    return text + (", which are the system's RAM" if gpu.shares_ram else "")
+
+
 def _build(machine: Machine, around: Surroundings) -> Verdict:
     if around.llama_problem:
         text = around.llama_problem
         return Verdict("llama.cpp", "problem", text, "Install gptoss again; see docs/install.md.")
-    if machine.has_cuda_build:
-        return Verdict("llama.cpp", "ok", "Built with CUDA.")
+    if machine.backend != "CPU":
+        return Verdict("llama.cpp", "ok", f"Built with {machine.backend}.")
     if machine.gpus:
-        text = "Built without CUDA: the GPU is not used."
+        text = "Built without CUDA and Vulkan: the GPU is not used."
         fix = f"Run the installer again. In a clone: {_BUILD}"
         return Verdict("llama.cpp", "problem", text, fix)
     return Verdict("llama.cpp", "ok", "Built for the CPU.")

@@ -143,7 +143,7 @@ def stale(machine: Machine, settings: Settings) -> Iterator[tuple[Run, list[str]
 
 
 def facts_of(entry: ModelEntry, machine: Machine, settings: Settings) -> dict[str, str]:
-    build = f"CUDA {machine.cuda_build}" if machine.has_cuda_build else "CPU"
+    build = f"{machine.backend} {machine.cuda_build or ''}".strip()
     facts = {"gptoss": __version__, "llama.cpp": f"{llama_version()}, {build}"}
     if entry.upstream:
         return facts | {"the model": repr(entry.upstream)}

@@ -1,9 +1,13 @@
 """Load llama.cpp and print the features that it uses here: `python -m gptoss_local.engine.llama`.
 
-`gptoss doctor` and the installer run it, as a library built for another processor ends its process.
+`--devices` prints its GPUs as JSON instead. Others run it, as a library built for another processor
+ends its process.
 """
 
-from gptoss_local.engine.llama.library import system_info
+import json
+import sys
+
+from gptoss_local.engine.llama.library import gpu_devices, system_info
 
 if __name__ == "__main__":
-    print(system_info())
+    print(json.dumps(gpu_devices()) if "--devices" in sys.argv else system_info())

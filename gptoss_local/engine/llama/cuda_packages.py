@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from gptoss_local.machine.hardware import has_cuda_build
+from gptoss_local.machine.hardware import llama_backend
 
 _NAMES = ("cudart", "cublasLt", "cublas")  # each needs those before it
 
@@ -18,7 +18,7 @@ def preload_cuda() -> None:
     llama-cpp-python and cuBLAS search PATH and ignore `os.add_dll_directory`. Where the packages
     are missing, the system's libraries are used.
     """
-    if not has_cuda_build():
+    if llama_backend() != "CUDA":
         return
     spec = importlib.util.find_spec("nvidia")
     places = spec.submodule_search_locations if spec else None

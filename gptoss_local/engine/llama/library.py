@@ -2,11 +2,13 @@
 
 import contextlib
 import functools
+import json
 import os
 import re
 import sys
 from collections import deque
-from ctypes import c_char_p, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -16,6 +18,7 @@ from llama_cpp.llama_cpp import _base_path, _lib
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.printable import shown
 
+_GPU, _IGPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_*, ggml-backend.h
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 _BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked
 # Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
@@ -37,8 +40,21 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
 def start_library() -> None:
     """Initialise llama.cpp's backends once per process and capture its log."""
     llama_cpp.llama_log_set(_on_log, c_void_p(0))
+    _check_build()
     _load_backends()
     llama_cpp.llama_backend_init()
+
+
+def _check_build() -> None:
+    """Refuse a library of another commit: llama-cpp-python's structs would not be its own."""
+    made = json.loads(Path(__file__).with_name("release.json").read_text(encoding="utf-8"))
+    commit = ggml("ggml_commit", c_char_p).decode().removesuffix("-dirty")
+    if commit != "unknown" and not made["commit"].startswith(commit[:9]):  # git shortens it
+        raise ModelLoadError(
+            f"llama.cpp in {_base_path} is of commit {commit}, and gptoss needs "
+            f"{made['commit']} ({made['build']})",
+            hint="Install gptoss again, or take LLAMA_CPP_LIB_PATH away.",
+        )
 
 
 def _load_backends() -> None:
@@ -72,6 +88,32 @@ def has_gpu() -> bool:
     """Return whether llama.cpp was built for a GPU and finds one."""
     start_library()
     return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def gpu_devices() -> list[dict[str, Any]]:
+    """Return the GPUs that llama.cpp finds, as `machine.vulkan.Device`; integrated ones come last.
+
+    As in `llama_model_load`, those are used only where there is no other.
+    """
+    start_library()
+    found: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for i in range(ggml("ggml_backend_dev_count", c_size_t)):
+        device = c_void_p(ggml("ggml_backend_dev_get", c_void_p, c_size_t(i)))
+        kind = ggml("ggml_backend_dev_type", c_int, device)
+        if kind not in (_GPU, _IGPU):
+            continue
+        free, total = c_size_t(), c_size_t()
+        ggml("ggml_backend_dev_memory", None, device, byref(free), byref(total))
+        name = ggml("ggml_backend_dev_name", c_char_p, device)
+        description = ggml("ggml_backend_dev_description", c_char_p, device)
+        found[kind == _IGPU].append({
+            "name": name.decode(),
+            "description": description.decode(errors="replace"),
+            "free_bytes": free.value,
+            "total_bytes": total.value,
+            "shares_ram": kind == _IGPU,
+        })  # fmt: skip
+    return found[False] or found[True]
 
 
 def recent_log() -> str:

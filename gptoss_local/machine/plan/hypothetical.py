@@ -121,7 +121,7 @@ def imagine(
         if gpus:
             n_free = max(0, gpus[0].free_bytes - _DESKTOP_BYTES)
             gpus[0] = replace(gpus[0], free_bytes=n_free)
-        changed |= {"gpus": tuple(gpus), "has_cuda_build": True, "cuda_build": None}
+        changed |= {"gpus": tuple(gpus), "backend": "CUDA", "cuda_build": None}
     if ram_bytes is not None:
         changed |= {"total_bytes": ram_bytes, "available_bytes": ram_bytes * 9 // 10}
         changed["pinnable_bytes"] = pinnable_bytes(here.platform, ram_bytes, ram_bytes * 9 // 10)

@@ -141,7 +141,7 @@ def plan_id(plan: Plan) -> str:
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
-    library = llama_version(), machine.has_cuda_build
+    library = llama_version(), machine.backend
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
     # A later version of gptoss finds its own file, and keeps it after a downgrade.
     key = msgspec.json.encode((_VERSION, weights_id, gpus, library, cpu))

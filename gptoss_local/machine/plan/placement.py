@@ -73,7 +73,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
-    def tensor_overrides(self) -> tuple[tuple[str, str], ...]:
+    def tensor_overrides(self, backend: str) -> tuple[tuple[str, str], ...]:
         """Return patterns for `ModelParams`; few, as each is tried on every tensor."""
         found = []
         if self.host_experts:
@@ -85,7 +85,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         if len(used) > 1 and not found:
             # Several GPUs and no override switch on pipelining of ubatches, of which our steps
             # have one, for a multiple of the buffers. The head is there anyway.
-            found.append((r"^output\.weight$", f"CUDA{used[-1]}"))
+            found.append((r"^output\.weight$", f"{backend}{used[-1]}"))
         return tuple(found)
 
 

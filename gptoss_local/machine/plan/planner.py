@@ -200,6 +200,7 @@ class _Planner(msgspec.Struct, frozen=True):
             host=host,
             n_threads_prefill=n_prefill,
             n_threads_decode=n_decode,
+            backend=machine.backend,
             n_gpus=len(machine.usable_gpus),
             vram_share=in_vram / (facts.weight_bytes - facts.input_bytes),
             speed=self.tuning.correct(speed) if self.tuning else speed,

@@ -3,6 +3,7 @@
 import msgspec
 
 from gptoss_local.base.types import ContextParams, LoadMode, ModelParams
+from gptoss_local.machine.hardware import Backend
 from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.machine.plan.placement import Placement
 from gptoss_local.machine.plan.speed import Speed
@@ -50,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     host: HostMemory
     n_threads_prefill: int
     n_threads_decode: int
+    backend: Backend = "CUDA"
     n_gpus: int
     vram_share: float
     speed: Speed
@@ -63,7 +65,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Return llama.cpp's names of the GPUs to use; None leaves it to llama.cpp."""
         if not self.n_gpus:
             return None
-        return tuple(f"CUDA{i}" for i, n in enumerate(self.placement.layers_per_gpu) if n)
+        return tuple(self.device(i) for i, n in enumerate(self.placement.layers_per_gpu) if n)
+
+    def device(self, index: int) -> str:
+        """Return llama.cpp's name of a GPU: `CUDA0`."""
+        return f"{self.backend}{index}"
 
     @property
     def tensor_split(self) -> tuple[int, ...] | None:
@@ -86,7 +92,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return ModelParams(
             n_gpu_layers=self.placement.n_gpu_layers,
             devices=self.devices,
-            tensor_overrides=self.placement.tensor_overrides(),
+            tensor_overrides=self.placement.tensor_overrides(self.backend),
             load_mode=self.load_mode,
             tensor_split=self.tensor_split,
             repack=self.repacks,

@@ -107,9 +107,9 @@ def _no_gpu(machine: Machine, options: PlanOptions) -> list[str]:
     if options.n_gpu_layers == 0:
         why = "No layer is on a GPU, as requested."
     elif not machine.gpus:
-        why = "There is no NVIDIA GPU, so the CPU computes everything."
-    elif not machine.has_cuda_build:
-        why = "This build of llama.cpp has no CUDA, so the GPU is not used."
+        why = "There is no GPU that llama.cpp can use, so the CPU computes everything."
+    elif machine.backend == "CPU":
+        why = "This build of llama.cpp has neither CUDA nor Vulkan, so the GPU is not used."
     elif not any(map(machine.has_code_for, machine.gpus)):
         why = " ".join(no_code(machine, gpu) for gpu in machine.gpus)
     else:

@@ -35,7 +35,7 @@ from gptoss_local.harmony import (
     text_size,
 )
 from gptoss_local.harmony.budget import TokenBudget
-from gptoss_local.machine.hardware import read_usable_gpus
+from gptoss_local.machine.hardware import read_cuda_gpus
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.fits import all_fits
 from gptoss_local.runner.loading import LoadedModel
@@ -230,7 +230,7 @@ async def inspect(request: Request) -> Response:
 @endpoints.for_page("GET", "/api/gptoss/status", "Of the server's process", ServerStatus)
 async def status(request: Request) -> Response:
     manager = manager_of(request)
-    gpus = await asyncio.to_thread(read_usable_gpus)
+    gpus = await asyncio.to_thread(read_cuda_gpus)
     return json_response(
         ServerStatus(
             server_version=__version__,
