@@ -20,10 +20,10 @@ from gptoss_local.models.catalog import CatalogModel, canonical_name, known_mode
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
 from gptoss_local.models.store.checks import check_adapter, check_new, check_usable
-from gptoss_local.models.store.lock import changing
 from gptoss_local.models.store.manifests import (
     Manifest,
     ModelDefaults,
+    changing,
     link_or_copy,
     named_weights,
     placed_weights,

@@ -20,12 +20,13 @@ import msgspec
 
 from gptoss_local.base.errors import ModelLoadError, UsageError
 from gptoss_local.base.formats.gguf_file import split_files
+from gptoss_local.base.lock import hold, is_held, locked
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.validation import in_words
 from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
-from gptoss_local.models.store.lock import hold, is_held
 
 _WEIGHTS = "weights"
+_CHANGE_S = 30.0  # one holds the lock for renames and removals, not while bytes are copied
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,6 +77,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         adapter = self.adapter_path(manifest)
         weights = split_files(self.path(manifest)) if self.weights else []
         return [*weights, *([adapter] if adapter else [])]
+
+
+@contextlib.contextmanager
+def changing(settings: Settings, *, timeout_s: float = _CHANGE_S) -> Iterator[None]:
+    """Keep all other changes of names out; not reentrant. OSError: there is no lock to be had.
+
+    A change renames one file of a name and removes the other kind, so a lookup in between might
+    find neither, and two changes might remove each other's file.
+    """
+    with locked(settings.cache_dir / "models.lock", timeout_s=timeout_s, poll_s=0.005):
+        yield
 
 
 def read_manifest(path: Path) -> Manifest:
