@@ -20,7 +20,7 @@ def locked(path: Path, *, timeout_s: float, poll_s: float = 0.05) -> Iterator[No
     from filelock import FileLock
 
     lock = FileLock(path, timeout=timeout_s, poll_interval=poll_s, fallback_to_soft=False)
-    release = lock.release
+    release: Callable[[], object] = lock.release
     try:
         lock.acquire()
     except OSError as error:

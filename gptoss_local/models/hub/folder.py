@@ -56,11 +56,6 @@ class PartialFile:
         self._digest.update(data)
         self.size_bytes += len(data)
 
-    def clear(self) -> None:
-        self._sink.truncate(0)
-        self._digest = new_digest(self._file)
-        self.size_bytes = 0
-
     def close(self) -> None:
         self._sink.close()
 

@@ -171,8 +171,10 @@ def _remove_manifest(manifest: Path, settings: Settings) -> None:
 
 
 def _remove_lost(weights: list[Path], settings: Settings) -> None:
-    named = named_weights(read_manifests(settings)[0])
-    remove_files(part for part in weights if part.name not in named)
+    manifests, unreadable = read_manifests(settings)
+    if not unreadable:  # else one of those may need them; `gptoss gc` removes them later
+        named = named_weights(manifests)
+        remove_files(part for part in weights if part.name not in named)
 
 
 def _weights_of(manifest: Path) -> list[Path]:

@@ -125,7 +125,16 @@ def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path,
     """Read all manifests; the errors are of those that do not say which weights they need."""
     manifests: dict[Path, Manifest] = {}
     unreadable: dict[Path, ModelLoadError] = {}
-    names = os.listdir(settings.models_dir) if settings.models_dir.is_dir() else []
+    folder, names = settings.models_dir, list[str]()
+    if folder.is_dir():
+        names = os.listdir(folder)
+    elif os.path.lexists(folder):
+        is_link = folder.is_symlink()
+        what = f"a link to {os.readlink(folder)}, which is gone" if is_link else "a file"
+        unreadable[folder] = ModelLoadError(
+            f"the models folder {folder} is {what}",
+            hint="Mount its disk, or remove it; GPTOSS_HOME names another place.",
+        )
     for path in (settings.models_dir / name for name in sorted(names)):
         if path.suffix != MANIFEST_SUFFIX:
             continue

@@ -116,6 +116,8 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         known = known_model(wanted)
         is_named = known is not None and known.is_local
         how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
+        if gone.parent.name == "blobs":
+            how = f"see what Ollama has now: gptoss import; {how}"
         raise ModelNotFoundError(
             f"model '{name}' is the file {gone}, which is gone", hint=f"Restore it, or {how}"
         )
