@@ -239,7 +239,7 @@ def test_what_is_proposed_fits(facts: ModelFacts, model: str) -> None:
         here, _ = imagine(machine(), [card_of_size(vram_gib * GIB)], ram_gib * GIB)
         options = PlanOptions(n_ctx=n_ctx)
         plan = try_plan(facts, here, options)
-        near = plan and nearest(facts, here, options, plan)
+        near = nearest(facts, here, options, plan) if plan else None
         if plan is None or near is None:
             continue
         assert gib(near.missing_bytes) in explain_nearest(near, plan, model)

@@ -15,7 +15,7 @@ from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import CTX_STEPS, make_plan
 from gptoss_local.machine.plan.result import Plan
 
-_STEP_BYTES = 2**30 // 10
+_STEP = 2**30 // 10  # bytes
 _MOST_STEPS = 1000
 _LEAST_CTX = 8192
 _CLEARLY = 0.9
@@ -49,7 +49,8 @@ def nearest(
     """Return what would improve a plan most; None if nothing can, or it is as was asked for."""
     has_wish = options.n_gpu_layers is not None or options.n_cpu_moe is not None
     is_whole = plan.uses_gpu and not plan.placement.expert_bytes_on_host(facts)
-    if has_wish or is_whole or not any(map(machine.has_code_for, machine.usable_gpus)):
+    cards = [gpu for gpu in machine.usable_gpus if machine.has_code_for(gpu)]
+    if has_wish or is_whole or not cards or any(gpu.shares_ram for gpu in cards):
         return None
     search = _Search(facts, machine, options, plan)
     goal: Literal["experts", "gpu"] = "experts" if plan.uses_gpu else "gpu"
@@ -76,18 +77,18 @@ class _Search(msgspec.Struct, frozen=True):
 
     def proposals(self) -> list[Proposal]:
         """Try each setting, the least change first that is enough, or else the most."""
-        options, n_now = self.options, self.plan.shape.n_ctx
-        kinds = [replace(options, cache_type="q8_0")] if self._may_be_smaller() else []
-        sizes = [n for n in CTX_STEPS if max(_LEAST_CTX, options.min_ctx or 0) <= n < n_now]
+        options, facts = self.options, self.facts
+        least = max(_LEAST_CTX, options.min_ctx or 0)
+        sizes = [n for n in CTX_STEPS if least <= n < self.plan.shape.n_ctx]
+        is_f16 = options.cache_type in ("f16", "bf16") and can_cache(facts, "q8_0")
+        smaller = replace(options, cache_type="q8_0")
         found = (
-            self._first([("--kv-type q8_0", each, self.facts) for each in kinds]),
-            self._first([(f"--ctx {n}", replace(options, n_ctx=n), self.facts) for n in sizes]),
+            self._first([("--kv-type q8_0", smaller, facts)] if is_f16 else []),
+            self._first([(f"--ctx {n}", replace(options, n_ctx=n), facts) for n in sizes]),
             self.of_dense(),
         )
-        some = [each for each in found if each]
+        some = [each for each in found if each and (each.is_enough or self.plan.uses_gpu)]
         enough = [each for each in some if each.is_enough]
-        if not self.plan.uses_gpu:
-            some = enough
         return sorted(enough or some, key=lambda each: each.request_s)
 
     def of_dense(self) -> Proposal | None:
@@ -114,25 +115,20 @@ class _Search(msgspec.Struct, frozen=True):
 
     def missing_bytes(self) -> int:
         """Return the VRAM that the largest GPU lacks for the context that is planned."""
-        gpus = self.machine.gpus
-        largest = max(range(len(gpus)), key=lambda i: gpus[i].free_bytes)
+        gpus, limit = self.machine.gpus, self.options.vram_bytes
+        largest = max(gpus, key=lambda gpu: gpu.free_bytes)
 
         def fits(n_steps: int) -> bool:
-            n_bytes, card, limit = n_steps * _STEP_BYTES, gpus[largest], self.options.vram_bytes
-            more = replace(
-                card,
-                free_bytes=card.free_bytes + n_bytes,
-                total_bytes=card.total_bytes + n_bytes,
-            )
-            cards = (*gpus[:largest], more, *gpus[largest + 1 :])
-            options = replace(
-                self.options, n_ctx=self.plan.shape.n_ctx, vram_bytes=limit and limit + n_bytes
-            )
-            plan = self._planned(replace(self.machine, gpus=cards), options, self.facts)
+            free, total = (n + n_steps * _STEP for n in (largest.free_bytes, largest.total_bytes))
+            more = replace(largest, free_bytes=free, total_bytes=total)
+            machine = replace(self.machine, gpus=tuple(more if g is largest else g for g in gpus))
+            allowed = limit and limit + n_steps * _STEP
+            options = replace(self.options, n_ctx=self.plan.shape.n_ctx, vram_bytes=allowed)
+            plan = self._planned(machine, options, self.facts)
             return plan is not None and self._is_goal(plan)
 
         n_steps = bisect_left(range(_MOST_STEPS), True, key=fits)
-        return n_steps * _STEP_BYTES if n_steps < _MOST_STEPS else 0
+        return n_steps * _STEP if n_steps < _MOST_STEPS else 0
 
     def _planned(self, machine: Machine, options: PlanOptions, facts: ModelFacts) -> Plan | None:
         try:
@@ -141,6 +137,5 @@ class _Search(msgspec.Struct, frozen=True):
             return None
 
     def _is_goal(self, plan: Plan) -> bool:
-        if not self.plan.uses_gpu:
-            return plan.uses_gpu
-        return plan.uses_gpu and not plan.placement.expert_bytes_on_host(self.facts)
+        is_whole = not plan.placement.expert_bytes_on_host(self.facts)
+        return plan.uses_gpu and (is_whole or not self.plan.uses_gpu)

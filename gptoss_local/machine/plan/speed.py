@@ -166,7 +166,9 @@ class _Estimate:
             row_bytes = (n_rows - 1) * _ROW * (1 - self.host_share) * used_bytes
             spent["GPU memory"] = (len(self.gpus) - 1) * _SPLIT_S
             for gpu, share in self.gpus:
-                read, layer_s = _GENERATIONS.get(gpu.compute_capability or (), (_READ, _LAYER_S))
+                read, layer_s = _GENERATIONS.get(
+                    gpu.compute_capability or (0, 0), (_READ, _LAYER_S)
+                )
                 read_s = (all_bytes / read + row_bytes / _READ) / _memory_bytes_s(gpu)
                 spent["GPU memory"] += share * (read_s + facts.n_layers * layer_s)
         else:
