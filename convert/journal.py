@@ -8,16 +8,16 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
 import msgspec
-from filelock import lock_descriptor
 
 from convert.files import SourceTensor
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.lock import lock_open_file
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ class Journal:
 
     def __init__(self, target: Path) -> None:
         self.path = journal_path(target)
-        self._file = _open_locked(self.path, target)
+        self._file, self._unlock = _open_locked(self.path, target)
         self._lock = threading.Lock()
         self._file.seek(0)
         self.state = _parse(self._file.read())
@@ -177,6 +177,7 @@ class Journal:
         if remove and sys.platform != "win32":  # while it is locked, where an open file can go
             self.path.unlink(missing_ok=True)
         self._file.close()
+        self._unlock()
         if remove and sys.platform == "win32":
             with contextlib.suppress(PermissionError):  # another process has just opened it
                 self.path.unlink(missing_ok=True)
@@ -194,16 +195,19 @@ class Journal:
             self.state.n_bytes += len(data)
 
 
-def _open_locked(path: Path, target: Path) -> FileIO:
+def _open_locked(path: Path, target: Path) -> tuple[FileIO, Callable[[], object]]:
     while True:
         file = path.open("ab+", buffering=0)
-        if not lock_descriptor(file.fileno(), blocking=False):
+        try:
+            unlock = lock_open_file(file, path)
+        except TimeoutError as error:
             file.close()
             raise ConvertError(
                 f"Another gptoss is converting to {target} at this moment.",
                 hint="Wait for it, or name another file.",
-            )
+            ) from error
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
+                return file, unlock
         file.close()  # its holder removed the file in the meantime
+        unlock()

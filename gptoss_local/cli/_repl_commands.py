@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
-import msgspec
-
 from gptoss_local.base.errors import ModelNotFoundError, UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import Effort
-from gptoss_local.base.validation import in_words
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._modelfile import parse_parameter
@@ -177,10 +174,6 @@ def _set_parameter(session: Session, argument: str) -> None:
     values: dict[str, Any] = {}
     for word in text.split() if name == "stop" else [text.strip()]:
         parse_parameter(values, name, word)
-    try:
-        msgspec.convert(values, Options, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(in_words(error, values)) from error
     session.chat.options = session.chat.options | values
     say(f"Set parameter '{name}' to '{text.strip()}'.")
 

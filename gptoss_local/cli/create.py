@@ -1,17 +1,19 @@
 """`gptoss create` and `gptoss adapter`: a model made of another one."""
 
 import codecs
+import contextlib
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from gptoss_local.base.errors import UsageError
+from gptoss_local.base.errors import ModelNotFoundError, UsageError
 from gptoss_local.base.formats.ggml_types import GGML_TYPES
 from gptoss_local.base.formats.gguf_file import read_info
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
-from gptoss_local.cli._options import named, running_server
+from gptoss_local.cli._options import is_path, named, running_server
 from gptoss_local.cli._output import say
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.models.store import check_adapter, find_model
@@ -46,11 +48,12 @@ def create(
         body["system"] = system
     body["parameters"] = body.get("parameters", {}) | _parameters(parameter or [])
     settings = load_settings()
-    if (path := folder / body.get("from", "")).suffix.lower() == ".gguf" and path.is_file():
-        body["from"] = named(str(path), settings)
+    body["from"] = _base(body["from"], folder, settings)
     if quantize:
         _check_type(quantize, body["from"], settings)
-    adapters = [folder / adapter for adapter in body.pop("adapters", {}).values()]
+    adapters = [
+        folder / Path(adapter).expanduser() for adapter in body.pop("adapters", {}).values()
+    ]
     _create(name, body, adapters, settings)
     _warn_of_unknown(body["parameters"])
 
@@ -83,6 +86,23 @@ def _check_type(wanted: str, model: str, settings: Settings) -> None:
             hint=f"`gptoss convert DIR OUT.gguf --dense {dense}` stores attention, embedding and "
             f"head of a checkpoint as {', '.join(DENSE_TYPES)}; its experts stay MXFP4.",
         )
+
+
+def _base(text: str, folder: Path, settings: Settings) -> str:
+    """Return the name of a model; a path, such as a blob of Ollama's, counts from `folder`."""
+    path = folder / Path(text).expanduser()
+    if not is_path(text):
+        with contextlib.suppress(ModelNotFoundError):
+            find_model(text, settings)
+            return text
+    checkpoint = path.parent if path.suffix == ".safetensors" else path
+    if path.exists() and any(checkpoint.glob("*.safetensors")):
+        raise UsageError(
+            f"{text} is a checkpoint, and a model is made of a GGUF file",
+            hint=f"gptoss convert {checkpoint} model.gguf makes one; then: FROM ./model.gguf",
+        )
+    is_file = is_path(text) or path.is_file()
+    return named(os.path.abspath(path), settings) if is_file else text
 
 
 def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Settings) -> None:

@@ -25,11 +25,12 @@ from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts, published_facts, read_facts
 from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine
 from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
+from gptoss_local.machine.plan.nearest import nearest
 from gptoss_local.machine.plan.options import PlanOptions, plan_options
 from gptoss_local.machine.plan.placement import DeviceMemory
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
-from gptoss_local.machine.plan.words import changes, explain, explain_preset, gib
+from gptoss_local.machine.plan.words import changes, explain, explain_nearest, explain_preset, gib
 from gptoss_local.models.catalog import canonical_name, known_model
 from gptoss_local.models.store import find_model
 
@@ -102,6 +103,9 @@ def plan(
     options, chosen = _choose(settings, facts, machine, known)
     is_tuned = known.tuning is not None
     reasons = explain(facts, machine, options, chosen, is_tuned=is_tuned)
+    near = nearest(facts, machine, options, chosen)
+    if near:
+        reasons.insert(1, explain_nearest(near, chosen, name))
     balanced = chosen
     if settings.preset != "balanced":
         usual = replace(settings, preset="balanced")
@@ -122,6 +126,7 @@ def plan(
             plan=chosen,
             request_s=chosen.speed.request_s,
             is_tuned=is_tuned,
+            nearest=near,
             reasons=reasons,
         )
     else:

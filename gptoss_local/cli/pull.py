@@ -12,7 +12,11 @@ from gptoss_local.base.formats.gguf_file import read_info
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._first_model import fetch, take_from_disk
 from gptoss_local.cli._options import DenseType, Json, Quiet, repository, say_unreadable
-from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
+from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar, say
+from gptoss_local.engine.protocol import N_DRAFT_MAX
+from gptoss_local.machine.plan.facts import published_facts
+from gptoss_local.machine.plan.options import plan_options
+from gptoss_local.machine.plan.words import rate
 from gptoss_local.models.catalog import (
     CatalogModel,
     canonical_name,
@@ -67,6 +71,8 @@ def pull(
         was_here = not (quiet or json or dense) and take_from_disk(known, settings)
     if not was_here:
         is_quiet = quiet or json
+        if known and not (is_quiet or dense or gguf):
+            _propose_dense(known, settings)
         with progress_bar(tenths=True, quiet=is_quiet, if_interrupted=RESUMABLE) as bar:
             progress = _print_as_json if json else bar
             fetch(model, settings, gguf=gguf, dense=dense, progress=progress)
@@ -75,6 +81,23 @@ def pull(
     elif not quiet:
         what = "is on this machine already" if was_here else "is ready"
         print(f"{model} {what}: gptoss run {model}", file=sys.stderr)
+
+
+def _propose_dense(known: CatalogModel, settings: Settings) -> None:
+    if not (known.checkpoint and known.layers and known.experts):
+        return
+    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.machine.plan.nearest import smaller_dense
+
+    facts, here = published_facts(known.layers, known.experts), read_machine(settings.models_dir)
+    if found := smaller_dense(facts, here, plan_options(settings, N_DRAFT_MAX)):
+        plan, better = found
+        how_much = "all" if better.is_enough else "more"
+        say(
+            f"With {better.flag}, a little less exact, {how_much} of it would be in VRAM: answers "
+            f"{rate(better.decode_tok_s)} tokens/s instead of {rate(plan.speed.decode_tok_s)}. "
+            "`gptoss plan` says more."
+        )
 
 
 def _model_at(repo: str | None) -> CatalogModel | None:

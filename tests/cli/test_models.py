@@ -11,10 +11,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.cli._modelfile import parse_modelfile
 from gptoss_local.models.catalog import catalog
+from gptoss_local.models.store import ModelDefaults, ModelEntry, render_modelfile
 from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer
 from tests.convert.tiny import write_tiny
@@ -151,17 +154,62 @@ MESSAGE user Hello there
 MESSAGE assistant """Two
 lines"""
 LICENSE "MIT"
+License "GPL
+or "other"s"
+SYSTEM """he "is""" here"""
 '''
     assert parse_modelfile(text) == {
         "from": "nano",
         "parameters": {"temperature": 0.2, "stop": ["a b", "7"], "num_ctx": 4096},
-        "system": '\nYou "are"\n# no comment\n',
+        "system": 'he "is""" here',
         "messages": [
             {"role": "user", "content": "Hello there"},
             {"role": "assistant", "content": "Two\nlines"},
         ],
-        "license": "MIT",
+        "license": ["MIT", 'GPL\nor "other"s'],
     }
+
+
+_WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+_ODD = st.sampled_from(['"""', '"', "\\", "\n", "\r", "\u2028", "\f", "\x85", " ", "#", "FROM x"])
+_TEXTS = st.lists(_WORDS | _ODD, min_size=1).map("".join).filter(bool)
+
+
+@pytest.mark.quick
+@settings(max_examples=150, deadline=None)
+@given(_TEXTS, st.lists(_TEXTS), st.lists(_TEXTS), st.lists(_TEXTS, min_size=1))
+def test_any_text_survives_show_and_create(
+    system: str, contents: list[str], licenses: list[str], stops: list[str]
+) -> None:
+    messages: list[dict[str, str]] = [{"role": "user", "content": text} for text in contents]
+    messages.append({"role": "assistant", "thinking": system, "content": ""})
+    told = ModelDefaults(
+        parent="nano",
+        system=system,
+        messages=tuple(messages),
+        license=tuple(licenses),
+        parameters={"stop": stops, "top_p": 0.5},
+    )
+    body = parse_modelfile(render_modelfile(ModelEntry("x", None, defaults=told)))
+    read = body.pop("license", [])
+    assert ([read] if isinstance(read, str) else read) == licenses
+    assert body == {
+        "from": "nano",
+        "system": system,
+        "messages": messages,
+        "parameters": told.parameters,
+    }
+
+
+@pytest.mark.quick
+def test_lines_of_ollama_that_are_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'FROM nano\nTEMPLATE """{{ if }}\n"""\nRENDERER harmony\nPARSER harmony\nREQUIRES 0.14.0'
+    assert parse_modelfile(text) == {"from": "nano"}
+    notes = capsys.readouterr().err
+    assert "line 2: TEMPLATE is not used: gpt-oss's own format is built in. Leave the" in notes
+    assert [line.split(": ")[1].split()[0] for line in notes.splitlines()] == [
+        *("TEMPLATE", "RENDERER", "PARSER", "REQUIRES")
+    ]
 
 
 @pytest.mark.quick
@@ -173,9 +221,17 @@ LICENSE "MIT"
         ("FROM nano\nEXECUTE x", "line 2: EXECUTE is unknown"),
         ("SYSTEM x", "no FROM line"),
         ("FROM nano\nFROM other", "line 2: a second FROM"),
-        ("FROM nano\nPARAMETER temperature NaN", "temperature is NaN, which is not a number"),
-        ("FROM nano\nPARAMETER num_ctx -5", "num_ctx is -5"),
-        ("FROM nano\nPARAMETER num_ctx 99999999999", "num_ctx is 99999999999"),
+        ('FROM nano\nSYSTEM """a""" b\n\nMESSAGE user c', 'line 2: """ is never closed'),
+        ('FROM nano\nLICENSE "x', 'line 2: " is never closed'),
+        ("FROM nano\nPARAMETER temperature NaN", "line 2: temperature must be a number, not NaN"),
+        ("FROM nano\nPARAMETER top_p nan", "line 2: top_p must be a number of at least 0"),
+        ("FROM nano\nPARAMETER min_p inf", "min_p must be a number of at most 1, not 'inf'"),
+        ("FROM nano\nPARAMETER temperature -1", "temperature must be a number of at least 0"),
+        ("FROM nano\nPARAMETER num_predict 9e9", "num_predict must be"),
+        ("FROM nano\nPARAMETER num_ctx -5", "num_ctx must be a whole number of at least 1, not -5"),
+        ('FROM nano\nPARAMETER num_ctx "-1"', "num_ctx must be a whole number of at least 1"),
+        ("FROM nano\nPARAMETER num_ctx 99999999999", "not 99999999999"),
+        ('FROM nano\nPARAMETER stop ""', "line 2: stop"),
     ],
 )
 def test_modelfile_errors_name_the_line(text: str, message: str) -> None:
@@ -187,7 +243,14 @@ def test_modelfile_errors_name_the_line(text: str, message: str) -> None:
 def test_a_modelfile_of_the_server(
     home_cli: Cli, home_server: RunningServer, tmp_path: Path
 ) -> None:
-    arguments = ("--system", 'Say "no".', "--parameter", "stop=x y", "--parameter", "top_k=3")
+    arguments = (
+        "--system",
+        'Say """no"""\nat\u2028all.',
+        "--parameter",
+        "stop=x y",
+        "--parameter",
+        "top_k=3",
+    )
     assert home_cli("create", "first", "--from", "nano", *arguments).returncode == 0
     url = f"{home_server.url}/api/show"
     shown = httpx.post(url, json={"model": "first"}, trust_env=False).json()["modelfile"]
@@ -202,6 +265,12 @@ def test_a_modelfile_of_the_server(
         (tmp_path / "Modelfile").write_text("FROM nano\nSYSTEM Grüß höflich.\n", encoding=encoding)
         done = home_cli("create", "windows", "-f", str(tmp_path / "Modelfile"))
         assert (done.returncode, done.stderr) == (0, "created windows: gptoss run windows\n")
+    folder = write_tiny(tmp_path / "tuned", n_shards=2)
+    for base in ("./tuned", str(folder), "tuned/model-00001-of-00002.safetensors"):
+        (tmp_path / "Modelfile").write_text(f"FROM {base}\n")
+        done = home_cli("create", "tuned", "-f", str(tmp_path / "Modelfile"))
+        assert f"{base} is a checkpoint" in done.stderr
+        assert f"gptoss convert {folder} model.gguf" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["mine", "taken"])

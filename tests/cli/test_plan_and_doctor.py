@@ -82,6 +82,7 @@ def test_bars_show_where_memory_ends(cli: Cli) -> None:
         (("20b", "--bandwidth", "fast"), 2, "--bandwidth"),
         (("20b", "--vram", "16GiB,", "--ram", "64"), 2, "Write 64GiB"),
         (("20b", "--vram", "0.5"), 2, "Write 0.5GiB"),
+        (("20b", "--vram", "1KiB"), 2, "Write 1GiB."),
         (("20b", "--vram", ","), 2, "does not name a size"),
         (("20b", "--vram", "9" * 400 + "GiB"), 2, "more than any memory"),
         (("120b", "--vram", "16GiB", "--ram", "1GiB"), 5, "15.4 GiB on a card like RTX 5060 Ti"),

@@ -41,6 +41,8 @@ class Fault:
     delay_s: float = 0.0
     """Pause before each piece of PIECE_BYTES."""
     ignores_range: bool = False
+    has_no_length: bool = False
+    """The end of the connection is the end of the file."""
 
 
 @dataclass
@@ -254,6 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
             headers = headers | {
                 "Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"
             }
+        if fault.has_no_length:
+            self.close_connection, headers = True, headers | {"Content-Length": ""}
         self._start(
             206 if start else 200, len(content) - start, headers | {"Accept-Ranges": "bytes"}
         )
@@ -271,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.hub.count_sent(file, len(piece))
         if fault.stall_after is not None:
             self.rfile.read(1)  # until the client gives up
-        self.close_connection = end < len(content)
+        self.close_connection |= end < len(content)
 
     def _send_error(
         self, status: int, code: str, message: str, headers: dict[str, str] | None = None
@@ -288,7 +292,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _start(self, status: int, n_bytes: int, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in {"Content-Length": str(n_bytes), **headers}.items():
-            self.send_header(name, value)
+            if value:
+                self.send_header(name, value)
         self.end_headers()
 
 

@@ -38,6 +38,16 @@ PASSING: dict[str, tuple[dict[str, tuple[Fault, ...]], int]] = {
         {FIRST: (Fault(n_times=1, cut_after=500_000), Fault(ignores_range=True))},
         SHARD_BYTES + 500_000,
     ),
+    "a hub without lengths and ranges": (
+        {
+            FIRST: (
+                Fault(n_times=1, cut_after=500_000, has_no_length=True, ignores_range=True),
+                Fault(n_times=1, cut_after=800_000, has_no_length=True, ignores_range=True),
+                Fault(has_no_length=True, ignores_range=True),
+            )
+        },
+        SHARD_BYTES + 1_300_000,
+    ),
     "errors": (
         {
             "": (Fault(n_times=2, status=502),),
@@ -91,13 +101,15 @@ NO_HUBS = [
     b'{"id": "a", "sha": "c", "siblings": [{"rfilename": "x", "size": "1", "blobId": "%040d"}]}'
     % 0,
 ]
-WAITS = {"864000": "asks to wait 14,400 minutes", "9" * 400: "", "\xb2": ""}
+WAITS = {"864000": "asks to wait 240 hours", "9" * 400: "", "\xb2": ""}
 # A file ("" is the list), its fault, our message, and words of the hint.
 STAYING: list[tuple[str, Fault, str, str]] = [
     ("", Fault(status=503), "503 Service Unavailable", ""),
     (FIRST, Fault(status=503), "503 Service Unavailable", ""),
     (FIRST, Fault(flip_at=0), f"{FIRST} .* damaged twice", ""),
     (FIRST, Fault(status=302, headers={"Location": "?again"}), "redirects", ""),
+    *((FIRST, Fault(status=302, headers={"Location": address}), "address that cannot be used", "")
+      for address in ("file:///etc/passwd", "ftp://x/y", "http://[x", "http://x:99999999/")),
     *((FIRST, Fault(replaced_by=bytes(n)), f"{n} bytes where its list says {SHARD_BYTES}", "")
       for n in (SHARD_BYTES - 1, SHARD_BYTES + 1)),
     *((struck, Fault(status=429, headers={"Retry-After": wait}), "429 Too Many Requests", hint)
@@ -120,6 +132,9 @@ def test_faults_that_stay_are_told(hub: HubServer, tmp_path: Path, number: int) 
         request.path.startswith("/cdn/" if struck else "/api/models/") and struck in request.path
         for request in hub.requests
     )
+    assert not caught.value.message.endswith("..")
+    if "cannot be used" in message:
+        assert n_asked == 1
     if fault.status == 503:
         assert n_asked == 1 + len(client.RETRY_WAITS_S)
     assert n_asked < 30
@@ -151,6 +166,22 @@ def test_nobody_answers(tmp_path: Path) -> None:
         with pytest.raises(DownloadError, match=f"{endpoint} cannot be reached") as raised:
             fetch(tmp_path, endpoint=endpoint)
     assert "Check the network" in raised.value.hint
+
+
+@pytest.mark.parametrize(("status", "hint"), [(402, "quota"), (451, "another mirror")])
+def test_a_refusal_says_what_helps(hub: HubServer, tmp_path: Path, status: int, hint: str) -> None:
+    hub.strike(FIRST, Fault(status=status))
+    with pytest.raises(DownloadError, match=str(status)) as raised:
+        fetch(tmp_path)
+    assert hint in raised.value.hint
+    assert "Try again" not in raised.value.hint
+
+
+@pytest.mark.quick
+def test_an_endpoint_of_no_text_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", " "):  # as docker compose passes on a variable that is not set
+        monkeypatch.setenv("HF_ENDPOINT", text)
+        assert client.HubClient().endpoint == constants.ENDPOINT
 
 
 @pytest.mark.quick

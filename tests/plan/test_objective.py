@@ -48,7 +48,7 @@ def test_many_requests_have_room(card: Gpu, n_fitting: int) -> None:
     balanced, plan = (plan_for(n, SMALL, here) for n in ("balanced", "throughput"))
     assert plan.shape.n_seq == 16
     assert plan.shape.n_ctx >= n_fitting * (4096 + 512)
-    assert balanced.speed.write_s > 1.4 * plan.speed.write_s
+    assert balanced.speed.write_s > 1.3 * plan.speed.write_s
     assert changes(balanced, plan)["n_seq"] == (4, 16)
     (line,) = explain_preset("throughput", SMALL, balanced, plan)
     assert line.startswith("The preset throughput changes answers at the same time (4 to 16)")

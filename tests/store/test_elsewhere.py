@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,12 +109,28 @@ def ollama_model(folder: Path, name: str, file: Path) -> Path:
     if not blob.exists():
         blob.hardlink_to(file)
     manifest = folder / "manifests" / name
-    manifest.parent.mkdir(parents=True)
+    manifest.parent.mkdir(parents=True, exist_ok=True)
     layers = [
         {"mediaType": MODEL, "digest": f"sha256:{digest}", "size": file.stat().st_size},
         {"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:1", "size": 1},
     ]
     manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}))
+    return blob
+
+
+def migrate(folder: Path, name: str, before: Path, after: Path) -> Path:
+    """Give a model another file and a list of manifests, as Ollama 0.40 does; an old name stays."""
+    before.unlink()
+    blob = ollama_model(folder, f"{name}-new", after)
+    legacy = folder / "manifests" / f"{name}-new"
+    child = hashlib.sha256(legacy.read_bytes()).hexdigest()
+    legacy.replace(folder / "blobs" / f"sha256-{child}")
+    listed = {"mediaType": "list", "manifests": [{"digest": f"sha256:{child}", "format": "gguf"}]}
+    data = json.dumps(listed).encode()
+    (folder / "blobs" / "sha256-list").write_bytes(data)
+    entry = folder / "manifests-v2" / name.replace("registry.ollama.ai", "ollama.com")
+    entry.parent.mkdir(parents=True)
+    entry.symlink_to(folder / "blobs" / "sha256-list")
     return blob
 
 
@@ -157,6 +174,25 @@ def theirs(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     next(partly.glob("*00002-of*")).unlink()
     cached(cache, "me/tune", partly)
     return tmp_path / "theirs"
+
+
+def test_ollama_migrates_its_files(
+    tmp_path: Path, tiny: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = tmp_path / "ollama", "registry.ollama.ai/library/gpt-oss/20b"
+    monkeypatch.setenv("OLLAMA_MODELS", str(folder))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
+    shutil.copy(tiny, tmp_path / "legacy.gguf")
+    blob = ollama_model(folder, name, tmp_path / "legacy.gguf")
+    adopt_file(blob, settings, "mine")
+    (tmp_path / "new.gguf").write_bytes(tiny.read_bytes() + b"another digest")
+    moved = migrate(folder, name, blob, tmp_path / "new.gguf")
+    assert [(each.name, each.path) for each in find_elsewhere()] == [("ollama/gpt-oss:20b", moved)]
+    with pytest.raises(ModelNotFoundError, match="which is gone") as raised:
+        find_model("mine", settings)
+    assert "gptoss import" in raised.value.hint
+    adopt_file(moved, settings, "mine:2")
+    assert names(settings) == ["mine:2"]
 
 
 def test_models_of_other_programs_are_used_and_stay(theirs: Path, settings: Settings) -> None:

@@ -307,3 +307,29 @@ def test_gc_removes_what_nobody_needs(settings: Settings, tiny: Path) -> None:
     assert {entry.name for entry in list_models(settings)} == {"brief", "plain", "nano"}
     assert find_model("brief", settings).path is not None
     assert {path.name for path in folder.iterdir()} >= {"plain.gguf", "brief.json", "weights"}
+
+
+@pytest.mark.quick
+def test_weights_stay_that_an_unreadable_manifest_may_share(settings: Settings, tiny: Path) -> None:
+    add_model("mine", tiny, settings, BRIEF)
+    backup = settings.models_dir / "backup.json"
+    backup.write_bytes((settings.models_dir / "mine.json").read_bytes())
+    text = backup.read_bytes()
+    backup.write_bytes(text[:-9])
+    delete_model("mine", settings)
+    backup.write_bytes(text)
+    assert find_model("backup", settings).path is not None
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_models_folder_that_is_none_is_named(tmp_path: Path, *, is_link: bool) -> None:
+    settings = Settings(home=tmp_path)
+    if is_link:
+        settings.models_dir.symlink_to(tmp_path / "unmounted")
+    else:
+        settings.models_dir.write_text("")
+    (error,) = unreadable_manifests(settings).values()
+    assert str(settings.models_dir) in error.message
+    assert ("unmounted, which is gone" in error.message) == is_link
+    assert [entry.embedded for entry in list_models(settings)] == [True]

@@ -13,6 +13,9 @@ from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info
 _LAYER = re.compile(r"blk\.(\d+)\.(?:ffn_(gate|up|down)_exps\.)?")
 _SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
 
+DENSE_BITS = {"q8_0": 8.5, "q5_1": 6.0, "q4_0": 4.5}
+"""Bits a weight of `gptoss pull --dense`, the most exact first."""
+
 EXPERT_PARTS = ("gate", "up", "down")
 
 
@@ -166,6 +169,23 @@ def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
         input_bytes=table_bytes,
         output_bytes=table_bytes + 4 * n_embd,
         layers=(layer,) * n_layers,
+    )
+
+
+def with_dense(facts: ModelFacts, kind: str) -> ModelFacts | None:
+    """Return the same model with attention, embedding and head of a smaller type, or None."""
+    bits, held = DENSE_BITS[kind], round(8 * facts.input_bytes / (facts.n_embd * facts.n_vocab), 1)
+    if bits >= held:
+        return None
+    n_matrix = 2 * facts.n_embd * facts.n_key * (facts.n_heads + facts.n_heads_kv)
+    saved = round(n_matrix * (held - bits) / 8)
+    return msgspec.structs.replace(
+        facts,
+        input_bytes=round(facts.input_bytes * bits / held),
+        output_bytes=round(facts.output_bytes * bits / held),
+        layers=tuple(
+            layer._replace(dense_bytes=layer.dense_bytes - saved) for layer in facts.layers
+        ),
     )
 
 

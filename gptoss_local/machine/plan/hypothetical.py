@@ -20,6 +20,17 @@ GIB = 2**30
 
 _USUAL = ("RTX 5060", "RTX 5070", "RTX 5060 Ti 16GB", "RTX 4090", "RTX 5090")
 """A common card of each size, the smallest first."""
+_NO_NAME = re.compile(  # what drivers and shops put into names
+    r"nvidia|geforce|tesla|gpu|nvgpu|generation|edition|workstation|server|blackwell"
+    r"|sxm\d?|hbm\d?e?|[^a-z0-9]"
+)
+_SIZE = re.compile(r"\b(\d+) ?gi?b?\b", re.IGNORECASE)
+_OTHER_NAMES = {
+    **dict.fromkeys(("dgxspark", "gb10superchip", "spark"), "gb10"),
+    **dict.fromkeys(("thor", "jetsonthor", "agxthor"), "jetsonagxthor"),
+    **dict.fromkeys(("agxorin", "jetsonagxorin"), "jetsonagxorin64gb"),
+    **dict.fromkeys(("gh200480gb", "gh20096gb"), "gh200"),
+}
 _PC_CORES = 8  # of a gaming PC, with SMT
 _DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
 
@@ -58,17 +69,24 @@ def card_named(text: str) -> Gpu:
     """Return the card of a name as people and drivers write it; UsageError if it is not known."""
     by_key = {_key(name): card for name, card in known_cards().items()}
     key = _key(text)
-    if (card := by_key.get(key) or by_key.get(f"rtx{key}")) is not None:
-        return card
-    begun = [name for name in by_key if key and name.startswith(key)]
-    near = begun or get_close_matches(key, by_key, n=3)
+    key = _OTHER_NAMES.get(key, key)
+    for each in (key, f"rtx{key}", key.replace("pcie", "")):
+        if (card := by_key.get(each)) is not None:
+            return card
+    # As "H100 80GB HBM3" or "RTX 4090 24GB", which are known without their size.
+    if size := _SIZE.search(text):
+        key = _key(text.replace(size[0], " "))
+        card = by_key.get(key) or by_key.get(f"rtx{key}")
+        if card is not None and card.total_bytes == int(size[1]) * GIB:
+            return card
+    near = [name for name in by_key if key and key in name] or get_close_matches(key, by_key, n=3)
     names = ", ".join(by_key[name].name for name in near)
     hint = f"Did you mean {names}?" if near else "--vram SIZE imagines a card of any size."
     raise UsageError(f"the card {text.strip()!r} is not known", hint=hint)
 
 
 def _key(name: str) -> str:
-    name = re.sub(r"nvidia|geforce|gpu|[^a-z0-9]", "", name.lower())
+    name = re.sub(_NO_NAME, "", name.lower())
     return re.sub(r"(?<=\d)gib?$|(?<=\d)g$", "gb", name)
 
 

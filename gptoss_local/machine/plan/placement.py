@@ -92,18 +92,20 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 HOST_ONLY = Placement(n_gpu_layers=0, layers_per_gpu=())
 
 
-def iter_placements(
+def iter_placements(  # noqa: PLR0913 (what decides, and what was asked for)
     facts: ModelFacts,
     shape: Shape,
     budgets: Sequence[int],
     *,
+    kinds: Sequence[object] = (),
     n_gpu_layers: int | None = None,
     n_cpu_moe: int | None = None,
     copies_host: bool = True,
 ) -> Iterator[Placement]:
     """Yield the ways to put as many experts on the GPUs as fit, for one shape.
 
-    `budgets` are the usable bytes of each GPU. `n_gpu_layers`: None is all. The experts of the
+    `budgets` are the usable bytes of each GPU; of those that are equal in `kinds`, too, one stands
+    for all. `n_gpu_layers`: None is all. The experts of the
     first `n_cpu_moe` layers stay on the host; None is as few as possible. With `copies_host`,
     pinned weights are a copy in buffers of the driver.
     """
@@ -119,34 +121,40 @@ def iter_placements(
         n_cpu_moe=n_cpu_moe or 0,
         is_exact=n_cpu_moe is not None or n_gpu_layers is not None,
     )
-    dealt = (dealer.deal(budgets, counts) for counts in _splits(n, budgets))
+    kinds = kinds or range(len(budgets))
+    dealt = (dealer.deal(budgets, counts) for counts in _splits(n, budgets, kinds))
     yield from (placement for placement in dealt if placement is not None)
 
 
-def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _splits(n: int, budgets: Sequence[int], kinds: Sequence[object]) -> Iterator[tuple[int, ...]]:
     """Yield distributions of `n` layers: to every choice of cards, the fewest cards first.
 
-    Two cards share the layers in every possible way, more by their memory. With more than `_MANY`
-    cards, only the smallest are left out.
+    They share the layers by their memory, two unlike ones in every possible way. With more than
+    `_MANY` cards, only the smallest are left out.
     """
     cards = sorted(range(len(budgets)), key=lambda card: -budgets[card])
     few = sorted(cards[:_MANY])
     choices = [each for size in range(1, len(few) + 1) for each in combinations(few, size)]
     choices += [tuple(sorted(cards[:size])) for size in range(_MANY + 1, len(cards) + 1)]
-    for chosen in choices:
-        for counts in _shares(n, [budgets[card] for card in chosen]):
+    alike = {tuple((budgets[i], kinds[i]) for i in chosen): chosen for chosen in reversed(choices)}
+    for chosen in (each for each in choices if each in alike.values()):
+        are_unlike = len(chosen) == 2 and kinds[chosen[0]] != kinds[chosen[1]]
+        for counts in _shares(n, [budgets[card] for card in chosen], in_all_ways=are_unlike):
             dealt = dict(zip(chosen, counts, strict=True))
             yield tuple(dealt.get(card, 0) for card in range(len(budgets)))
 
 
-def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    if len(budgets) == 2:
+def _shares(n: int, budgets: Sequence[int], *, in_all_ways: bool) -> Iterator[tuple[int, ...]]:
+    if in_all_ways:
         # The even ones first, which win where others are equally good.
         for first in sorted(range(1, n), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
             yield (first, n - first)
         return
-    counts = [n * budget // max(1, sum(budgets)) for budget in budgets]
-    counts[counts.index(max(counts))] += n - sum(counts)
+    shares = [divmod(n * budget, max(1, sum(budgets))) for budget in budgets]
+    counts = [whole for whole, _ in shares]
+    by_rest = sorted(range(len(shares)), key=lambda card: -shares[card][1])
+    for card in by_rest[: n - sum(counts)]:
+        counts[card] += 1
     if all(counts):
         yield tuple(counts)
 

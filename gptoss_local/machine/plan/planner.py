@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -35,14 +36,17 @@ from gptoss_local.machine.plan.speed import HostWeights, estimate_speed
 FLOOR_CTX = 32_768
 """Least context if it fits, as agents begin with 10,000 and more."""
 
+_LAST_QUARTER = math.log2(4 / 3)  # of the model's context, which counts a quarter as much
 _HALF_CTX_COSTS = 1.1
 _HALF_CTX_COSTS_BESIDE_HOST = 1.02  # answers wait for RAM; a prompt that needs more reloads
-_CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 4096)
+CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 4096)
 _BATCHES = (256, 512, 1024, 2048, 4096)
 _HOST_BATCH = 512  # CPUs gain nothing from more
 _MIB = 2**20
 _MOST_MISSING_GIB = 256
 _NEAR_CTX = 1024
+_OF_ONE: dict[str, Any] = {"index": 0, "uuid": "", "name": "", "free_bytes": 0, "n_processes": 0}
+"""What differs between cards of a kind."""
 _ENGINE_BYTES = 300 * _MIB  # Python, vocabulary, masks; besides checkpoints
 _CHECKPOINT_BYTES = 512 * _MIB  # unless the user wants another number, or RAM is short
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free if weights are pinned: these cannot be reclaimed
@@ -98,7 +102,8 @@ def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
 
 
 def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
-    halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
+    halvings = max(0.0, math.log2(facts.n_ctx_train / plan.shape.n_ctx))
+    halvings -= 0.75 * min(halvings, _LAST_QUARTER)
     return float(plan.speed.request_s * half_ctx_costs(facts, plan, options) ** halvings)
 
 
@@ -140,7 +145,7 @@ class _Planner(msgspec.Struct, frozen=True):
         n_least, n_most = self._least_ctx, self.facts.n_ctx_train
         if self.options.n_ctx is not None:
             return [pad(min(max(self.options.n_ctx, n_least), n_most))]
-        steps = {n for n in _CTX_STEPS if n_least <= n <= n_most}
+        steps = {n for n in CTX_STEPS if n_least <= n <= n_most}
         return sorted(steps | {n_least or n_most, n_most}, reverse=True)
 
     def _plans(self, n_ctx: int, n_batch: int) -> Iterator[Plan | None]:
@@ -158,6 +163,7 @@ class _Planner(msgspec.Struct, frozen=True):
                 self.facts,
                 shape,
                 [self._budget(shape, gpu) for gpu in gpus],
+                kinds=[replace(gpu, **_OF_ONE) for gpu in gpus],
                 n_gpu_layers=options.n_gpu_layers,
                 n_cpu_moe=options.n_cpu_moe,
                 copies_host=self.machine.platform != "linux",  # see `llama.pinning`

@@ -19,8 +19,16 @@ from gptoss_local.machine.plan.placement import Placement
 
 Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
 
-_READ = 0.7  # share of a memory's peak bandwidth that decode gets
-_LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
+# Share of a memory's peak bandwidth that decode gets, and seconds of a token per layer besides:
+# kernels' starts, dependencies. By compute capability, fitted to published figures in
+# `tests/plan/test_speed.py`; others are as Ampere, and so is RAM.
+_READ, _LAYER_S = 0.7, 100e-6
+_GENERATIONS = {
+    (8, 9): (0.69, 57e-6),  # Ada
+    (9, 0): (0.70, 86e-6),  # Hopper
+    (12, 0): (0.61, 36e-6),  # Blackwell
+    (12, 1): (0.87, 36e-6),  # GB10
+}
 # Of a GPU's time for a token's experts, added by each token more of a step: they share no reads.
 # PERF: H100, ms a step of 1, 4, 8 and 16 sequences: 20b 3.2, 6.2, 10.2, 18.6; 120b 4.7, 9.1, 14.7,
 # 40.7.
@@ -154,14 +162,17 @@ class _Estimate:
         if self.gpus:
             used_bytes = facts.expert_bytes * facts.used_fraction
             dense_bytes = facts.weight_bytes - facts.input_bytes - facts.expert_bytes
-            all_bytes = dense_bytes + used_bytes + cache_bytes
-            all_bytes += (n_rows - 1) * _ROW * (1 - self.host_share) * used_bytes
-            all_bytes -= self._used_on_host(1)
-            vram_bytes_s = _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in self.gpus)
-            spent["GPU memory"] = all_bytes / vram_bytes_s + (len(self.gpus) - 1) * _SPLIT_S
+            all_bytes = dense_bytes + used_bytes + cache_bytes - self._used_on_host(1)
+            row_bytes = (n_rows - 1) * _ROW * (1 - self.host_share) * used_bytes
+            spent["GPU memory"] = (len(self.gpus) - 1) * _SPLIT_S
+            for gpu, share in self.gpus:
+                read, layer_s = _GENERATIONS.get(
+                    gpu.compute_capability or (0, 0), (_READ, _LAYER_S)
+                )
+                read_s = (all_bytes / read + row_bytes / _READ) / _memory_bytes_s(gpu)
+                spent["GPU memory"] += share * (read_s + facts.n_layers * layer_s)
         else:
-            spent[host] += cache_bytes / self.host_bytes_s
-        spent["GPU memory" if self.gpus else host] += facts.n_layers * _LAYER_S
+            spent[host] += cache_bytes / self.host_bytes_s + facts.n_layers * _LAYER_S
         if self.missing_share:
             missing_bytes = self.missing_share * self._used_on_host(n_rows)
             spent["disk"] = missing_bytes / self.disk_bytes_s

@@ -1,12 +1,13 @@
 """A plan's reasons in sentences."""
 
-import msgspec
+from msgspec.structs import replace
 
 from gptoss_local.base.types import Preset
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import EXPERT_PARTS, ModelFacts
 from gptoss_local.machine.plan.memory import all_cache_bytes
+from gptoss_local.machine.plan.nearest import Nearest, Proposal
 from gptoss_local.machine.plan.options import N_ANSWER, N_PROMPT, PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.machine.plan.result import Plan
@@ -26,6 +27,7 @@ def explain(
 ) -> list[str]:
     lines = [
         *(_on_gpu(facts, machine, options, plan) if plan.uses_gpu else _no_gpu(machine, options)),
+        *_beyond(facts, options),
         *_host(facts, machine, plan),
         _context(facts, options, plan),
         *_cache(facts, plan),
@@ -71,6 +73,11 @@ def _on_gpu(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pla
             lines.append(
                 f"GPU {gpu.index} ({gpu.name}) is left out: too small, or slower than without it."
             )
+        elif not replace(machine, cuda_build=13).has_code_for(gpu):
+            lines.append(
+                f"GPU {gpu.index} ({gpu.name}) needs a build of llama.cpp with CUDA 12; "
+                "13 has no code for it."
+            )
     return lines
 
 
@@ -94,6 +101,42 @@ def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
         f"experts of {len(whole)} of {facts.n_layers} layers{also}, {gib(n_bytes)}, are in RAM, "
         f"{why}. A token reads {facts.used_fraction:.1%} of them. {steps} to the GPU."
     )
+
+
+def _beyond(facts: ModelFacts, options: PlanOptions) -> list[str]:
+    """Name wishes for more layers than there are, which mean all of them."""
+    wishes = (
+        (options.n_gpu_layers, facts.n_layers + 1, "layers on the GPU, and the model has"),
+        (options.n_cpu_moe, facts.n_layers, "layers with experts in RAM, and the model has"),
+    )
+    return [f"{n:,} {what} {most}." for n, most, what in wishes if n is not None and n > most]
+
+
+def explain_nearest(near: Nearest, plan: Plan, model: str) -> str:
+    """Say what is missing for all experts in VRAM, or for a GPU, and which setting would do."""
+    text = "All experts would be in VRAM" if near.goal == "experts" else "A GPU would be used"
+    if near.missing_bytes:
+        text = f"{text} with {gib(near.missing_bytes)} more"
+    elif not any(each.is_enough for each in near.proposals):
+        text = "No amount of VRAM would change that"
+    now = f"instead of {_seconds(plan.speed.request_s)} and {rate(plan.speed.decode_tok_s)}"
+    ways = [
+        f"{_flag(each, model)} ({_seconds(each.request_s)}, answers {rate(each.decode_tok_s)} "
+        f"tokens/s{'' if i else f', {now}'})"
+        for i, each in enumerate(near.proposals)
+    ]
+    if not ways:
+        return f"{text}."
+    how = ", or with" if near.proposals[0].is_enough else "; fewer would be in RAM with"
+    return f"{text}{how} {', or '.join(ways)}."
+
+
+def _flag(each: Proposal, model: str) -> str:
+    return f"`gptoss pull {model} {each.flag}`" if "dense" in each.flag else each.flag
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
 def _limit(machine: Machine, options: PlanOptions) -> str:
@@ -144,7 +187,9 @@ def _context(facts: ModelFacts, options: PlanOptions, plan: Plan) -> str:
         if n_ctx == n_wished:
             return f"{text}, as requested."
         return f"{text}: {n_wished:,} were requested; it grows by 256."
-    if n_wished is not None or n_ctx >= facts.n_ctx_train:
+    if n_wished is not None:
+        return f"{text}: the most that the model supports; {n_wished:,} were requested."
+    if n_ctx >= facts.n_ctx_train:
         return f"{text}: the most that the model supports."
     if not plan.uses_gpu:
         return f"{text}: more takes RAM, and minutes to read on a CPU; --ctx asks for it."
@@ -159,7 +204,7 @@ def _context(facts: ModelFacts, options: PlanOptions, plan: Plan) -> str:
 def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
     if (kind := plan.shape.cache_type) == "f16":
         return []
-    plain = msgspec.structs.replace(plan.shape, cache_type="f16")
+    plain = replace(plan.shape, cache_type="f16")
     size, usual = (gib(all_cache_bytes(facts, shape)) for shape in (plan.shape, plain))
     return [f"Keys and values are stored as {kind}, as requested: {size} instead of {usual}."]
 

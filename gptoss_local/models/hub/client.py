@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
@@ -31,6 +32,7 @@ from huggingface_hub.utils import (
 
 from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.base.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.models.hub.folder import PartialFile
 from gptoss_local.models.hub.listing import HubFile, Listing
 
@@ -40,14 +42,21 @@ RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 _LONGEST_WAIT_S = 900.0
 """The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
 
+_HUB = constants.ENDPOINT or "https://huggingface.co"  # a variable of no text is unset
 _SAID_S = 2.0  # a shorter wait is not worth a line
 _log = logging.getLogger("gptoss")
 
 _MAX_ANSWER_BYTES = 16 * 2**20  # a list of 10,000 files has 4 MB
 _IS_FILE = "gptoss_is_file"
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
+_HOPELESS = (httpx2.DecodingError, httpx2.TooManyRedirects, httpx2.UnsupportedProtocol)
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _AGAIN_HINT = "Try again: what has arrived is kept."
+_STATUS_HINTS = {
+    402: "Its account has to pay, or has used up its quota: look at its page.",
+    403: "Check the rights of the token, or {login}.",
+    451: "It may not give it to your country; another mirror in HF_ENDPOINT may.",
+}
 
 # Else huggingface_hub asks huggingface.co for a list of coding agents, even when HF_ENDPOINT names
 # a mirror, and reports to the hub which one runs it.
@@ -61,7 +70,7 @@ class HubClient:
     """
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
-        endpoint = endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+        endpoint = endpoint or os.environ.get("HF_ENDPOINT", "").strip() or _HUB
         self.endpoint = endpoint.rstrip("/")
         if not re.match(r"https?://[^/]", self.endpoint):
             raise UsageError(
@@ -103,7 +112,7 @@ class HubClient:
     ) -> None:
         """Fetch the rest of a partial file, over as many connections as it takes.
 
-        `add` gets the bytes gained, or lost when the hub starts over. `stopped` ends the download
+        `add` gets the bytes gained. `stopped` ends the download
         with DownloadError, as do attempts without a byte.
         """
         n_failures = 0
@@ -128,7 +137,11 @@ class HubClient:
         return api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
 
     def _append(self, listing: Listing, file: HubFile, sink: PartialFile) -> Iterator[int]:
-        """Read one answer into `sink`, from where it ends; yield the bytes gained or lost."""
+        """Read one answer into `sink`, from where it ends; yield the bytes gained.
+
+        A mirror that ignores the range sends the first ones again, which are passed over: if it is
+        a login page instead, nothing is lost.
+        """
         n_held = sink.size_bytes
         url = hf_hub_url(listing.repo, file.name, revision=listing.commit, endpoint=self.endpoint)
         headers = build_hf_headers(token=self._token) | UNCOMPRESSED
@@ -142,30 +155,27 @@ class HubClient:
             extensions={_IS_FILE: True},
         ) as response:
             hf_raise_for_status(response)
-            starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
             said = response.headers.get("Content-Range", "").rpartition("/")[2]
             if not said and "Content-Encoding" not in response.headers:
                 said = response.headers.get("Content-Length", "")
             stated = _number(said)
-            if stated != file.size_bytes and (starts_over or stated is not None):
-                raise self._wrong_size(file, stated)  # before the bytes so far are lost for it
-            if starts_over:
-                sink.clear()
-                yield -n_held
-                n_held = 0
+            if stated is not None and stated != file.size_bytes:
+                raise self._wrong_size(file, stated)
+            n_read = 0 if response.status_code == http.HTTPStatus.OK else n_held
             for chunk in response.iter_bytes():
-                n_held += len(chunk)
-                if n_held > file.size_bytes:
-                    raise self._wrong_size(file, n_held)
-                sink.write(chunk)
-                yield len(chunk)
-        if n_held < file.size_bytes:
+                n_read += len(chunk)
+                if n_read > file.size_bytes:
+                    raise self._wrong_size(file, n_read)
+                if (n_new := min(len(chunk), n_read - n_held)) > 0:
+                    sink.write(chunk[-n_new:])
+                    yield n_new
+        if n_read < file.size_bytes:
             raise httpx2.RemoteProtocolError("the answer ended early")
 
-    def _wrong_size(self, file: HubFile, n_bytes: int | None) -> DownloadError:
+    def _wrong_size(self, file: HubFile, n_bytes: int) -> DownloadError:
         return DownloadError(
             f"{self.endpoint} answers with something else than {file.name}: "
-            f"{n_bytes or 'an unknown number of'} bytes where its list says {file.size_bytes}.",
+            f"{n_bytes} bytes where its list says {file.size_bytes}.",
             hint="A login page or a proxy may be in between; check the mirror in HF_ENDPOINT.",
         )
 
@@ -174,7 +184,7 @@ class HubClient:
     ) -> float:
         """Return the seconds until the next try, or raise what the user reads."""
         explained = self._explained(error, repo, revision, what)
-        is_hopeless = isinstance(error, httpx2.DecodingError | httpx2.TooManyRedirects)
+        is_hopeless = isinstance(error, _HOPELESS)
         asked_s = 0.0
         if isinstance(error, HfHubHTTPError):
             asked_s = _asked_s(error.response)
@@ -219,21 +229,28 @@ class HubClient:
                 )
             case HfHubHTTPError():
                 status = error.response.status_code
-                hint = f"Check the rights of the token, or {login}." if status == 403 else ""
+                hint = _STATUS_HINTS.get(status, _AGAIN_HINT).format(login=login)
                 if (asked_s := _asked_s(error.response)) > _LONGEST_WAIT_S:
-                    hint = f"It asks to wait {asked_s / 60:,.0f} minutes. {_AGAIN_HINT}"
+                    hint = f"It asks to wait {_in_words(asked_s)}. {_AGAIN_HINT}"
                 return DownloadError(
                     f"{self.endpoint} answers {status} {error.response.reason_phrase} "
                     f"to a request for {what}.",
-                    hint=hint or _AGAIN_HINT,
+                    hint=hint,
                 )
+            case httpx2.UnsupportedProtocol():
+                return DownloadError(
+                    f"{self.endpoint} sends the request for {what} to an address that cannot be "
+                    f"used: {str(error).rstrip('.')}.",
+                    hint="Check the mirror in HF_ENDPOINT.",
+                )
+        reason = str(error).rstrip(".") or type(error).__name__
         check = "Check the network."
         if isinstance(error, httpx2.ProxyError):
             check = "Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
         elif "CERTIFICATE_VERIFY_FAILED" in str(error):
             check = "If a proxy in between signs with its own CA, name its file in SSL_CERT_FILE."
         return DownloadError(
-            f"{self.endpoint} cannot be reached for {what}: {str(error) or type(error).__name__}.",
+            f"{self.endpoint} cannot be reached for {what}: {reason}.",
             hint=f"{check} {_AGAIN_HINT}",
         )
 
@@ -267,7 +284,17 @@ def _session() -> httpx2.Client:
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Hook: bound everything but files, which have a known size."""
+    """Hook: refuse what no redirect can lead to; bound all but files, whose size is known."""
+    if response.is_redirect and "Location" in response.headers:
+        address = response.headers["Location"]
+        try:
+            target = urlsplit(urljoin(str(response.url), address))
+            is_usable = target.scheme in ("http", "https") and bool(target.hostname)
+            is_usable = is_usable and target.port != 0  # which raises if it is no number of one
+        except ValueError:
+            is_usable = False
+        if not is_usable:
+            raise httpx2.UnsupportedProtocol(f"{address:.200}", request=response.request)
     is_file = response.request.extensions.get(_IS_FILE) and response.is_success
     bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
 
@@ -292,6 +319,11 @@ def _asked_s(response: httpx2.Response) -> float:
     if limit is not None and limit.remaining == 0:
         asked_s = max(asked_s, limit.reset_in_seconds)
     return asked_s
+
+
+def _in_words(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return counted(minutes, "minute") if minutes < 120 else counted(round(minutes / 60), "hour")
 
 
 def _number(text: str) -> int | None:

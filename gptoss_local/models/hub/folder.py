@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock
 from rich.filesize import decimal
 
 from gptoss_local.base.errors import DownloadError, disk_error
+from gptoss_local.base.lock import locked
 from gptoss_local.base.whole_file import replace
 from gptoss_local.models.hub.listing import HubFile, Listing
 
@@ -56,11 +56,6 @@ class PartialFile:
         self._digest.update(data)
         self.size_bytes += len(data)
 
-    def clear(self) -> None:
-        self._sink.truncate(0)
-        self._digest = new_digest(self._file)
-        self.size_bytes = 0
-
     def close(self) -> None:
         self._sink.close()
 
@@ -98,18 +93,15 @@ class DownloadFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; the lock ends with this one, however it ends."""
-        lock = FileLock(self._own / "lock", timeout=_LOCK_WAIT_S)
-        try:
-            lock.acquire()
-        except TimeoutError as error:
-            raise DownloadError(
-                f"Another process is downloading into {self.root}.",
-                hint="Wait until it ends, or stop it.",
-            ) from error
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self._own / "lock", timeout_s=_LOCK_WAIT_S))
+            except TimeoutError as error:
+                raise DownloadError(
+                    f"Another process is downloading into {self.root}.",
+                    hint="Wait until it ends, or stop it.",
+                ) from error
             yield
-        finally:
-            lock.release()
 
     def begin(self, listing: Listing) -> None:
         with disk_errors(self.root), self._lock:

@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from gptoss_local.base.errors import disk_error
+from gptoss_local.base.lock import locked
 from gptoss_local.base.types import Progress
 
 MODEL_NAME = "gpt-oss-nano"
@@ -71,11 +72,8 @@ def _data_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[object]:
-    # PERF: 60 ms to import, and the file is nearly always there.
-    from filelock import FileLock
-
-    return FileLock(cache_dir / "nano.lock", timeout=timeout_s, poll_interval=0.05)
+def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[None]:
+    return locked(cache_dir / "nano.lock", timeout_s=timeout_s)
 
 
 def _make(work_dir: Path, target: Path, progress: Progress | None) -> None:

@@ -20,6 +20,7 @@ from gptoss_local.models.store.changes import (
 from gptoss_local.models.store.checks import check_adapter, check_usable, unusable_models
 from gptoss_local.models.store.manifests import ModelDefaults, unreadable_manifests
 from gptoss_local.models.store.models import (
+    AS_JSON,
     ModelEntry,
     file_for,
     find_model,
@@ -29,6 +30,7 @@ from gptoss_local.models.store.models import (
 )
 
 __all__ = [
+    "AS_JSON",
     "BlobWriter",
     "GGUFInfo",
     "Leftover",

@@ -20,11 +20,11 @@ import msgspec
 
 from gptoss_local.base.errors import ModelNotFoundError, UsageError, disk_error
 from gptoss_local.base.formats.gguf_file import SPLIT_NAME
+from gptoss_local.base.lock import hold, is_held
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.whole_file import replace
 from gptoss_local.models.names import WEIGHTS_SUFFIX
 from gptoss_local.models.nano import leftovers
-from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.models.store.manifests import remove_files, unnamed_weights, unreadable_manifests
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")

@@ -20,10 +20,10 @@ from gptoss_local.models.catalog import CatalogModel, canonical_name, known_mode
 from gptoss_local.models.names import name_for
 from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
 from gptoss_local.models.store.checks import check_adapter, check_new, check_usable
-from gptoss_local.models.store.lock import changing
 from gptoss_local.models.store.manifests import (
     Manifest,
     ModelDefaults,
+    changing,
     link_or_copy,
     named_weights,
     placed_weights,
@@ -171,8 +171,10 @@ def _remove_manifest(manifest: Path, settings: Settings) -> None:
 
 
 def _remove_lost(weights: list[Path], settings: Settings) -> None:
-    named = named_weights(read_manifests(settings)[0])
-    remove_files(part for part in weights if part.name not in named)
+    manifests, unreadable = read_manifests(settings)
+    if not unreadable:  # else one of those may need them; `gptoss gc` removes them later
+        named = named_weights(manifests)
+        remove_files(part for part in weights if part.name not in named)
 
 
 def _weights_of(manifest: Path) -> list[Path]:

@@ -20,6 +20,8 @@ from gptoss_local.models.store.checks import check_usable
 
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _SERVICE_FOLDER = Path("/usr/share/ollama/.ollama/models")  # of Ollama's systemd service
+_TREES = ("manifests-v2", "manifests")  # what 0.40 has migrated, and what it keeps for older ones
+_USUAL = ("registry.ollama.ai", "ollama.com", "library")
 _CONFIG_BYTES = 1 << 20
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -58,37 +60,52 @@ def cached_checkpoint(repo: str) -> Path | None:
 def ollama_folders() -> list[Path]:
     named = os.environ.get("OLLAMA_MODELS", "").strip().strip("'\"")
     folders = (Path(named),) if named else (Path.home() / ".ollama" / "models", _SERVICE_FOLDER)
-    manifests = ((folder, folder / "manifests") for folder in folders)
-    return [f for f, m in manifests if m.is_dir() and os.access(m, os.R_OK | os.X_OK)]
+    trees = {folder: [folder / tree for tree in _TREES] for folder in folders}
+    may_read = os.R_OK | os.X_OK
+    return [f for f in folders if any(t.is_dir() and os.access(t, may_read) for t in trees[f])]
 
 
 class _Layer(msgspec.Struct, rename="camel"):
-    media_type: str
     digest: str
-    size: int = 0
+    media_type: str = ""
 
 
 class _Manifest(msgspec.Struct):
     layers: list[_Layer] = []
+    manifests: list[_Layer] = []
 
 
 def _in_ollama() -> Iterator[FoundModel]:
     for folder in ollama_folders():
-        for file in sorted((folder / "manifests").glob("*/*/*/*")):
-            try:
-                manifest = msgspec.json.decode(file.read_bytes(), type=_Manifest)
-            except (OSError, *_NO_JSON):  # not for us to fix
-                continue
-            for layer in manifest.layers:
-                if layer.media_type == _MODEL_LAYER:
-                    name = _ollama_name(file.relative_to(folder / "manifests"))
-                    blob = folder / "blobs" / layer.digest.replace(":", "-")
-                    yield from _found_gguf(f"ollama/{name}", "Ollama", blob, canonical_name(name))
+        named: set[str] = set()
+        for tree in (folder / each for each in _TREES):
+            for file in sorted(tree.glob("*/*/*/*")):
+                name = _ollama_name(file.relative_to(tree))
+                for blob in _model_blobs(file, folder / "blobs") if name not in named else ():
+                    for found in _found_gguf(
+                        f"ollama/{name}", "Ollama", blob, canonical_name(name)
+                    ):
+                        named.add(name)
+                        yield found
+
+
+def _model_blobs(manifest: Path, blobs: Path, *, is_listed: bool = False) -> Iterator[Path]:
+    """Yield the weights of a manifest, or of those that it lists: one for each engine."""
+    try:
+        with manifest.open("rb") as file:
+            found = msgspec.json.decode(file.read(_CONFIG_BYTES), type=_Manifest)
+    except (OSError, *_NO_JSON):  # not for us to fix
+        return
+    for layer in found.layers:
+        if layer.media_type == _MODEL_LAYER:
+            yield blobs / layer.digest.replace(":", "-")
+    for child in () if is_listed else found.manifests:
+        yield from _model_blobs(blobs / child.digest.replace(":", "-"), blobs, is_listed=True)
 
 
 def _ollama_name(path: Path) -> str:
     host, namespace, model, tag = path.parts
-    shown = [part for part in (host, namespace) if part not in ("registry.ollama.ai", "library")]
+    shown = [part for part in (host, namespace) if part not in _USUAL]
     return "/".join([*shown, f"{model}:{tag}"])
 
 

@@ -20,12 +20,13 @@ import msgspec
 
 from gptoss_local.base.errors import ModelLoadError, UsageError
 from gptoss_local.base.formats.gguf_file import split_files
+from gptoss_local.base.lock import hold, is_held, locked
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.validation import in_words
 from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
-from gptoss_local.models.store.lock import hold, is_held
 
 _WEIGHTS = "weights"
+_CHANGE_S = 30.0  # one holds the lock for renames and removals, not while bytes are copied
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +79,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [*weights, *([adapter] if adapter else [])]
 
 
+@contextlib.contextmanager
+def changing(settings: Settings, *, timeout_s: float = _CHANGE_S) -> Iterator[None]:
+    """Keep all other changes of names out; not reentrant. OSError: there is no lock to be had.
+
+    A change renames one file of a name and removes the other kind, so a lookup in between might
+    find neither, and two changes might remove each other's file.
+    """
+    with locked(settings.cache_dir / "models.lock", timeout_s=timeout_s, poll_s=0.005):
+        yield
+
+
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; OSError: there is none; ModelLoadError: it is broken."""
     found = path.stat()
@@ -113,7 +125,16 @@ def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path,
     """Read all manifests; the errors are of those that do not say which weights they need."""
     manifests: dict[Path, Manifest] = {}
     unreadable: dict[Path, ModelLoadError] = {}
-    names = os.listdir(settings.models_dir) if settings.models_dir.is_dir() else []
+    folder, names = settings.models_dir, list[str]()
+    if folder.is_dir():
+        names = os.listdir(folder)
+    elif os.path.lexists(folder):
+        is_link = folder.is_symlink()
+        what = f"a link to {os.readlink(folder)}, which is gone" if is_link else "a file"
+        unreadable[folder] = ModelLoadError(
+            f"the models folder {folder} is {what}",
+            hint="Mount its disk, or remove it; GPTOSS_HOME names another place.",
+        )
     for path in (settings.models_dir / name for name in sorted(names)):
         if path.suffix != MANIFEST_SUFFIX:
             continue

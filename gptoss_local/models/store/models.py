@@ -34,8 +34,7 @@ from gptoss_local.models.catalog import (
 )
 from gptoss_local.models.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
 from gptoss_local.models.store import manifests
-from gptoss_local.models.store.lock import changing
-from gptoss_local.models.store.manifests import ModelDefaults
+from gptoss_local.models.store.manifests import ModelDefaults, changing
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -117,6 +116,8 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         known = known_model(wanted)
         is_named = known is not None and known.is_local
         how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
+        if gone.parent.name == "blobs":
+            how = f"see what Ollama has now: gptoss import; {how}"
         raise ModelNotFoundError(
             f"model '{name}' is the file {gone}, which is gone", hint=f"Restore it, or {how}"
         )
@@ -296,12 +297,16 @@ def _advice(name: str, entries: list[ModelEntry]) -> str:
 
 
 def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return options as `ollama show` does: a line per value of a list, strings in quotes."""
+    """Return options as `ollama show` does: a line per `stop`, strings in quotes."""
     return [
         (name, json.dumps(value, ensure_ascii=False))
         for name, values in options.items()
-        for value in (values if isinstance(values, list) else [values])
+        for value in (values if name == "stop" and isinstance(values, list) else [values])
     ]
+
+
+AS_JSON = "# gptoss: the next value is JSON"
+"""Stands before what Ollama's quotes cannot hold; to Ollama it is a comment."""
 
 
 def render_modelfile(entry: ModelEntry) -> str:
@@ -310,7 +315,22 @@ def render_modelfile(entry: ModelEntry) -> str:
     lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
     lines += [f"ADAPTER {entry.adapter}"] if entry.adapter else []
     lines += [f"PARAMETER {name} {value}" for name, value in parameter_lines(defaults.parameters)]
-    lines += [f'SYSTEM """{defaults.system}"""'] if defaults.system else []
-    lines += [f'MESSAGE {m.get("role")} """{m.get("content", "")}"""' for m in defaults.messages]
-    lines += [f'LICENSE """{text}"""' for text in defaults.license]
+    lines += [_value_line("SYSTEM", defaults.system)] if defaults.system else []
+    for message in defaults.messages:
+        role, content = message.get("role"), message.get("content")
+        is_text = isinstance(content, str) and message.keys() == {"role", "content"}
+        rest = {key: value for key, value in message.items() if key != "role"}
+        lines.append(_value_line(f"MESSAGE {role}", content if is_text else rest))
+    lines += [_value_line("LICENSE", text) for text in defaults.license]
     return "\n".join(lines) + "\n"
+
+
+def _value_line(command: str, value: Any) -> str:
+    # Quotes at the end of a line would end it, and to Ollama \r ends a line, too.
+    if (
+        not isinstance(value, str)
+        or "\r" in value
+        or any(line.rstrip().endswith('"""') for line in value.split("\n")[:-1])
+    ):
+        return f"{AS_JSON}\n{command} {json.dumps(value, ensure_ascii=False)}"
+    return f'{command} """{value}"""'

@@ -96,3 +96,19 @@ class Options(msgspec.Struct):
             "think_budget": first_limit(self.think_budget),
             "ends_repetition": self.repeat_guard,
         }
+
+
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Stop = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ModelOptions(Options):
+    """Defaults of a model: a request may overshoot, as Ollama's do, but a recipe is corrected."""
+
+    num_ctx: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] | None = None  # gpt-oss has 131,072
+    num_predict: Annotated[int, msgspec.Meta(ge=-2, le=MAX_INT)] = -1
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=MAX_INT)] = 0
+    top_p: _Share = 1.0
+    min_p: _Share = 0.0
+    stop: _Stop | list[_Stop] = []

@@ -10,12 +10,13 @@ import pytest
 
 from convert.journal import Journal
 from gptoss_local.base.errors import ConvertError, DiskError, UsageError
+from gptoss_local.base.lock import hold, is_held
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.whole_file import read_text, replace, write_whole
 from gptoss_local.models import nano
 from gptoss_local.models.store import add_model, delete_model, find_model, list_models
 from gptoss_local.models.store.blobs import disk_errors
-from gptoss_local.models.store.lock import changing, hold, is_held
+from gptoss_local.models.store.manifests import changing
 from gptoss_local.talk.history import History
 from tui.attachments import attach
 from tui.documents import image_in

@@ -43,7 +43,7 @@ from gptoss_local.server.dialects.ollama.request import (
     OllamaMessage,
     to_message,
 )
-from gptoss_local.server.dialects.options import Options
+from gptoss_local.server.dialects.options import ModelOptions
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 
 endpoints = Endpoints()
@@ -97,7 +97,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
         for field, why in _REFUSED.items():
             if getattr(self, field):
                 raise UsageError(f"'{field}' is not supported: {why}")
-        convert(self.parameters, Options)
+        convert(self.parameters, ModelOptions)
         for message in convert(self.messages, list[OllamaMessage]):
             if message.role.lower() not in _ROLES:
                 raise UsageError(f"unknown role '{message.role}'")
