@@ -1,7 +1,9 @@
 """`gptoss chat`: the terminal chat, with a model and a server; `gptoss` alone is `welcome`."""
 
 import gc
+import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +41,14 @@ def chat(
     temporary: Annotated[
         bool, typer.Option("--temporary", help="Begin a chat of which nothing is kept on disk.")
     ] = False,
+    work: Annotated[
+        str | None,
+        typer.Option(
+            "--work",
+            metavar="[FOLDER]",
+            help="Let the model read and change files there, and run commands; you are asked.",
+        ),
+    ] = None,
     in_browser: Annotated[
         bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
     ] = False,
@@ -49,7 +59,7 @@ def chat(
     line-by-line chat of `run`.
     """
     if in_browser:
-        given = (model, chat_id, effort, preset, resume or None, temporary or None)
+        given = (model, chat_id, effort, preset, resume or None, temporary or None, work)
         if any(each is not None for each in given):
             raise UsageError("--web takes no other option", hint="Choose them in the browser.")
         show_page(load_settings(), opens=True)
@@ -65,6 +75,9 @@ def chat(
     from tui.conversation import Conversation
 
     settings = load_settings()
+    if work is not None and is_linear():
+        raise UsageError("--work needs a terminal that can be drawn on")
+    folder = None if work is None else Path(work or ".").expanduser()
     history = open_history(settings)
     try:
         last = next(iter(history.chats(limit=1)), None)
@@ -83,7 +96,7 @@ def chat(
         if is_linear():
             _talk(settings, conversation, text)
         else:
-            conversation = _show(settings, history, conversation, text)
+            conversation = _show(settings, history, conversation, text, folder)
     finally:
         history.close()
     if conversation.chat_id is not None and not conversation.is_temporary:
@@ -126,20 +139,26 @@ def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None
 
 
 def _show(
-    settings: Settings, history: "History", conversation: "Conversation", prompt: str
+    settings: Settings,
+    history: "History",
+    conversation: "Conversation",
+    prompt: str,
+    folder: Path | None,
 ) -> "Conversation":
     import asyncio
 
     from gptoss_local.api.client import AsyncClient
     from gptoss_local.talk.tools import ToolSources
+    from gptoss_local.talk.tools.work import Work
     from tui.app import ChatApp
     from tui.server import ChatServer
 
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    sources = ToolSources(settings, Path.cwd())
+    work = None if folder is None else Work(folder, settings)
+    sources = ToolSources(settings, work.folder if work else Path.cwd(), work)
     make, theme, keys = sources.toolbox, settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
-    app.alerts, app.chat.first_message = settings.alerts, prompt
+    app.alerts, app.chat.first_message, app.chat.works_in = settings.alerts, prompt, work
 
     async def run() -> None:
         try:
@@ -152,6 +171,19 @@ def _show(
     for room in app.chat.rooms:
         room.conversation.store()  # raises if the last answer on the screen could not be saved
     return app.chat.conversation
+
+
+def with_folder(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--work` its value; a word after it is one if it names a folder."""
+    given = list(arguments)
+    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=True)):
+        if argument == "--":
+            break
+        if argument == "--work" and not (
+            os.path.isdir(follows) or follows.startswith(("/", ".", "~"))
+        ):
+            given[n] = "--work="
+    return given
 
 
 def welcome() -> None:
