@@ -22,6 +22,7 @@ from gptoss_local.talk.presets import find_preset
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, History
+    from gptoss_local.talk.tools.work import Work
     from tui.conversation import Conversation
 
 
@@ -75,9 +76,7 @@ def chat(
     from tui.conversation import Conversation
 
     settings = load_settings()
-    if work is not None and is_linear():
-        raise UsageError("--work needs a terminal that can be drawn on")
-    folder = None if work is None else Path(work or ".").expanduser()
+    works_in = None if work is None else _work(work, settings)
     history = open_history(settings)
     try:
         last = next(iter(history.chats(limit=1)), None)
@@ -96,11 +95,19 @@ def chat(
         if is_linear():
             _talk(settings, conversation, text)
         else:
-            conversation = _show(settings, history, conversation, text, folder)
+            conversation = _show(settings, history, conversation, text, works_in)
     finally:
         history.close()
     if conversation.chat_id is not None and not conversation.is_temporary:
         print(f"Saved. Continue with: gptoss chat --chat {conversation.chat_id}")
+
+
+def _work(folder: str, settings: Settings) -> "Work":
+    if is_linear():
+        raise UsageError("--work needs a terminal that can be drawn on")
+    from gptoss_local.talk.tools.work import Work
+
+    return Work(Path(folder or ".").expanduser(), settings)
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
@@ -143,18 +150,16 @@ def _show(
     history: "History",
     conversation: "Conversation",
     prompt: str,
-    folder: Path | None,
+    work: "Work | None",
 ) -> "Conversation":
     import asyncio
 
     from gptoss_local.api.client import AsyncClient
     from gptoss_local.talk.tools import ToolSources
-    from gptoss_local.talk.tools.work import Work
     from tui.app import ChatApp
     from tui.server import ChatServer
 
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    work = None if folder is None else Work(folder, settings)
     sources = ToolSources(settings, work.folder if work else Path.cwd(), work)
     make, theme, keys = sources.toolbox, settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
@@ -176,7 +181,7 @@ def _show(
 def with_folder(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--work` its value; a word after it is one if it names a folder."""
     given = list(arguments)
-    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=True)):
+    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=False)):
         if argument == "--":
             break
         if argument == "--work" and not (

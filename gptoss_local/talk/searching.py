@@ -14,7 +14,7 @@ _N_SHOWN = 300  # characters of a line
 
 
 class Search(msgspec.Struct):
-    """What to search for below `place`, which is in `folder`; both are resolved."""
+    """A search below `place`, which is in `folder`; both are resolved."""
 
     pattern: str
     folder: str

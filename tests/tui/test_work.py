@@ -122,8 +122,8 @@ async def test_a_model_mends_a_program(
             "sums.py:1: def add(a, b):",
             WRONG,
             "The user denied this call. no tricks",
-            "Error: sums.py, hunk 1: its lines are not in the file. "
-            "The nearest is line 2: `    return a - b`",
+            "Error: sums.py, hunk 1: its lines are not in the file: it has no line "
+            "`    return a * b`; the nearest is line 2, `    return a - b`",
         ]
         assert results[5] == results[7] == "Done: sums.py"
         assert results[6].startswith("exit code 0\n")

@@ -7,7 +7,6 @@ its patch; files are not touched here.
 import codecs
 import difflib
 import re
-from collections import Counter
 from typing import Literal, NamedTuple
 
 from gptoss_local.base.errors import UsageError
@@ -50,10 +49,6 @@ class Hunk(NamedTuple):
     headers: list[str]
     lines: list[tuple[str, str]]
     is_at_end: bool = False
-
-    @property
-    def old(self) -> list[str]:
-        return [text for sign, text in self.lines if sign != "+"]
 
 
 class FilePatch(NamedTuple):
@@ -179,10 +174,9 @@ def _place(what: str, texts: list[str], hunk: Hunk, at: int, *, is_shown: bool) 
             first = (next((n for n in places if n > begin), None) for begin in begins)
             places = [n for n in first if n is not None]
         if not places:
-            near = _near(texts, [header]) if is_shown else ""
-            raise UsageError(f"{what}: there is no line `{header}`{after}{near}")
+            raise UsageError(f"{what}: there is no line `{header}`{after}")
         begins = places
-    old = hunk.old
+    old = [text for sign, text in hunk.lines if sign != "+"]
     if not old:
         found = [begin + 1 for begin in begins] if hunk.headers else [at] if not texts else []
         found = [len(texts)] if hunk.is_at_end else found
@@ -212,30 +206,14 @@ def _place(what: str, texts: list[str], hunk: Hunk, at: int, *, is_shown: bool) 
 
 
 def _near(texts: list[str], old: list[str]) -> str:
-    """Return how the most similar place of a file differs from lines that are not in it."""
-    counts = Counter[int]()  # by the place, how many lines are equal there
-    places: dict[str, list[int]] = {}
-    for n, text in enumerate(texts):
-        places.setdefault(text.strip(), []).append(n)
-    for k, wanted in enumerate(old):
-        if wanted.strip():
-            for n in places.get(wanted.strip(), []):
-                counts[n - k] += 1 + (texts[n] == wanted)
-    if not counts:
-        wanted = next((line for line in old if line.strip()), "")
-        close = difflib.get_close_matches(wanted.strip(), [key for key in places if key], n=1)
-        if not close:
-            return ". Read it again"
-        n = places[close[0]][0]
-        return f". The nearest is line {n + 1}: `{texts[n][:_N_QUOTED]}`"
-    best = max(counts, key=lambda start: (counts[start], -start))
-    for k, wanted in enumerate(old):
-        there = texts[best + k] if 0 <= best + k < len(texts) else None
-        if there is None:
-            return f". Near line {best + k}, the file has no line `{wanted}`"
-        if there != wanted:
-            return f". Line {best + k + 1} is `{there[:_N_QUOTED]}`, not `{wanted[:_N_QUOTED]}`"
-    return f". The nearest is line {best + 1}"
+    """Return the line of a file that is most like the first one that it does not have."""
+    wanted = next((line for line in old if line not in texts), None)
+    if wanted is None:
+        return ": each of them is, but not one after the other"
+    wanted = wanted[:_N_QUOTED]
+    close = difflib.get_close_matches(wanted, texts, n=1)
+    nearest = f"; the nearest is line {texts.index(close[0]) + 1}, `{close[0]}`" if close else ""
+    return f": it has no line `{wanted}`{nearest}"
 
 
 def _encoding_of(data: bytes) -> tuple[bytes, str]:

@@ -55,15 +55,7 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
 
 async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
     """Run a program without a shell, and kill it with its children when the time is over."""
-    try:
-        process = await start(
-            *argv,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=folder,
-            env=environment_without_secrets(),
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{argv[0]} does not start: {error}") from error
+    process = await _started(argv, folder)
     try:
         async with asyncio.timeout(timeout_s):
             output, is_cut = await _talk(process, stdin)
@@ -80,6 +72,14 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
     if code:
         raise UsageError(f"exit code {code}\n{text}".rstrip())
     return text
+
+
+async def _started(argv: list[str], folder: Path, **options: Any) -> asyncio.subprocess.Process:
+    options = {"env": environment_without_secrets(), **options}
+    try:
+        return await start(*argv, stderr=asyncio.subprocess.STDOUT, cwd=folder, **options)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{argv[0]} does not start: {error}") from error
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
@@ -107,13 +107,8 @@ async def run_shell(command: str, timeout_s: float, folder: Path) -> tuple[int |
     if sys.platform == "win32":
         shell = ["powershell", "-NoProfile", "-Command"]
     environment = environment_without_secrets() | _PLAIN
-    out, no_input = asyncio.subprocess.STDOUT, asyncio.subprocess.DEVNULL
-    try:
-        process = await start(
-            *shell, command, stdin=no_input, stderr=out, cwd=folder, env=environment
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{shell[0]} does not start: {error}") from error
+    no_input = asyncio.subprocess.DEVNULL
+    process = await _started([*shell, command], folder, stdin=no_input, env=environment)
     output = bytearray()
     try:
         async with asyncio.timeout(timeout_s):

@@ -35,7 +35,7 @@ def cut_middle(text: str) -> str:
 
 Scope = Literal["chat", "always"]
 Kind = Literal["code", "command", "arguments", "diff"]
-"""How a part of a call is shown."""
+"""The look of a part of a call."""
 Arguments = Mapping[str, Any]
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 

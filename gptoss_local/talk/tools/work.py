@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ WORK = "--work"  # which no program or server can have
 _AGENTS, _MAX_AGENTS_BYTES = "AGENTS.md", 16 * 1024
 _N_LISTED = 500
 _SEARCH_S, _COMMAND_S = 20.0, 300.0
-_N_READ = 16 * 1024  # characters
+_N_READ, _MAX_PATCH = 16 * 1024, 256 * 1024  # characters
 _GIT = re.compile(r"\.git[. ]*|git~1", re.IGNORECASE)
 _STRING, _NUMBER = {"type": "string"}, {"type": "integer"}
 
@@ -158,13 +158,11 @@ class Work(ToolSource):
         place = self._path(arguments)
         if not place.is_dir():
             return self._shown(place)
-        names = await asyncio.to_thread(lambda: list(self._files(place)))
+        walked = await asyncio.to_thread(list, Walk(place))
+        names = [self._shown(path) for path, is_ignored in walked if not is_ignored]
         more = f"({counted(len(names) - _N_LISTED, 'more file')}: list a folder in it)"
         shown = names if len(names) <= _N_LISTED else [*names[:_N_LISTED], more]
         return "\n".join(shown) or "(no files)"
-
-    def _files(self, place: Path) -> Iterator[str]:
-        return (self._shown(path) for path, is_ignored in Walk(place) if not is_ignored)
 
     async def _search(self, arguments: Arguments) -> str:
         place, pattern = self._path(arguments), str(arguments["pattern"])
@@ -186,11 +184,8 @@ class Work(ToolSource):
 
     def _planned(self, patch: str) -> tuple[Changes, str]:
         """Return what a patch changes, and that as a diff for the user."""
-        try:
-            if len(patch.encode()) > MAX_TEXT_BYTES:
-                raise UsageError("the patch is too long")
-        except UnicodeEncodeError as error:
-            raise UsageError("the patch is not text") from error
+        if len(patch) > _MAX_PATCH or re.search("[\ud800-\udfff]", patch):
+            raise UsageError("the patch is too long, or is not text")
         now: dict[Path, State | None] = {}
         before: dict[Path, State | None] = {}
         moved: dict[Path, Path] = {}
@@ -318,10 +313,9 @@ def _state(path: Path) -> State:
 def _put(path: Path, state: State | None) -> None:
     if state is None:
         path.unlink(missing_ok=True)
-        return
-    write_whole(path, state.data, mode=0o666)
-    if state.mode is not None:
-        path.chmod(state.mode)
+    else:
+        write_whole(path, state.data, mode=0o666)
+        path.chmod(state.mode or path.stat().st_mode)
 
 
 def _command(arguments: Arguments) -> Arguments:
