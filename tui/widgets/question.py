@@ -145,12 +145,13 @@ class CallView(Vertical):
 
     def _shown(self, part: CallPart) -> Static:
         if part.kind in ("code", "diff"):
-            from textual.highlight import highlight  # PERF: the first prompt comes before it
+            from textual.highlight import HighlightTheme, highlight  # PERF: after the first prompt
 
             from tui.code_rows import look_of
 
-            language = "diff" if part.kind == "diff" else "python"
-            look = look_of(self.app).tokens
+            is_diff = part.kind == "diff"
+            look = look_of(self.app).tokens if is_diff else HighlightTheme
+            language = "diff" if is_diff else "python"
             return Static(highlight(part.text, language=language, theme=look), markup=False)
         end = "\n" if part.kind == "command" else ""  # its input comes after a blank row
         return Static(f"{part.text}{end}", markup=False)
