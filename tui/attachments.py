@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import MAX_TEXT_BYTES, UnreadableFile, fenced, is_document
+from gptoss_local.talk.ignored import MAX_SEEN, Walk
 from tui.documents import read_file
 from tui.paste import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    _Rules = list[tuple[Path, GitIgnoreSpec]]
-
 _MAX_TOKENS = 98_304  # of a folder: three quarters of the longest context
 _MAX_BYTES = _MAX_TOKENS * BYTES_PER_TOKEN
-_MAX_SEEN = 20_000  # files and folders
-_NEVER = ("node_modules", "__pycache__")
 _WILD = re.compile(r"[*?\[]")
 _OVER_LIMIT = f"over the limit of {_MAX_TOKENS:,} tokens"
 
@@ -131,78 +128,22 @@ class _Folder:
         except (ValueError, re.error) as error:
             hint = "A pattern is as in .gitignore: *.py, src/**/*.md, [a-z].txt."
             raise UsageError(f"{self._pattern} is not a pattern", hint=hint) from error
-        todo, n_seen = [(self._folder, _rules_above(self._folder))], 0
-        while todo:
-            place, rules = todo.pop()
-            if spec := _rules_of(place):
-                rules = [*rules, (place, spec)]
-            try:
-                entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-            except OSError:
-                self._n_left_out["that cannot be read"] += 1
-                continue
-            inner = []
-            for entry in entries:
-                n_seen += 1
-                if stop.is_set():
-                    raise UsageError(f"{self._name} was not read to its end")
-                if n_seen > _MAX_SEEN:
-                    self._n_left_out[f"or more after the first {_MAX_SEEN:,}"] += 1
-                    return
-                path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-                if is_folder and not _is_ignored(path, rules, is_folder=True):
-                    inner.append((path, rules))
-                elif not is_folder and self._is_wanted(path, rules, matches):
-                    yield path
-            todo += reversed(inner)
+        walk = Walk(self._folder)
+        for path, is_ignored in walk:
+            if stop.is_set():
+                raise UsageError(f"{self._name} was not read to its end")
+            if self._is_wanted(path, matches, is_ignored=is_ignored):
+                yield path
+        if walk.n_unreadable:
+            self._n_left_out["that cannot be read"] += walk.n_unreadable
+        if not walk.is_whole:
+            self._n_left_out[f"or more after the first {MAX_SEEN:,}"] += 1
 
-    def _is_wanted(self, path: Path, rules: "_Rules", matches: "GitIgnoreSpec | None") -> bool:
+    def _is_wanted(self, path: Path, matches: "GitIgnoreSpec | None", *, is_ignored: bool) -> bool:
         if matches is None:
-            is_ignored = _is_ignored(path, rules, is_folder=False)
             self._n_left_out.update({"ignored or hidden": 1} if is_ignored else {})
             return not is_ignored
         is_hidden = path.name.startswith(".") and not self._pattern.rpartition("/")[2].startswith(
             "."
         )
         return not is_hidden and matches.match_file(path.relative_to(self._folder).as_posix())
-
-
-def _is_ignored(path: Path, rules: "_Rules", *, is_folder: bool) -> bool:
-    if (
-        path.name.startswith(".")
-        or path.name in _NEVER
-        or (os.path.islink(path) and os.path.isdir(path))
-    ):
-        return True
-    for base, spec in reversed(rules):
-        name = path.relative_to(base).as_posix() + "/" * is_folder
-        if (is_included := spec.check_file(name).include) is not None:
-            return is_included
-    return False
-
-
-def _rules_above(folder: Path) -> "_Rules":
-    root = next((place for place in folder.parents if os.path.exists(place / ".git")), None)
-    if root is None or os.path.exists(folder / ".git"):
-        return []
-    outer = [place for place in reversed(folder.parents) if place.is_relative_to(root)]
-    rules = [(place, spec) for place in outer if (spec := _rules_of(place))]
-    return [] if _is_ignored(folder, rules, is_folder=True) else rules
-
-
-def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
-    """Return the rules of a folder's `.gitignore`; like git, skip invalid lines."""
-    from pathspec import GitIgnoreSpec
-
-    def is_rule(line: str) -> bool:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except (ValueError, re.error):
-            return False
-        return True
-
-    try:
-        text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return GitIgnoreSpec.from_lines(filter(is_rule, text.splitlines()))

@@ -1,10 +1,11 @@
 """Turn code into rows of a screen: highlighted, tinted, with a mark where a line is broken."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pygments.token import Token
 from rich.cells import chop_cells
+from textual.app import App
 from textual.content import Content
 from textual.highlight import (
     ANSIDarkHighlightTheme,
@@ -49,6 +50,14 @@ DARK = CodeStyle(_Tokens, "on black 15%", "$text-warning on $warning 10%")
 LIGHT = CodeStyle(_Tokens, "on white 40%", "$text-error on $error 5%")
 ANSI_DARK = CodeStyle(_AnsiDark, "", "$text-warning")
 ANSI_LIGHT = CodeStyle(_AnsiLight, "", "$text-error")
+
+
+def look_of(app: App[Any]) -> CodeStyle:
+    is_dark = app.current_theme.dark
+    if app.native_ansi_color:
+        return ANSI_DARK if is_dark else ANSI_LIGHT
+    return DARK if is_dark else LIGHT
+
 
 _MARK = "↪ "
 _PAD = 1

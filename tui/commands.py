@@ -77,6 +77,7 @@ COMMANDS = (
     Command("preset", "Begin a chat with a preset; make or edit one", "[NAME]", True),
     Command("temporary", "Begin a chat that is not kept, or one that is", "", True),
     Command("tools", "List the tools, or turn one on or off", "[NAME]", True),
+    Command("undo", "Take back the model's last patch (chat --work)"),
     Command("set", "Set an option; /set alone lists them", "[NAME VALUE]"),
     Command("editor", "Write the message in $EDITOR", "", True),
     Command("theme", "Choose colours", "[NAME]", True),

@@ -15,6 +15,7 @@ from gptoss_local.base.errors import ContextOverflowError, GptOssError, HistoryE
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.conversation import instructed
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import STOPPED, Exchange
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
@@ -260,8 +261,9 @@ class LiveExchange(Exchange):
         self._answer_id = answer_id
 
     def _body(self) -> dict[str, Any]:
-        tools = self.toolbox.declared()
-        return self._conversation.request(self._turn) | ({"tools": tools} if tools else {})
+        body, tools = self._conversation.request(self._turn), self.toolbox.declared()
+        body["messages"] = instructed(body["messages"], self.toolbox.instructions)
+        return body | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:
         n_ctx = larger_context(error)

@@ -61,22 +61,23 @@ def open_private(path: Path) -> BinaryIO:
 
 def write_whole(
     path: Path,
-    text: str,
+    text: str | bytes,
     *,
     check: Callable[[Path], object] = lambda _: None,
+    mode: int = 0o600,
 ) -> None:
     """Replace the text of a file, which keeps its mode and stays a link if it is one.
 
-    Its folder is made if missing; only its user may read a new file. `check` sees the new file
-    before it replaces the old one, and may raise.
+    Its folder is made if missing; a new file has `mode`, by which only its user may read it.
+    `check` sees the new file before it replaces the old one, and may raise.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = path.resolve()
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             written = Path(folder) / target.name
-            written.touch(mode=0o600)
-            written.write_text(text, encoding="utf-8", newline="")
+            written.touch(mode=mode)
+            written.write_bytes(text.encode() if isinstance(text, str) else text)
             try:
                 check(written)
             except UsageError as error:

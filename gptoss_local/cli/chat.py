@@ -1,7 +1,9 @@
 """`gptoss chat`: the terminal chat, with a model and a server; `gptoss` alone is `welcome`."""
 
 import gc
+import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +22,7 @@ from gptoss_local.talk.presets import find_preset
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, History
+    from gptoss_local.talk.tools.work import Work
     from tui.conversation import Conversation
 
 
@@ -39,6 +42,14 @@ def chat(
     temporary: Annotated[
         bool, typer.Option("--temporary", help="Begin a chat of which nothing is kept on disk.")
     ] = False,
+    work: Annotated[
+        str | None,
+        typer.Option(
+            "--work",
+            metavar="[FOLDER]",
+            help="Let the model read and change files there, and run commands; you are asked.",
+        ),
+    ] = None,
     in_browser: Annotated[
         bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
     ] = False,
@@ -49,7 +60,7 @@ def chat(
     line-by-line chat of `run`.
     """
     if in_browser:
-        given = (model, chat_id, effort, preset, resume or None, temporary or None)
+        given = (model, chat_id, effort, preset, resume or None, temporary or None, work)
         if any(each is not None for each in given):
             raise UsageError("--web takes no other option", hint="Choose them in the browser.")
         show_page(load_settings(), opens=True)
@@ -65,6 +76,7 @@ def chat(
     from tui.conversation import Conversation
 
     settings = load_settings()
+    works_in = None if work is None else _work(work, settings)
     history = open_history(settings)
     try:
         last = next(iter(history.chats(limit=1)), None)
@@ -83,11 +95,19 @@ def chat(
         if is_linear():
             _talk(settings, conversation, text)
         else:
-            conversation = _show(settings, history, conversation, text)
+            conversation = _show(settings, history, conversation, text, works_in)
     finally:
         history.close()
     if conversation.chat_id is not None and not conversation.is_temporary:
         print(f"Saved. Continue with: gptoss chat --chat {conversation.chat_id}")
+
+
+def _work(folder: str, settings: Settings) -> "Work":
+    if is_linear():
+        raise UsageError("--work needs a terminal that can be drawn on")
+    from gptoss_local.talk.tools.work import Work
+
+    return Work(Path(folder or ".").expanduser(), settings)
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
@@ -126,7 +146,11 @@ def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None
 
 
 def _show(
-    settings: Settings, history: "History", conversation: "Conversation", prompt: str
+    settings: Settings,
+    history: "History",
+    conversation: "Conversation",
+    prompt: str,
+    work: "Work | None",
 ) -> "Conversation":
     import asyncio
 
@@ -136,10 +160,10 @@ def _show(
     from tui.server import ChatServer
 
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    sources = ToolSources(settings, Path.cwd())
+    sources = ToolSources(settings, work.folder if work else Path.cwd(), work)
     make, theme, keys = sources.toolbox, settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
-    app.alerts, app.chat.first_message = settings.alerts, prompt
+    app.alerts, app.chat.first_message, app.chat.works_in = settings.alerts, prompt, work
 
     async def run() -> None:
         try:
@@ -152,6 +176,19 @@ def _show(
     for room in app.chat.rooms:
         room.conversation.store()  # raises if the last answer on the screen could not be saved
     return app.chat.conversation
+
+
+def with_folder(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--work` its value; a word after it is one if it names a folder."""
+    given = list(arguments)
+    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=False)):
+        if argument == "--":
+            break
+        if argument == "--work" and not (
+            os.path.isdir(follows) or follows.startswith(("/", ".", "~"))
+        ):
+            given[n] = "--work="
+    return given
 
 
 def welcome() -> None:

@@ -185,6 +185,10 @@ def main() -> None:
         from gptoss_local.cli.run import with_values
 
         sys.argv[2:] = with_values(sys.argv[2:])
+    if sys.argv[1:2] == ["chat"]:
+        from gptoss_local.cli.chat import with_folder
+
+        sys.argv[2:] = with_folder(sys.argv[2:])
     is_welcome = not sys.argv[1:] and _has_terminal()
     app = _make_welcome_app() if is_welcome else _app_with(*sys.argv[1:2])
     try:

@@ -47,6 +47,7 @@ _OBJECTS = re.compile(r"\[(?=\s*\{)|\{")
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
 _WRAPPED = re.compile(r'\s*\{\s*"input"\s*:')
+_PATCH = "*** Begin Patch"  # which gpt-oss may write as it is, whatever the header says
 _N_CANDIDATES = 32  # each costs about a millisecond
 _FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -274,7 +275,8 @@ def _as_only_argument(text: str, tool: Tool, is_json: bool) -> dict[str, Any] | 
     try:  # written as JSON, which the header promised
         return {name: msgspec.json.decode(text, type=str)}
     except msgspec.DecodeError:
-        return None if is_json and tool.name != PYTHON else {name: text}
+        is_raw = tool.name == PYTHON or text.lstrip().startswith(_PATCH)
+        return None if is_json and not is_raw else {name: text}
 
 
 def _free_text(text: str, form: FreeText, is_cut: bool) -> str | None:

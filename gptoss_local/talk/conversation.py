@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page, Toolbox, ToolResult
+from gptoss_local.talk.tools.work import WORK
 
 TOOLS = "tools"
 """An option of chats: comma-separated sources; not there until the user has switched one."""
@@ -46,6 +47,15 @@ def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
 def messages_of(turns: Iterable[Turn], begun: Turn | None = None) -> list[dict[str, Any]]:
     """Return `messages` of `/api/chat`; the model continues `begun`."""
     return list(map(_message, to_send(turns, begun)))
+
+
+def instructed(messages: list[dict[str, Any]], more: str) -> list[dict[str, Any]]:
+    """Return messages whose instructions end with more of them, which are not stored."""
+    if not more:
+        return messages
+    is_first = bool(messages) and messages[0]["role"] == "system"
+    text = f"{messages[0]['content']}\n\n{more}" if is_first else more
+    return [{"role": "system", "content": text}, *messages[is_first:]]
 
 
 def was_cut(turn: Turn) -> bool:
@@ -99,10 +109,10 @@ class ToolChoice:
         self._default = frozenset(toolbox.on)
 
     def take(self, options: Mapping[str, Any]) -> None:
-        """Switch on the tools that the options of a chat name, or else the default."""
+        """Switch on the tools that the options of a chat name, or the default, and `--work`'s."""
         chosen = options.get(TOOLS)
         names = self._default if not isinstance(chosen, str) else names_in(chosen)
-        self._toolbox.on = set(names) & self._known
+        self._toolbox.on = (set(names) | {WORK}) & self._known
 
     def text(self, options: Mapping[str, Any]) -> str:
         """Return the option for the current tools; unknown names in it stay."""

@@ -151,6 +151,8 @@ class Loop:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)
                     result = await self.until_stopped(self._result(call, made))
+                    if made.tool is not None and made.tool.has_effects:
+                        self._n_equal = Counter({_key(call): n_equal})
                     yield CallEnded(call, result or self._ended or STOPPED)
             if limit and was_refused and not self._ended:
                 yield LimitReached(limit)
@@ -169,7 +171,7 @@ class Loop:
 
     def _count(self, call: ToolCall) -> int:
         """Return how many calls of the exchange were equal to this one, itself included."""
-        key = msgspec.json.encode((call.name, call.arguments), order="deterministic")
+        key = _key(call)
         self._n_equal[key] += 1
         return self._n_equal[key]
 
@@ -199,6 +201,10 @@ class Loop:
                 return refusal
         running, follow = self.toolbox.run_call(made), following_calls.get()
         return await (follow(call, running) if follow else running)
+
+
+def _key(call: ToolCall) -> bytes:
+    return msgspec.json.encode((call.name, call.arguments), order="deterministic")
 
 
 class Exchange(Loop, ABC):

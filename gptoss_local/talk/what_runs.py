@@ -9,7 +9,7 @@ import msgspec
 
 from gptoss_local.base.printable import in_order, visible
 from gptoss_local.talk.tools import Arguments, RunnableTool
-from gptoss_local.talk.tools.toolbox import Scope
+from gptoss_local.talk.tools.tool import Kind, Scope
 
 _LINE_ENDS = re.compile(r"(\n+)")
 _TAB = 4
@@ -18,12 +18,15 @@ _TAB = 4
 class CallPart(NamedTuple):
     """Code, or a command line, or the arguments of a call; `text` is safe to show."""
 
-    kind: Literal["code", "command", "arguments"]
+    kind: Kind
     text: str
 
 
 def what_runs(tool: RunnableTool, arguments: Arguments) -> list[CallPart]:
     """Return the code, command line and arguments of a call, after `RunnableTool.resolve`."""
+    if tool.shows is not None:
+        kind, name = tool.shows
+        return [CallPart(kind, in_order("$ " * (kind == "command") + seen(arguments[name])))]
     if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
         return [CallPart("code", in_order(seen(code)))]
     given = CallPart("arguments", in_order(pretty(arguments)))
@@ -55,12 +58,15 @@ class Choice(NamedTuple):
 
 def answers_to(tool: RunnableTool) -> list[Choice]:
     """Return the answers in the order in which they are shown; Enter takes the first one."""
+    lasting = [
+        Choice("Allow in this chat", "chat"),
+        Choice(f"Always allow {always_text(tool)}", "always"),
+    ]
     return [
         Choice("No", None),
         Choice("No, because …", None, has_reason=True),
         Choice("Allow once", "once"),
-        Choice("Allow in this chat", "chat"),
-        Choice(f"Always allow {always_text(tool)}", "always"),
+        *(choice for choice in lasting if choice.scope in tool.lasting),
     ]
 
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from gptoss_local.base.settings import load_settings
+from gptoss_local.cli.chat import with_folder
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset, save_preset
@@ -167,3 +168,37 @@ def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None
     loaded = set(done.stdout.split())
     assert "textual" in loaded
     assert not loaded & {"markdown_it", "psutil", "pydantic", "numpy", "llama_cpp"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ("--work", "--work="),
+        ("--work nano", "--work= nano"),
+        ("nano --work in", "nano --work in"),
+        ("--work ../gone", "--work ../gone"),
+        ("nano --work --temporary", "nano --work= --temporary"),
+        ("nano -- --work", "nano -- --work"),
+    ],
+)
+def test_a_folder_after_work(
+    typed: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert with_folder(typed.split()) == given.split()
+
+
+def test_a_chat_that_works_in_a_folder(fresh: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    with chat_in_terminal(fresh, "nano", "--work", str(tmp_path)) as chat:
+        chat.read_until("reads AGENTS.md")
+        chat.read_until("work │ nano")
+        chat.type("/quit\r")
+        assert chat.process.wait() == 0
+    with chat_in_terminal(fresh, "nano", "--work", str(tmp_path / "gone")) as chat:
+        chat.read_until("there is no folder")
+        assert chat.process.wait() == 2
+    with chat_in_terminal(fresh | {"ACCESSIBLE": "1"}, "nano", "--work") as chat:
+        chat.read_until("--work needs a terminal that can be drawn on")
+        assert chat.process.wait() == 2

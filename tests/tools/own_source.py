@@ -17,6 +17,7 @@ class OwnSource:
     """
 
     is_mcp = False
+    instructions = ""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings, ToolCommand
-from gptoss_local.talk.tools import Toolbox, ToolSources, sources
+from gptoss_local.talk.tools import Toolbox, ToolSources, processes
 from gptoss_local.talk.tools.sources import Program, filled_in
 from tests.conftest import wait_until
 
@@ -64,7 +64,7 @@ async def test_output_that_nobody_reads_does_not_keep_a_killed_program(
         await asyncio.sleep(0.5)  # until asyncio has all that it takes unread
         return b"", True
 
-    monkeypatch.setattr(sources, "_talk", stop_reading)
+    monkeypatch.setattr(processes, "_talk", stop_reading)
     async with asyncio.timeout(20):
         large = await run(tmp_path, program("while True: print('x' * 1000)"))
     assert large.endswith("(cut after 32 KiB)")

@@ -12,6 +12,7 @@ from gptoss_local.api.client import AsyncClient
 from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.history import History
 from gptoss_local.talk.tools import Toolbox, ToolSources
+from gptoss_local.talk.tools.work import Work
 from tests.conftest import PATIENCE_S, RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
@@ -127,15 +128,17 @@ async def run_chat(
     folder: Path | None = None,
     notifications: bool = False,
     make_toolbox: Callable[[], Toolbox] | None = None,
+    work: Work | None = None,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     history = History(path)
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    sources = ToolSources(Settings(tools=tools or {}), folder or path.parent)
+    sources = ToolSources(Settings(tools=tools or {}), folder or path.parent, work)
     make = make_toolbox or sources.toolbox
     app = ChatApp(ChatServer(source), history, conversation, make, **options)
+    app.chat.works_in = work
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()

@@ -102,6 +102,7 @@ REGISTRY = Registry(
         "preset": chats.preset,
         "temporary": chats.temporary,
         "tools": choices.tools,
+        "undo": choices.undo,
         "set": choices.set_option,
         "editor": editor,
         "theme": choices.theme,

@@ -3,7 +3,7 @@
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.citations import linked
-from gptoss_local.talk.conversation import messages_of, was_cut
+from gptoss_local.talk.conversation import instructed, messages_of, was_cut
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.history.plain import one_line
 from tui.actions.choices import next_effort
@@ -95,7 +95,8 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
     if turn is None:
         raise UsageError("there is no answer to look into")
     before = conversation.turns[: conversation.turns.index(turn)]
-    body = conversation.request() | {"messages": messages_of(before)}
+    messages = instructed(messages_of(before), chat.toolbox.instructions)
+    body = conversation.request() | {"messages": messages}
     await chat.toolbox.prepare()
     if tools := chat.toolbox.declared():
         body["tools"] = tools

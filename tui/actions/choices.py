@@ -11,6 +11,7 @@ from gptoss_local.base.quantities import parse_option
 from gptoss_local.base.types import Effort
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.talk.conversation import without_tools
+from gptoss_local.talk.tools import ToolResult
 from tui.chat_parts import ChatParts
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog
@@ -112,6 +113,17 @@ async def tools(chat: ChatParts, argument: str) -> None:
     chat.keep_tools()
     since = " from your next message on" if is_in_use else ""
     chat.app.notify(f"{argument} is {'on' if is_on else 'off'}{since}.", markup=False)
+
+
+async def undo(chat: ChatParts, _argument: str) -> None:
+    """Take back the last patch, in the transcript and for the model, too."""
+    if (work := chat.view.works_in) is None:
+        raise UsageError("only patches are undone", hint="gptoss chat --work makes them.")
+    names = work.undo()
+    if chat.conversation.turns:
+        result = ToolResult(f"The user took back your patch of {names}.")
+        await chat.view.add_turn(chat.conversation.add_result("apply_patch", result))
+    chat.app.notify(f"Taken back: {names}", markup=False)
 
 
 async def mouse(chat: ChatParts, argument: str) -> None:

@@ -22,6 +22,7 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import ChatSummary, History, Turn, Watch
 from gptoss_local.talk.tools import Toolbox
+from gptoss_local.talk.tools.work import WORK, Work
 from tui.actions import REGISTRY, values_of
 from tui.actions.answers import continue_turn, copy_text, edit_turn
 from tui.actions.chats import open_chat
@@ -34,7 +35,7 @@ from tui.exchange import TICK_S
 from tui.paste import Composed
 from tui.screens.chats import Place
 from tui.screens.dialog import Typing
-from tui.screens.errors import errors_shown, show_error
+from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.server import ChatServer
 from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
@@ -58,6 +59,7 @@ _WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 class ChatScreen(Screen[None]):
     first_message = ""  # is sent at the start
+    works_in: Work | None = None  # the folder of `--work`
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,alt+h", "command('help')", "Help", id="chat.help", priority=True),
@@ -190,6 +192,8 @@ class ChatScreen(Screen[None]):
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")
+        if self.works_in is not None and self.conversation.turns:  # else the start page says it
+            self.notify(self.works_in.line, timeout=READ_S, markup=False)
         if self.first_message:
             self.fill(self.prompt.folded.refold(Composed(self.first_message)))
             self.call_after_refresh(self.prompt.submit)
@@ -282,9 +286,12 @@ class ChatScreen(Screen[None]):
         machine = self._machine
         gpus, loads = (machine.gpus, machine.loading) if machine else ([], [])
         load = next((load for load in loads if load.model == chat.model), None)
-        self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset, chat.is_temporary))
+        works = self.works_in is not None and WORK in self.parts.toolbox.on
+        status = Status(*what, n_ctx, gpus, load, share, chat.preset, chat.is_temporary, works)
+        self._status.show(status)
         if self.has_class("-empty"):
-            self._hint.update(hint_text(chat, loaded, machine))
+            line = self.works_in.line if self.works_in is not None and works else ""
+            self._hint.update(hint_text(chat, loaded, machine, line))
 
     def show_error(self, error: GptOssError) -> None:
         show_error(self, error)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from gptoss_local.base.printable import shown
-from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
+from tui.code_rows import DARK, CodeRows, CodeStyle, label_rows, look_of
 from tui.markdown_blocks import FENCE, Block, BlockSplitter, is_table
 from tui.rows import LineRows, Row
 from tui.widgets.line_block import RowsView
@@ -70,7 +70,7 @@ class AnswerView(RowsView):
     def _place(self, first: int) -> None:
         if not self._width:
             return
-        look = self._look()
+        look = look_of(self.app)
         start_before = self._starts[first : first + 1]
         del self._starts[first:]
         row = self._starts[-1] + self._parts[first - 1].n_rows if first else 0
@@ -94,12 +94,6 @@ class AnswerView(RowsView):
     def wrap(self, width: int) -> None:
         self._width = width
         self._place(0)
-
-    def _look(self) -> CodeStyle:
-        is_dark = self.app.current_theme.dark
-        if self.app.native_ansi_color:
-            return ANSI_DARK if is_dark else ANSI_LIGHT
-        return DARK if is_dark else LIGHT
 
     @property
     def n_rows(self) -> int:

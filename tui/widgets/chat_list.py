@@ -56,7 +56,10 @@ class ChatList(OptionList, can_focus=False):
 
 
 def hint_text(
-    conversation: Conversation, loaded: RunningModel | None, machine: ServerStatus | None
+    conversation: Conversation,
+    loaded: RunningModel | None,
+    machine: ServerStatus | None,
+    work: str = "",
 ) -> str:
     n_ctx = f"in memory with a context of {loaded.context_length:,}" if loaded else ""
     hint = _HINT.format(
@@ -69,4 +72,5 @@ def hint_text(
     name = f"Preset {conversation.preset}: " if conversation.preset else "Instructions: "
     begins = f"\n\n{name}{about}" if about or conversation.preset else ""
     kept = "\n\nTemporary: nothing of this chat is kept." if conversation.is_temporary else ""
-    return f"{hint}{kept}{begins}"
+    works = f"\n\n{work}." if work else ""
+    return f"{hint}{works}{kept}{begins}"

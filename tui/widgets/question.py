@@ -123,7 +123,7 @@ class CallView(Vertical):
         self.n_unseen = len(parts)  # until it is looked at
 
     def compose(self) -> ComposeResult:
-        yield from map(_shown, self._parts)
+        yield from map(self._shown, self._parts)
 
     def on_mount(self) -> None:
         self.set_interval(_LOOK_S, self._look)
@@ -143,11 +143,15 @@ class CallView(Vertical):
             self.n_unseen = n_unseen
             self._tell(n_unseen)
 
+    def _shown(self, part: CallPart) -> Static:
+        if part.kind in ("code", "diff"):
+            from textual.highlight import HighlightTheme, highlight  # PERF: after the first prompt
 
-def _shown(part: CallPart) -> Static:
-    if part.kind == "code":
-        from textual.highlight import highlight  # PERF: the first prompt comes before it
+            from tui.code_rows import look_of
 
-        return Static(highlight(part.text, language="python"), markup=False)
-    end = "\n" if part.kind == "command" else ""  # its input comes after a blank row
-    return Static(f"{part.text}{end}", markup=False)
+            is_diff = part.kind == "diff"
+            look = look_of(self.app).tokens if is_diff else HighlightTheme
+            language = "diff" if is_diff else "python"
+            return Static(highlight(part.text, language=language, theme=look), markup=False)
+        end = "\n" if part.kind == "command" else ""  # its input comes after a blank row
+        return Static(f"{part.text}{end}", markup=False)

@@ -27,6 +27,7 @@ class Status(NamedTuple):
         gpus: Empty where the server computes on the CPU.
         gpu_share: The part of the model's bytes in VRAM.
         is_temporary: The chat is not kept.
+        works: The model has the tools of `--work`.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Status(NamedTuple):
     gpu_share: float = 0.0
     preset: str = ""
     is_temporary: bool = False
+    works: bool = False
 
 
 class StatusLine(Horizontal):
@@ -80,6 +82,7 @@ def status_parts(status: Status) -> list[str]:
     answer, n_used = status.answer, status.n_used
     parts = [_short(status.model), status.effort, _short(printable(status.preset))]
     parts.insert(0, "temporary" if status.is_temporary else "")
+    parts.insert(0, "work" if status.works else "")
     if status.note:
         parts.append(status.note)
     elif answer is not None:

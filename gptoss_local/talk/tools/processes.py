@@ -7,10 +7,22 @@ end of this process.
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
+
+from gptoss_local.base.errors import UsageError
+from gptoss_local.base.settings import environment_without_secrets
+
+MAX_OUTPUT_BYTES = 32 * 1024
+CUT = f"\n(cut after {MAX_OUTPUT_BYTES // 1024} KiB)"
+_MAX_TAIL_BYTES = 16 * 1024
+_LOOK_S = 0.1
+_PLAIN = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
+          "GIT_TERMINAL_PROMPT": "0"}  # fmt: skip  # for programs that no person reads
 
 _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
 _jobs: weakref.WeakKeyDictionary[asyncio.subprocess.Process, Any] = weakref.WeakKeyDictionary()
@@ -39,6 +51,92 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
         win32job.TerminateJobObject(_jobs[process], 1)
     else:
         os.killpg(process.pid, signal.SIGKILL)
+
+
+async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
+    """Run a program without a shell, and kill it with its children when the time is over."""
+    process = await _started(argv, folder)
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, is_cut = await _talk(process, stdin)
+            code = None if is_cut else await process.wait()
+    except TimeoutError as error:
+        raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
+        await process.communicate()  # `wait` hangs if the pipe is full and not read
+    text = output.decode("utf-8", "replace")
+    if is_cut:
+        return text + CUT
+    if code:
+        raise UsageError(f"exit code {code}\n{text}".rstrip())
+    return text
+
+
+async def _started(argv: list[str], folder: Path, **options: Any) -> asyncio.subprocess.Process:
+    options = {"env": environment_without_secrets(), **options}
+    try:
+        return await start(*argv, stderr=asyncio.subprocess.STDOUT, cwd=folder, **options)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{argv[0]} does not start: {error}") from error
+
+
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):  # it reads nothing
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    output = b""
+    while len(output) <= MAX_OUTPUT_BYTES:
+        piece = await process.stdout.read(MAX_OUTPUT_BYTES)
+        if not piece:
+            return output, False
+        output += piece
+    return output[:MAX_OUTPUT_BYTES], True
+
+
+async def run_shell(command: str, timeout_s: float, folder: Path) -> tuple[int | None, bytes]:
+    """Run a command line; return its exit code, None if the time was over, and its output's end.
+
+    All that it has started is killed then, also what it left in the background.
+    """
+    shell = [shutil.which("bash") or "/bin/sh", "-c"]
+    if sys.platform == "win32":
+        shell = ["powershell", "-NoProfile", "-Command"]
+    environment = environment_without_secrets() | _PLAIN
+    no_input = asyncio.subprocess.DEVNULL
+    process = await _started([*shell, command], folder, stdin=no_input, env=environment)
+    output = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _keep_end(process, output)
+    except TimeoutError:
+        return None, bytes(output)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
+        with contextlib.suppress(TimeoutError):  # one that left the group may hold the pipe
+            await asyncio.wait_for(process.communicate(), 1)
+    return process.returncode, bytes(output)
+
+
+async def _keep_end(process: asyncio.subprocess.Process, output: bytearray) -> None:
+    """Read until the shell ends; its children in the background may hold the pipe."""
+    assert process.stdout is not None
+    while process.returncode is None or not process.stdout.at_eof():
+        try:
+            piece = await asyncio.wait_for(process.stdout.read(MAX_OUTPUT_BYTES), _LOOK_S)
+        except TimeoutError:
+            if process.returncode is not None:
+                return
+            continue
+        output += piece
+        del output[:-_MAX_TAIL_BYTES]
+        if not piece:
+            await process.wait()
 
 
 if sys.platform == "win32":

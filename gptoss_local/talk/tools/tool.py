@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 MAX_OUTPUT_CHARACTERS = 32 * 1024
 
@@ -33,6 +33,9 @@ def cut_middle(text: str) -> str:
     return f"{text[:half]}\n[... {n_missing:,} characters left out ...]\n{text[-half:]}"
 
 
+Scope = Literal["chat", "always"]
+Kind = Literal["code", "command", "arguments", "diff"]
+"""The look of a part of a call."""
 Arguments = Mapping[str, Any]
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 
@@ -52,6 +55,9 @@ class RunnableTool:
         identity: Ends a lasting permission when it changes; without secrets.
         is_built_in: Harmony declares its parameters, so these are not sent.
         own_name: As its source calls it, where the model cannot.
+        lasting: How long a permission may last that the user gives for more than one call.
+        shows: The only argument that counts, and how it is shown to the user.
+        has_effects: After a call, another one that was made before may have another result.
     """
 
     name: str
@@ -67,6 +73,9 @@ class RunnableTool:
     resolve: Callable[[Arguments], Arguments] = field(default=dict, kw_only=True)
     is_built_in: bool = field(default=False, kw_only=True)
     own_name: str = field(default="", kw_only=True)
+    lasting: tuple[Scope, ...] = field(default=("chat", "always"), kw_only=True)
+    shows: tuple[Kind, str] | None = field(default=None, kw_only=True)
+    has_effects: bool = field(default=False, kw_only=True)
 
     def declaration(self) -> dict[str, Any]:
         function: dict[str, Any] = {"name": self.name, "description": self.description}
@@ -83,6 +92,7 @@ class ToolSource(Protocol):
     description: str
     is_on: bool
     is_mcp: bool = False
+    instructions: str = ""  # for the model, while it is on
 
     async def tools(self) -> Sequence[RunnableTool]:
         """Return its tools; called before each request while it is on, so cheap after the first."""

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from gptoss_local.talk.tools.tool import (
     Arguments,
     Page,
     RunnableTool,
+    Scope,
     ToolResult,
     ToolSource,
     cut_middle,
@@ -80,8 +81,6 @@ MAX_DECLARED_TOKENS = 6_000
 """About, of all declarations; further tools are offered through a search."""
 
 _log = logging.getLogger("gptoss")
-
-Scope = Literal["chat", "always"]
 
 
 class Group(NamedTuple):
@@ -204,6 +203,11 @@ class Toolbox:
         """Return the tools to declare to the model, after `prepare`."""
         return self._split()[0]
 
+    @property
+    def instructions(self) -> str:
+        texts = (source.instructions for source in self._sources if source.name in self.on)
+        return "\n\n".join(filter(None, texts))
+
     def tool(self, name: str) -> RunnableTool | None:
         """Return the tool that a call names; None if the model may not use one of that name."""
         if name == FIND_TOOLS and (hidden := self._split()[1]):
@@ -217,6 +221,8 @@ class Toolbox:
 
     def allow(self, tool: RunnableTool, scope: Scope) -> None:
         """Ask no more: in this chat, or never until the tool changes."""
+        if scope not in tool.lasting:
+            return
         self.trusted.add(tool.name)
         if scope == "always":
             self._consents.add(tool)
