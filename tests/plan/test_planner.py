@@ -39,7 +39,8 @@ def test_20b_keeps_in_vram_what_every_token_reads(
     assert n_least <= len(plan.placement.host_experts) <= n_most
     assert plan.shape.n_ctx >= (n_ctx or FLOOR_CTX)
     assert plan.host.is_pinned == (n_most > 0)
-    assert (plan.vram_share == 1) == (plan.placement.tensor_overrides("CUDA") == ()) == (n_most == 0)
+    overrides = plan.placement.tensor_overrides(plan.backend)
+    assert (plan.vram_share == 1) == (overrides == ()) == (n_most == 0)
 
 
 @pytest.mark.quick

@@ -70,9 +70,7 @@ def _gpus(machine: Machine) -> Iterator[Verdict]:
         for gpu in machine.gpus:
             yield Verdict(f"GPU {gpu.index}", "ok", f"{_memory(gpu)}, by Vulkan.")
         if not machine.gpus:
-            fix = (
-                "Install the card's driver with Vulkan; `vulkaninfo` lists it."
-            )
+            fix = "Install the card's driver with Vulkan; `vulkaninfo` lists it."
             yield Verdict("GPU", "note", "Vulkan shows no GPU.", fix)
         return
     if machine.driver is None:
