@@ -72,14 +72,13 @@ export function ModelPicker() {
   const isOpen = active !== null;
   const isLoaded = (/** @type {string} */ name) => state.loaded.some((each) => each.name === name);
   const [, prefix = "", rest = model] = /^(gpt-oss:)(.+)$/.exec(model) ?? [];
-  useLayoutEffect(() => {
-    if (!isOpen || !list.current || !button.current) return;
-    putAbove(list.current, button.current);
-    list.current.querySelector("ul")?.focus();
-  }, [isOpen]);
   useEffect(() => void (isOpen && readModels().then(readFits)), [isOpen]);
   const isPeekShown = isPeeking && !isOpen;
   useLayoutEffect(() => {
+    if (isOpen && list.current && button.current) putAbove(list.current, button.current);
+    if (isOpen) list.current?.querySelector("ul")?.focus();
+  }, [isOpen]);
+  useEffect(() => {
     if (!isPeekShown || !peek.current || !button.current) return;
     peek.current.showPopover();
     putAbove(peek.current, button.current);
@@ -99,7 +98,7 @@ export function ModelPicker() {
   };
   const onToggle = (/** @type {ToggleEvent} */ event) => {
     setActive(event.newState === "open" ? (names.includes(model) ? model : (names[0] ?? "")) : null);
-    setPeeking(false);
+    if (event.newState === "open") setPeeking(false);
   };
   const row = (/** @type {string} */ name, /** @type {number} */ k) => html`<li role="option" id=${`model-${k}`}
     aria-selected=${name === model} class=${name === active ? "active" : ""} onClick=${() => choose(name)}
@@ -115,9 +114,9 @@ export function ModelPicker() {
       <span class="name">${prefix && html`<span class="prefix">${prefix}</span>`}${rest || "Choose a model"}</span></button>
     ${isPeekShown && html`<div class="menu peek" popover="manual" role="tooltip" id="model-peek" ref=${peek}>
       <p>${[model, said(model), gone && "removed"].filter(Boolean).join(" · ")}</p><${Memory} fit=${fitOf(model)} /></div>`}
-    <div class="menu picker" popover="auto" id="model-list" ref=${list} onBeforeToggle=${onToggle}>${isOpen && html`
+    <div class="menu picker" popover="auto" id="model-list" ref=${list} onToggle=${onToggle}>${isOpen && html`
       <ul role="listbox" tabindex="0" aria-label="Model" aria-activedescendant=${`model-${names.indexOf(active ?? "")}`}
         onKeyDown=${onKeyDown}>${names.map(row)}</ul>
-      <${Memory} fit=${fitOf(active ?? "")} />
+      <div class="place">${fitOf(active ?? "") ? html`<${Memory} fit=${fitOf(active ?? "")} />` : hostOf(active ?? "") && html`<p class="facts">Computed at ${hostOf(active ?? "")}</p>`}</div>
       <button type="button" class="link" onClick=${() => [close(), set({ dialog: { kind: "models" } })]}>All models</button>`}</div>`;
 }
