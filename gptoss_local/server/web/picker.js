@@ -84,6 +84,7 @@ export function ModelPicker() {
     putAbove(peek.current, button.current);
     if (!state.fits.models.length) void readFits();
   }, [isPeekShown]);
+  const fit = fitOf(active ?? "");
   const gone = isGone(model);
   useEffect(() => void (gone && readModels()), [gone]); // another program may have brought it
   const close = () => list.current?.hidePopover();
@@ -117,6 +118,6 @@ export function ModelPicker() {
     <div class="menu picker" popover="auto" id="model-list" ref=${list} onToggle=${onToggle}>${isOpen && html`
       <ul role="listbox" tabindex="0" aria-label="Model" aria-activedescendant=${`model-${names.indexOf(active ?? "")}`}
         onKeyDown=${onKeyDown}>${names.map(row)}</ul>
-      <div class="place">${fitOf(active ?? "") ? html`<${Memory} fit=${fitOf(active ?? "")} />` : hostOf(active ?? "") && html`<p class="facts">Computed at ${hostOf(active ?? "")}</p>`}</div>
+      <div class="place">${fit ? html`<${Memory} fit=${{ ...fit, memory: fit.memory.slice(0, 1) }} />` : hostOf(active ?? "") && html`<p class="facts">Computed at ${hostOf(active ?? "")}</p>`}</div>
       <button type="button" class="link" onClick=${() => [close(), set({ dialog: { kind: "models" } })]}>All models</button>`}</div>`;
 }
