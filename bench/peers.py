@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from gptoss_local.base.formats.gguf_file import read_array, read_tokens
+from gptoss_local.base.formats.o200k import TYPES_KEY
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.protocol import Event, Failed
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.models.store import adopt_file, read_tokens
+from gptoss_local.models.store import adopt_file
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """The sampling that OpenAI recommends for gpt-oss."""
@@ -220,7 +222,7 @@ def load(url: str, name: str) -> float:
 
 
 def vocabulary_of(model: Path) -> Vocabulary:
-    return Vocabulary.from_model(read_tokens(model))
+    return Vocabulary.from_model(read_tokens(model), read_array(model, TYPES_KEY))
 
 
 def whole_words(model: Path) -> list[str]:

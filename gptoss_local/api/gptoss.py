@@ -46,18 +46,34 @@ class ServerStatus(msgspec.Struct):
     lan: list[str] = []
 
 
+class MemoryUse(msgspec.Struct):
+    """What a model takes of all VRAM, or of RAM, in bytes; others have the rest.
+
+    Attributes:
+        context: Its cache, and what computing takes.
+    """
+
+    name: str
+    total: int
+    model: int
+    context: int
+    free: int
+
+
 class ModelFit(msgspec.Struct):
     """The place of a model if it were loaded now, with the loaded ones making room.
 
     A model of the catalogue that is not here yet is planned as `gptoss convert` makes it; the last
-    four fields are of such a one.
+    five fields are of such a one.
 
     Attributes:
         fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
         vram_share: Of the weights.
         n_ctx: Tokens of context it would have.
         tokens_s: The expected speed of its answers.
+        memory: Of the cards, and of RAM if it has a part of the model.
         problem: Why it cannot be used here, or not be downloaded.
+        headline: All of that in a sentence.
         file_bytes: Its size on disk.
         is_special: Made for one purpose, so that it is not suggested to start with.
     """
@@ -67,7 +83,9 @@ class ModelFit(msgspec.Struct):
     vram_share: float = 0.0
     n_ctx: int = 0
     tokens_s: float = 0.0
+    memory: list[MemoryUse] = []
     problem: str = ""
+    headline: str = ""
     download_bytes: int = 0
     file_bytes: int = 0
     is_special: bool = False
@@ -79,14 +97,12 @@ class ModelFits(msgspec.Struct):
     Attributes:
         is_new: There is no model here but the embedded one.
         suggested: The model to download first; empty: none is quick enough here.
-        machine: Its memory and cores in words, by their titles.
     """
 
     models: list[ModelFit]
     is_new: bool = False
     suggested: str = ""
     advice: str = ""
-    machine: dict[str, str] = {}
 
 
 class HarmonyPiece(msgspec.Struct, kw_only=True):
@@ -197,7 +213,7 @@ class Lan(msgspec.Struct):
 
 
 class PageToken(msgspec.Struct):
-    """The page sends it as `X-Gptoss-Token`, or the key of a phone as any other key."""
+    """A browser sends it as `X-Gptoss-Token`, or the key of a phone as any other key."""
 
     token: str = ""
     key: str = ""

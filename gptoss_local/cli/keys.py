@@ -38,7 +38,7 @@ def keys(
     json: Json = False,
 ) -> None:
     """The file that GPTOSS_API_KEYS_FILE names has them as hashes. A running server follows it.
-    Those of phones are made by `gptoss web --lan`.
+    `gptoss web` adds the browsers that it lets in, and with --lan the phones.
     `owner` prints the key with which this account's own programs use the running server.
     """
     settings = load_settings()
@@ -104,8 +104,13 @@ def _list(path: Path, *, json: bool) -> None:
             str(key.tokens_per_minute or "-"),
             str(key.priority),
             ",".join(key.tools) or "-",
+            "chats"
+            if key.chats
+            else f"page until {key.browser_until}"
+            if key.browser_until
+            else "-",
             key.sha256[:12],
         )
         for key in found
     ]
-    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "TOOLS", "HASH"), rows)
+    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "TOOLS", "OPENS", "HASH"), rows)

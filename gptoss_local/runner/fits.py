@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from rich.filesize import decimal
 
-from gptoss_local.api.gptoss import ModelFit, ModelFits
+from gptoss_local.api.gptoss import MemoryUse, ModelFit, ModelFits
 from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.client import EngineClient
@@ -18,7 +18,7 @@ from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.machine.plan.options import plan_options
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
-from gptoss_local.machine.plan.words import gib
+from gptoss_local.machine.plan.words import gib, rate
 from gptoss_local.models.catalog import CatalogModel, catalog
 from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.runner.planning import measured_file, plan_load, without
@@ -31,7 +31,6 @@ def all_fits(
     settings: Settings, n_ctx: int | None = None, *, freed: Sequence[EngineClient] = ()
 ) -> ModelFits:
     def plan_here(entry: ModelEntry) -> Plan:
-        entry.ensure_file(settings)
         built = find_model(entry.name, settings)
         known = read_measured(measured_file(built, settings))
         return plan_load(built, settings, n_ctx, freed=freed, tuning=known.tuning)
@@ -40,8 +39,8 @@ def all_fits(
     machine = without(read_machine(settings.models_dir), freed)
     names = {entry.name for entry in here}
     others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
-    ours = [entry for entry in here if entry.upstream is None]
-    found = [_fit(entry.name, partial(plan_here, entry)) for entry in ours]
+    ours = [entry for entry in here if entry.path]  # not built, nano would take a minute
+    found = [_fit(entry.name, partial(plan_here, entry), machine) for entry in ours]
     offered = [fit_to_download(model, machine, settings, n_ctx) for model in others]
     suggested = suggestion(offered)
     return ModelFits(
@@ -49,7 +48,6 @@ def all_fits(
         is_new=not has_model(settings),
         suggested=suggested.name if suggested else "",
         advice=advice(suggested, settings),
-        machine=machine_facts(machine, settings),
     )
 
 
@@ -58,7 +56,7 @@ def fit_to_download(
 ) -> ModelFit:
     facts = published_facts(model.layers, model.experts)
     options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx)
-    fit = _fit(model.name, lambda: make_plan(facts, machine, options))
+    fit = _fit(model.name, lambda: make_plan(facts, machine, options), machine)
     problem = ""
     if fit.fits == "no":
         problem = f"does not fit; {model.needs.vram} VRAM and {model.needs.ram} RAM do"
@@ -67,6 +65,7 @@ def fit_to_download(
     return msgspec.structs.replace(
         fit,
         problem=problem,
+        headline=_headline(fit, problem, facts.n_ctx_train),
         download_bytes=model.download_bytes,
         file_bytes=facts.weight_bytes,
         is_special=model.is_special,
@@ -85,10 +84,7 @@ def suggestion(fits: Sequence[ModelFit]) -> ModelFit | None:
 
 def advice(suggested: ModelFit | None, settings: Settings) -> str:
     if suggested is None:
-        return (
-            f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s, "
-            "here,\nso nano is the suggestion."
-        )
+        return f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s."
     minutes = max(1, round(suggested.download_bytes * 8 / (_MBIT_S * 1e6) / 60))
     return (
         f"{suggested.name} is the suggestion: about {minutes} minutes at {_MBIT_S} Mbit/s, into\n"
@@ -117,16 +113,51 @@ def machine_facts(machine: Machine, settings: Settings) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _fit(name: str, plan: Callable[[], Plan]) -> ModelFit:
+def _fit(name: str, plan: Callable[[], Plan], machine: Machine) -> ModelFit:
     try:
-        return as_fit(name, plan())
+        return as_fit(name, plan(), machine)
     except GptOssError:  # too large, or a file that is broken: either way it cannot be used
         return ModelFit(name, "no")
 
 
-def as_fit(name: str, plan: Plan) -> ModelFit:
-    fit = ModelFit(name, "ram", n_ctx=plan.shape.n_ctx, tokens_s=plan.speed.decode_tok_s)
+def as_fit(name: str, plan: Plan, machine: Machine) -> ModelFit:
+    host, weights = plan.host, plan.host.mapped + plan.host.weights
+    taken = host.total - host.checkpoints
+    ram = _memory("RAM", machine.total_bytes, machine.available_bytes, weights, taken)
+    n_ctx, tokens_s = plan.shape.n_ctx, plan.speed.decode_tok_s
+    fit = ModelFit(name, "ram", n_ctx=n_ctx, tokens_s=tokens_s, memory=[ram])
     if not plan.uses_gpu:
         return fit
     place: Literal["vram", "split"] = "vram" if plan.vram_share > 0.999 else "split"
-    return msgspec.structs.replace(fit, fits=place, vram_share=plan.vram_share)
+    cards = zip(machine.usable_gpus, plan.placement.gpus, strict=False)
+    used = [(gpu, memory) for gpu, memory in cards if memory.total]
+    vram = _memory(
+        " + ".join(_short(gpu.name) for gpu, _ in used),
+        sum(gpu.total_bytes for gpu, _ in used),
+        sum(gpu.free_bytes for gpu, _ in used),
+        sum(memory.weights for _, memory in used),
+        sum(memory.total for _, memory in used),
+    )
+    memory = [vram] if place == "vram" else [vram, ram]
+    return msgspec.structs.replace(fit, fits=place, vram_share=plan.vram_share, memory=memory)
+
+
+def _memory(name: str, total: int, free: int, weights: int, taken: int) -> MemoryUse:
+    """What is mapped may be more than is free: the bar then is full."""
+    return MemoryUse(name, total, min(weights, free), taken - weights, max(0, free - taken))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def _headline(fit: ModelFit, problem: str, n_ctx_train: int) -> str:
+    if problem:
+        return f"{fit.name}: {problem}"
+    card = fit.memory[0].name
+    place = {
+        "vram": f"fits your {card}",
+        "split": f"runs on your {card}, with a part in RAM",
+    }.get(fit.fits, "runs on this machine's CPU")
+    context = f"{fit.n_ctx:,} tokens" if fit.n_ctx < n_ctx_train else "all"
+    return f"{fit.name} {place}: about {rate(fit.tokens_s)} tokens/s, {context} of its context"

@@ -30,7 +30,7 @@ from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.runner.growth import may_reload
-from gptoss_local.server.keys import KeyLimits, KeyUse, add_phone
+from gptoss_local.server.keys import KeyLimits, KeyUse, add_browser, add_phone
 from gptoss_local.server.origin import is_loopback, is_own_origin
 
 _log = logging.getLogger("gptoss")
@@ -40,6 +40,7 @@ Level = Literal["open", "key", "models", "chat", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
 _LOOK_S = 0.15
+_BROWSERS = ("Edg", "OPR", "Firefox", "Chrome", "Safari")  # as programs say what they are
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
     "open": frozenset(("owner", "page", "phone", "key", "anonymous")),
     "key": frozenset(("owner", "page", "phone", "key")),
@@ -57,9 +58,9 @@ class Caller(NamedTuple):
     """The sender of a request, with its key's name, priority and tools.
 
     Attributes:
-        kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page, opened
-            by the owner; `key`: with a key of the keys' file; `phone`: with such a key that may
-            open the owner's chats; `anonymous`: without any of them.
+        kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page in a
+            browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a
+            key that may open the owner's chats; `anonymous`: without any of them.
         program: The first word of its `User-Agent`.
     """
 
@@ -107,7 +108,8 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 class Access:
     """Tells callers apart, in one event loop.
 
-    `secret` proves a program of the server's account, `page_token` a page that the owner opened.
+    `secret` proves a program of the server's account, `page_token` a browser that the owner let in
+    over a network or where the file of keys cannot be written.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -120,12 +122,18 @@ class Access:
         self._clients: dict[str, ClientUse] = {}
         self._leases: set[Lease] = set()
 
-    def caller(self, headers: Headers) -> Caller:
+    def caller(self, request: Request) -> Caller:
+        headers = request.headers
         sent = _sent_keys(headers)
         if any(_is_same(key, owner) for key in sent for owner in self._owners):
             return Caller("owner")
-        if _is_same(headers.get("x-gptoss-token", ""), self.page_token):
+        token = headers.get("x-gptoss-token", "")
+        if _is_same(token, self.page_token):
             return Caller("page")
+        if token and is_loopback(_reached(request)):
+            browser = self._limits.key_of(token.encode(), is_browser=True)
+            if browser is not None:
+                return Caller("page", browser.name)
         user = next(filter(None, (self._limits.key_of(key.encode()) for key in sent)), None)
         if user is None:
             return Caller()
@@ -146,7 +154,7 @@ class Access:
             origin = headers.get("origin", "")
             if origin and not is_own_origin(origin, headers.get("host", "")):
                 raise ForbiddenError("pages of other origins may not use this")
-        caller = self.caller(headers)
+        caller = self.caller(request)
         connection = getattr(request.state, "connection", None)  # None below another server
         if connection is not None:
             connection.right = caller.right
@@ -158,6 +166,8 @@ class Access:
         served_in_turn.set(_turns_of(caller, request))
         cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
         may_reload.set(caller.kind != "key")
+        if caller.kind == "page" and caller.name:
+            self._limits.renew(caller.name)
         if caller.has_users_key and is_metered:
             self._limits.admit(caller.name)
         lease = request.state.lease = Lease(request, level)
@@ -186,7 +196,7 @@ class Access:
                 lease.is_doubted = is_lost
 
     def _lasts(self, lease: Lease) -> bool:
-        caller = self.caller(lease.request.headers)
+        caller = self.caller(lease.request)
         may = bool(caller.account) and self._may(caller, lease.level, lease.request)
         return may and lease.needs(caller)
 
@@ -238,17 +248,37 @@ class Access:
         self._links = self._fresh_links() | {link: _Link(time.monotonic(), is_for_phone)}
         return link
 
-    def open_link(self, link: str) -> PageToken:
-        """Exchange a link, once, for the page's token, or a new key. Raises UnauthorizedError."""
+    def open_link(self, request: Request, link: str) -> PageToken:
+        """Exchange a link, once, for a browser's token or a phone's key.
+
+        Raises UnauthorizedError for a link that is over, ForbiddenError for another account.
+        """
         self._links = self._fresh_links()
         found = next((each for each in self._links if _is_same(each, link)), None)
         if found is None:
             raise UnauthorizedError(
                 "this link has been used, or is too old", hint="`gptoss web` opens a new one."
             )
-        if self._links.pop(found).is_for_phone:
-            return PageToken(key=add_phone(self._settings.keys_path))
-        return PageToken(self.page_token)
+        is_for_phone = self._links.pop(found).is_for_phone
+        if _is_other_account(request.scope.get("client"), request.scope.get("server")):
+            raise ForbiddenError(
+                "another account of this machine has opened the link of `gptoss web`",
+                hint="It was refused. `gptoss web` opens a new one.",
+            )
+        path = self._settings.keys_path
+        if is_for_phone:
+            return PageToken(key=add_phone(path))
+        if not is_loopback(_reached(request)):
+            return PageToken(self.page_token)
+        if self.caller(request).kind == "page":  # one key a browser
+            return PageToken(request.headers["x-gptoss-token"])
+        agent = request.headers.get("user-agent", "")
+        try:
+            words = (word.lower() for word in _BROWSERS if f"{word}/" in agent)
+            return PageToken(add_browser(path, next(words, "browser")))
+        except UsageError as error:
+            _log.warning("a browser is let in until the server ends: %s", error.message)
+            return PageToken(self.page_token)
 
     def _fresh_links(self) -> dict[str, _Link]:
         oldest_s = time.monotonic() - _LINK_S
@@ -258,8 +288,7 @@ class Access:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}
 
     def _wants_key(self, request: Request) -> bool:
-        address, _ = request.scope.get("server") or ("", None)
-        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(address)
+        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(_reached(request))
         return self._has_keys or is_elsewhere
 
     def _refusal(self, caller: Caller, level: Level) -> GptOssError:
@@ -291,7 +320,7 @@ def owner_of(request: Request) -> str:
     return current_caller().account or sha256(keys.encode()).hexdigest()
 
 
-def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
+def _is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
     """Return whether another account of this machine, except root, holds the client's end.
 
     Only Linux tells. Every account can read command lines, and so a link in one.
@@ -307,6 +336,11 @@ def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | N
                 if local.endswith(here) and remote.endswith(there):
                     uids.add(int(uid))
     return len(uids - {0, os.getuid()}) > 0
+
+
+def _reached(request: Request) -> str:
+    """Return the address of this machine at which a request arrived."""
+    return (request.scope.get("server") or ("", None))[0]
 
 
 def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:

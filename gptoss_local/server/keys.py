@@ -1,4 +1,7 @@
-"""The file of API keys, which people may edit: names, hashes and limits, and the use of each."""
+"""The file of keys, which people may edit: names, hashes and limits, and the use of each.
+
+It also has those of phones, and of browsers that keep the page open.
+"""
 
 import logging
 import math
@@ -7,6 +10,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +29,8 @@ _log = logging.getLogger("gptoss")
 
 _HEADER = "API keys of gptoss: `gptoss keys add NAME` prints a new key and writes its hash here."
 
+_N_BROWSERS = 32
+_BROWSER = timedelta(days=30)  # from its last use
 _Limit = Annotated[int, msgspec.Meta(ge=1)] | None
 _Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
@@ -37,6 +43,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         priority: The highest is answered first.
         chats: Whether it opens the owner's chats in the page, as a phone's key does.
         tools: `web_search`, `code_interpreter`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`.
+        browser_until: The last day of a browser that the owner let in; it is no API key.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
@@ -46,6 +53,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
     chats: bool = False
     tools: tuple[_Tool, ...] = ()
+    browser_until: date | None = None
 
 
 class _KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,12 +84,26 @@ def read_keys(path: Path) -> list[ApiKey]:
 
 def add_phone(path: Path) -> str:
     """Make a key that opens the owner's chats, named `phone`, `phone-2`, and so on."""
+    return add_key(path, _free_name(path, "phone"), chats=True)
+
+
+def add_browser(path: Path, word: str) -> str:
+    """Make a key of a browser, and remove those that are over, or too many."""
+    found = read_keys(path) if path.exists() else []
+    until = {key.name: key.browser_until for key in found if key.browser_until}
+    for n, name in enumerate(sorted(until, key=until.__getitem__), 1):
+        if until[name] < date.today() or n <= len(until) - _N_BROWSERS + 1:
+            remove_key(path, name)
+    return add_key(path, _free_name(path, word), browser_until=date.today() + _BROWSER)
+
+
+def _free_name(path: Path, word: str) -> str:
     taken = {key.name for key in read_keys(path)} if path.exists() else set()
-    names = ("phone", *(f"phone-{n}" for n in range(2, len(taken) + 3)))
-    return add_key(path, next(name for name in names if name not in taken), chats=True)
+    names = (word, *(f"{word}-{n}" for n in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
 
 
-def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
+def add_key(path: Path, name: str, **fields: int | Sequence[str] | date | None) -> str:
     """Make a key with fields of `ApiKey`, and return it; only its hash is written."""
     if path.exists() and name in (key.name for key in read_keys(path)):
         raise UsageError(f"there is a key '{name}' already", hint=f"gptoss keys rm {name}")
@@ -94,7 +116,9 @@ def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
 
         table = tomlkit.table()
         table.update(row)
-        rows: Any = document.setdefault("keys", tomlkit.aot())
+        rows: Any = document.get("keys")
+        if not rows:  # without the last one, tomlkit leaves a list that takes no table
+            rows = document["keys"] = tomlkit.aot()
         rows.append(table)
 
     change_toml(path, put, read_keys, header=_HEADER)
@@ -112,6 +136,16 @@ def remove_key(path: Path, name: str) -> None:
         del rows[names.index(name)]
 
     change_toml(path, remove, read_keys)
+
+
+def _renew(path: Path, name: str) -> None:
+    def put(document: "TOMLDocument") -> None:
+        rows: Any = document["keys"]
+        for row in rows:
+            if row["name"] == name:
+                row["browser_until"] = date.today() + _BROWSER
+
+    change_toml(path, put, read_keys)
 
 
 class Bucket:
@@ -160,15 +194,29 @@ class KeyLimits:
         self._path = path
         self._sign = _sign_of(path)
         self.use: dict[str, KeyUse] = {}
+        self._seen: dict[str, date] = {}  # when browsers were renewed, or it was tried
         self._follow(read_keys(path) if is_needed or path.exists() else [])
 
-    def key_of(self, sent: bytes) -> ApiKey | None:
+    def key_of(self, sent: bytes, *, is_browser: bool = False) -> ApiKey | None:
         self._reload()
         sent_hash, found = hash_key(sent), None
         for key in self._keys:  # all of them, so that the time says nothing
             if secrets.compare_digest(key.sha256, sent_hash):
                 found = key
-        return found
+        until = found and found.browser_until
+        return found if bool(until) == is_browser and (not until or until >= date.today()) else None
+
+    def renew(self, name: str) -> None:
+        """Let a browser that is used stay; the file is written once a day at most."""
+        today = date.today()
+        if self._seen.get(name) == today:
+            return
+        self._seen[name] = today
+        if any(k.name == name and k.browser_until != today + _BROWSER for k in self._keys):
+            try:
+                _renew(self._path, name)
+            except UsageError as error:
+                _log.warning("the browser %s is not renewed: %s", name, error.message)
 
     def admit(self, name: str) -> None:
         """Let a metered request in, and charge it to its key. Raises RateLimitError."""
@@ -209,7 +257,8 @@ class KeyLimits:
     def _follow(self, keys: list[ApiKey]) -> None:
         self._keys = keys
         for key in keys:
-            self.use.setdefault(key.name, KeyUse()).follow(key)
+            if not key.browser_until:
+                self.use.setdefault(key.name, KeyUse()).follow(key)
 
 
 def _sign_of(path: Path) -> tuple[int, int, int] | None:

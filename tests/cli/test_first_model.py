@@ -16,8 +16,8 @@ from gptoss_local.cli._first_model import _words, chosen_model
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.planner import make_plan
-from gptoss_local.models.catalog import catalog
-from gptoss_local.runner.fits import as_fit, machine_facts
+from gptoss_local.models.catalog import catalog, known_model
+from gptoss_local.runner.fits import all_fits, as_fit, fit_to_download, machine_facts
 from tests.cli.conftest import run_cli
 from tests.conftest import free_port
 from tests.hub.conftest import no_account  # noqa: F401
@@ -155,9 +155,9 @@ def test_the_help_without_a_terminal(environment: dict[str, str], hub: HubServer
     [
         (machine(gpu(16)), 10**12, 2, ["tokens/s, all on the GPU", "gpt-oss:120b is the sugg"]),
         (machine(gpu(16)), 20 * 10**9, 1, ["only 20.0 GB of disk are free", "about 18 minutes at"]),
-        (machine(gpu(16)), 10**9, 3, ["nano is the suggestion"]),
+        (machine(gpu(16)), 10**9, 3, ["No large model is expected"]),
         (machine(gpu(16), ram_gib=8), 10**12, 1, ["does not fit; 16GiB VRAM and 64GiB RAM do"]),
-        (machine(ram_gib=4), 10**12, 3, ["nano is the suggestion"]),
+        (machine(ram_gib=4), 10**12, 3, ["No large model is expected"]),
     ],
 )
 def test_the_suggestion(
@@ -208,7 +208,47 @@ def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
 )
 def test_where_it_would_be(facts: ModelFacts, here: Machine, text: str) -> None:
     (model, *_) = (model for model in catalog() if model.repo)
-    assert text in _words(model, as_fit(model.name, make_plan(facts, here)))
+    assert text in _words(model, as_fit(model.name, make_plan(facts, here), here))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "here", "headline"),
+    [
+        ("gpt-oss:20b", machine(gpu(16)), r"fits your card 0: about \d\d\d tokens/s, all of its c"),
+        ("gpt-oss:20b", machine(gpu(12), gpu(12, index=1)), "fits your card 0 [+] card 1: about"),
+        ("gpt-oss:120b", machine(gpu(16)), "runs on your card 0, with a part in RAM: about 2. tok"),
+        ("gpt-oss:20b", machine(), "runs on this machine's CPU: about .+ tokens/s, 32,768 tokens"),
+        ("gpt-oss:120b", machine(ram_gib=4), "does not fit; 16GiB VRAM and 64GiB RAM do"),
+    ],
+)
+def test_the_sentence_and_the_bar_of_a_model(
+    name: str,
+    here: Machine,
+    headline: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gptoss_local.runner.fits.free_bytes", lambda _: 10**12)
+    model = known_model(name)
+    assert model is not None
+    fit = fit_to_download(model, here, Settings(home=tmp_path))
+    assert re.match(f"{name}:? {headline}", fit.headline), fit.headline
+    for each in fit.memory:
+        assert each.model > 2**30
+        assert each.model + each.context + each.free <= each.total
+    assert sum(each.model for each in fit.memory) == pytest.approx(fit.file_bytes, rel=0.1) or (
+        fit.fits == "no" and not fit.memory
+    )
+
+
+@pytest.mark.quick
+def test_a_new_home_is_told_at_once(tmp_path: Path) -> None:
+    """Before nano is unpacked, which takes a minute on a slow machine."""
+    found = all_fits(Settings(home=tmp_path))
+    assert found.is_new
+    assert "gpt-oss:20b" in [fit.name for fit in found.models if fit.headline]
+    assert not [*tmp_path.rglob("*.gguf")]
 
 
 @pytest.mark.quick

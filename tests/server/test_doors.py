@@ -6,10 +6,12 @@ than the page says, fails here.
 
 import json
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import date, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.app import make_server
-from gptoss_local.server.keys import add_key, add_phone
+from gptoss_local.server.keys import add_key, add_phone, read_keys, remove_key
 from gptoss_local.server.openapi import ENDPOINTS
 from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer, run_server
@@ -211,6 +213,7 @@ def test_no_spelling_opens_a_door(served: Served) -> None:
         assert status_of(served, "GET", f"/api/{rest}", served.server.owner) == 400, rest
 
 
+OPEN = "/api/gptoss/open"
 AS_NOBODY = """
 import json, sys, urllib.error, urllib.request
 url, secret, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -256,6 +259,60 @@ def test_a_link_works_once(served: Served) -> None:
     assert [open_link(served.server, link).status_code for _ in range(2)] == [200, 401]
     for guessed in ("", "x", link[:-1], served.headers["page"]["x-gptoss-token"]):
         assert open_link(served.server, guessed).status_code == 401
+
+
+def test_a_browser_stays_known_until_it_is_taken_back(home: Path, vocabulary: Vocabulary) -> None:
+    """By its token alone, in its header alone; the next server knows it, too."""
+    file, today = home / "keys.toml", date.today()
+    month = timedelta(days=30)
+    agent = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
+
+    def rewrite(until: date) -> None:
+        file.write_text(re.sub(r"(browser_until = ).*", rf"\g<1>{until}", file.read_text()))
+
+    def until() -> list[date | None]:
+        return [key.browser_until for key in read_keys(file)]
+
+    with run_scripted_server(home, Script(vocabulary)) as server, client(server) as http:
+        token = http.post(OPEN, json={"link": link_of(server)}, headers=agent).json()["token"]
+        assert token not in file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert [(key.name, key.browser_until) for key in read_keys(file)] == [
+            ("firefox", today + month)
+        ]
+        assert f"page until {today + month}" in run_cli(server.environment, "keys").stdout
+    phone, mine = add_phone(file), {"x-gptoss-token": token}
+    with run_scripted_server(home, Script(vocabulary)) as server, client(server) as http:
+
+        def status(headers: dict[str, str]) -> int:
+            return http.get("/api/gptoss/presets", headers=headers).status_code
+
+        assert status(mine) == 200
+        assert status(mine | {"origin": FOREIGN}) == 403
+        for other in (bearer(token), {"x-api-key": token}, {"x-gptoss-token": phone}):
+            assert status(other) == 401
+        again = http.post(OPEN, json={"link": link_of(server)}, headers=mine).json()
+        assert again["token"] == token
+        remove_key(file, "phone")
+        rewrite(today - timedelta(days=1))
+        assert status(mine) == 401
+        rewrite(today)
+        assert status(mine) == 200
+        with http.stream("GET", "/api/gptoss/chats/changes", headers=mine) as stream:
+            lines = stream.iter_lines()
+            assert "chats" in next(lines)
+            assert run_cli(server.environment, "keys", "rm", "firefox").returncode == 0
+            with pytest.raises(httpx.HTTPError):  # it ends at once
+                list(lines)
+        assert status(mine) == 401
+        for _ in range(34):
+            http.post(OPEN, json={"link": link_of(server)}).raise_for_status()
+        assert until() == [today + month] * 32
+    with run_scripted_server(home, Script(vocabulary)) as server, client(server) as http:
+        token = http.post(OPEN, json={"link": link_of(server)}).json()["token"]
+        rewrite(today + timedelta(days=1))
+        assert http.get("/api/gptoss/presets", headers={"x-gptoss-token": token}).status_code == 200
+        assert sum(each == today + month for each in until()) == 1  # used, and so renewed
 
 
 def test_the_secret_and_the_server_go_together(home: Path, vocabulary: Vocabulary) -> None:

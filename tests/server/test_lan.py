@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.server.keys import add_key, read_keys
+from gptoss_local.server.keys import add_key, read_keys, remove_key
 from gptoss_local.server.lan import lan_addresses
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
@@ -178,6 +178,12 @@ def test_a_link_gives_one_phone_a_key_to_chat_with(server: RunningServer, home: 
         assert open_link(http, lan).status_code == 401
     assert [(each.name, each.chats) for each in read_keys(home / "keys.toml")] == [("phone", True)]
     assert key not in (home / "keys.toml").read_text()
+    link = {"link": server.link().removeprefix("/#open=")}
+    mine = httpx.post(f"{server.url}/api/gptoss/open", json=link, trust_env=False).json()["token"]
+    with phone(lan, home) as http:  # a browser of this machine is none of the network
+        sent = {"x-gptoss-token": mine}
+        assert http.get("/api/gptoss/chats", headers=sent).status_code == 401
+    remove_key(home / "keys.toml", "browser")
     with phone(lan, home, key) as http:
         chat = http.post("/api/gptoss/chats", json={"model": "nano"}).raise_for_status().json()
         path = f"/api/gptoss/chats/{chat['id']}"

@@ -166,8 +166,8 @@ def test_a_chat_and_the_dark_theme_of_what_the_browser_draws(
     until(driver, "document.querySelector('dialog[open]')")
     driver.press(ESCAPE)
     until(driver, "!document.querySelector('dialog[open]')")
-    press(driver, "Theme: system. Change to light")
-    press(driver, "Theme: light. Change to dark")
+    press(driver, "Light")
+    press(driver, "Dark")
     until(driver, "document.documentElement.dataset.theme === 'dark'")
 
     def painted() -> np.ndarray:
@@ -181,4 +181,4 @@ def test_a_chat_and_the_dark_theme_of_what_the_browser_draws(
     )
     edge = painted()[bar[1] + 5 : bar[2] - 5, bar[0] - 6 : bar[0] - 1]
     assert edge.max() < 200, "a white scrollbar"
-    press(driver, "Theme: dark. Change to system")
+    press(driver, "System")

@@ -39,11 +39,17 @@ def test_axe_finds_nothing_serious(
     press(page, "Edit the message")
     check_axe(page)
     page.keyboard.press("Escape")
-    for name in ("System prompt and sampling", "Change the model"):
-        page.get_by_title(name).last.click()
-        expect(page.get_by_role("dialog")).to_be_visible()
-        check_axe(page)
-        page.keyboard.press("Escape")
+    page.get_by_title("System prompt and sampling").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    check_axe(page)
+    page.keyboard.press("Escape")
+    page.locator("button.model").click()
+    expect(page.get_by_role("listbox", name="Model")).to_be_focused()
+    check_axe(page)
+    press(page, "All models")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    check_axe(page)
+    page.keyboard.press("Escape")
     page.locator("body").press("?")
     check_axe(page)
     page.keyboard.press("Escape")
@@ -76,14 +82,14 @@ def test_the_theme_is_the_systems_until_one_is_chosen(
         return sum(map(int, color[4:-1].split(","))) < 3 * 128
 
     wait_until(is_dark)
-    page.get_by_role("button", name="Theme: system. Change to light").click()
+    page.get_by_role("button", name="Light", exact=True).click()
     wait_until(lambda: not is_dark())
     page.reload(wait_until="domcontentloaded")
     assert not is_dark()  # from the beginning
-    page.get_by_role("button", name="Theme: light. Change to dark").click()
+    page.get_by_role("button", name="Dark", exact=True).click()
     page.emulate_media(color_scheme="light")
     wait_until(is_dark)
-    page.get_by_role("button", name="Theme: dark. Change to system").click()
+    page.get_by_role("button", name="System", exact=True).click()
     wait_until(lambda: not is_dark())
 
 
@@ -118,7 +124,15 @@ def test_keys(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(box(page)).to_be_focused()
+    page.keyboard.press("Control+/")  # also while one types, as "?" cannot
+    expect(page.get_by_role("dialog", name="Help")).to_be_visible()
+    page.keyboard.press("Escape")
     expect(box(page)).to_have_value("")
+    press(page, "Chats")  # folds the list, and a reload keeps it so
+    expect(page.get_by_role("searchbox")).to_be_hidden()
+    page.reload()
+    expect(box(page)).to_be_visible()
+    expect(page.get_by_role("searchbox")).to_be_hidden()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.press("Alt+n")

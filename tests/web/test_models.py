@@ -25,6 +25,10 @@ from tests.web.chatting import (
 from tests.web.conftest import OpenPage
 from tests.web.test_looks import check_axe
 
+HEADLINE = re.compile(
+    r"gpt-oss:20b(: does not fit|: no room| runs on this machine's CPU: about [\d.]+ tokens/s)"
+)
+BAR = re.compile(r"RAM, .* model [\d.]+ GiB context .* free")
 REPO, FILE = "openai/gpt-oss-20b", "model.safetensors"
 
 
@@ -39,6 +43,7 @@ def hub(nano_checkpoint: Path) -> Iterator[HubServer]:
 @pytest.fixture
 def new_home(empty_home: Path, hub: HubServer) -> Iterator[RunningServer]:
     outside = {"HF_ENDPOINT": hub.endpoint, "HF_HUB_CACHE": str(empty_home / "none")}
+    outside |= {"XDG_CONFIG_HOME": str(empty_home / "config")}
     with run_server(empty_home, variables=outside, context_length="8192") as server:
         yield server
 
@@ -53,9 +58,8 @@ def test_a_new_home_to_the_first_answer(
     hub.strike(FILE, Fault(delay_s=0.2))
     page = open_page(new_home)
     expect(card(page)).to_contain_text("nano is here: a toy")
-    expect(card(page)).to_contain_text(re.compile(r"GPUnone.*RAM[\d.]+ GiB of [\d.]+ GiB are free"))
-    expect(card(page)).to_contain_text("13.8 GB to download, 12.")
-    expect(card(page)).to_contain_text("suggestion")
+    expect(card(page).get_by_role("heading")).to_have_text(HEADLINE)
+    expect(card(page).locator(".memory").last).to_contain_text(BAR)
     assert not hub.sent
     start_download(page, card(page))
     expect(card(page).locator(".progress")).to_contain_text(
@@ -85,12 +89,13 @@ def test_a_download_that_fails_says_so_in_its_place_and_goes_on(
     def without_room(route: Route) -> None:
         found = route.fetch().json()
         for fit in found["models"]:
-            fit |= {"fits": "no", "problem": "does not fit; 64 GiB do"}
+            problem = "does not fit; 64 GiB do"
+            fit |= {"fits": "no", "problem": problem, "headline": f"{fit['name']}: {problem}"}
         route.fulfill(json=found)
 
     page.route("**/api/gptoss/fits", without_room)
     page.reload()
-    expect(card(page)).to_contain_text("✗ does not fit; 64 GiB do")
+    expect(card(page)).to_contain_text("does not fit; 64 GiB do")
     check_axe(page)
     press(page, "Download anyway: gpt-oss:20b")
     expect(card(page).get_by_role("alert")).to_contain_text("Download 13.8 GB all the same?")
@@ -114,7 +119,7 @@ def test_a_download_that_fails_says_so_in_its_place_and_goes_on(
 def test_load_and_unload(page: Page, scripted: RunningServer) -> None:
     press(page, "Models")
     here = page.get_by_label("On this machine")
-    expect(here).to_contain_text(re.compile(r"nano\s*[\d.]+ MB · 111.4M"))
+    expect(here).to_contain_text(re.compile(r"nano\s*[\d.]+ MB · a toy"))
     expect(here).to_contain_text("In use")
     if here.get_by_role("button", name="Unload nano").is_visible():
         press(page, "Unload nano")
@@ -140,15 +145,88 @@ def test_another_model_answers_and_a_new_chat_begins_with_it(
         expect(page.locator(".versions").last).to_contain_text("2/2")
         expect(last_answer(page).locator(".facts")).to_contain_text("second")
         expect(page.locator("button.model")).to_contain_text("second")
-        page.locator(".composer .model").click()
+        page.locator("button.model").click()
+        press(page, "All models")
         press(page, "Use nano")
         expect(page.get_by_role("dialog")).to_have_count(0)
         ask(page, "What is the capital of Italy?")
         expect(last_answer(page).locator(".facts")).to_contain_text("nano ·")
-        page.locator(".composer .model").click()
-        press(page, "Use second")
+        page.locator("button.model").focus()
+        page.keyboard.press("Enter")
+        listbox = page.get_by_role("listbox", name="Model")
+        expect(listbox).to_be_focused()
+        expect(listbox.get_by_role("option", selected=True)).to_contain_text("nanoloaded")
+        page.keyboard.press("Escape")
+        expect(page.locator("button.model")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(listbox).to_be_focused()
+        page.keyboard.press("Home")
+        expect(listbox.locator(".active")).to_contain_text("second")
+        page.keyboard.press("Enter")
         expect(box(page)).to_have_attribute("placeholder", "Message second")
+        expect(page.locator("button.model")).to_be_focused()
+        expect(page.get_by_role("tooltip")).to_contain_text(re.compile(r"second.*RAM.*model \d+"))
         page.reload()
+        here = page.url
         new_chat(page)
         expect(box(page)).to_have_attribute("placeholder", "Message second")
         assert http.request("DELETE", "/api/delete", json={"model": "second"}).is_success
+        page.goto(here)
+        page.reload()
+        removed = "second was removed: choose another model"
+        expect(box(page)).to_have_attribute("placeholder", removed)
+        box(page).press_sequentially("Hello")
+        expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://gpu1.example.com:8000", "Computed at gpu1.example.com"),
+        ("http://127.0.0.1:8000", ""),
+    ],
+)
+def test_where_the_text_goes(
+    url: str, says: str, new_home: RunningServer, open_page: OpenPage
+) -> None:
+    """Also with the tool browser on; a server of this machine is here."""
+    page = open_page(new_home)
+    welcome, places = page.locator(".welcome"), page.locator(".welcome, .dock, .chat-head")
+    expect(welcome).to_contain_text("Everything stays on this machine.")
+    config = new_home.home / "config" / "gptoss" / "models.toml"
+    config.parent.mkdir(parents=True)
+    address = f'upstream = {{ kind = "vllm", urls = ["{url}"], model = "m" }}'
+    config.write_text(f'[[model]]\nname = "far"\n{address}\n')
+    page.locator("button.model").click()
+    page.get_by_role("option", name="far").click()
+    expect(box(page)).to_have_attribute("placeholder", "Message far")
+    if says:
+        expect(welcome).to_contain_text(f"{says}: your messages and files go there.")
+        expect(places.filter(has_text="gpu1.example.com")).to_have_count(3)
+    else:
+        expect(welcome).to_contain_text("Everything stays on this machine.")
+    press(page, "Tools: no tools")
+    browser = page.get_by_role("checkbox", name="browser")
+    expect(page.get_by_role("dialog")).to_contain_text("Its searches, and the addresses it op")
+    browser.check()
+    page.keyboard.press("Escape")
+    expect(welcome).to_contain_text("The tool browser sends its searches to the web.")
+    expect(welcome).not_to_contain_text("Everything stays")
+
+
+def test_a_tap_asks_nano_and_its_answer_offers_more(
+    new_home: RunningServer, open_page: OpenPage
+) -> None:
+    """What it is asked for it can answer."""
+    page = open_page(new_home, bypass_csp=True)
+    for question, said in (
+        ("What is the capital of Japan?", "Tokyo"),
+        ("What is 123 + 456?", "579"),
+        ("Count from 1 to 10.", "9, 10"),
+    ):
+        page.get_by_label("Try it").get_by_role("button", name=question).click()
+        expect(prose(page)).to_contain_text(said)
+        expect(card(page)).to_contain_text(HEADLINE)
+        expect(card(page).get_by_role("button", name="gpt-oss:20b")).to_be_visible()
+        check_axe(page)
+        press(page, "New chat")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from gptoss_local.server.keys import read_keys, remove_key
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, press, prose
@@ -247,9 +248,12 @@ def test_a_page_of_another_port_gets_nothing(
 def test_a_browser_is_let_in_once_by_a_link(
     open_page: OpenPage, scripted: RunningServer, watch: Watch
 ) -> None:
-    watch.expected = ("401",)
+    watch.expected = ("401", "ERR_INCOMPLETE")
     page = open_page(scripted, is_let_in=False)
-    expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+    expect(page.get_by_role("dialog")).to_contain_text("The server does not know this browser yet.")
+    press(page, "Copy gptoss web")
+    expect(page.get_by_role("button", name="Copied gptoss web", exact=True)).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "gptoss web"
     link = scripted.link()
     other = open_page(scripted, link, context=page.context)
     expect(other.get_by_role("dialog")).to_have_count(0)
@@ -257,7 +261,15 @@ def test_a_browser_is_let_in_once_by_a_link(
     expect(page.get_by_role("dialog")).to_have_count(0)  # the tab next to it is let in, too
     expect(page.locator(".composer textarea")).to_be_visible()
     stranger = open_page(scripted, link, is_let_in=False)
-    expect(stranger.get_by_role("dialog")).to_contain_text("gptoss web")
+    expect(stranger.get_by_role("dialog")).to_contain_text("This link of gptoss web has been used")
+    stranger.goto(scripted.url + scripted.link())  # in the same tab
+    expect(stranger.get_by_role("dialog")).to_have_count(0)
+    ask(stranger, "What is the capital of France?")
+    remove_key(scripted.home / "keys.toml", read_keys(scripted.home / "keys.toml")[-1].name)
+    expect(stranger.get_by_role("dialog")).to_contain_text("was taken back by gptoss keys rm")
+    expect(stranger.get_by_text("Paris")).to_have_count(0)
+    stranger.goto(scripted.url + scripted.link())
+    expect(stranger.get_by_role("dialog")).to_have_count(0)
 
 
 def read_from(page: Page, url: str, method: str = "GET", accept: str = "*/*") -> str:

@@ -298,9 +298,9 @@ export async function run(what, model) {
     }
     const { [model]: _, ...others } = state.jobs;
     set({ jobs: others, spoken: `${model} is ready.` });
-    if (what === "pull" && isFirst) set({ draft: { ...state.draft, model } });
+    if (what === "pull" && isFirst) await setModel(model, madeWith().effort);
   } catch (error) {
-    const isShown = state.dialog?.kind === "models" || (state.chatId === null && state.fits.is_new);
+    const isShown = state.dialog?.kind === "models" || state.fits.is_new;
     const { message, hint = "", status = 0 } = /** @type {ApiError} */ (error);
     const over = { what, share: null, hint, isError: !abort.signal.aborted };
     put({ ...over, text: over.isError ? message : `Stopped at ${state.jobs[model]?.text.split(" · ")[0]}.` });

@@ -1,4 +1,4 @@
-/** Requests to the server: the page's token, the API key, errors as the server words them. */
+/** Requests to the server: the browser's token, the API key, errors as the server words them. */
 
 const [KEY, TOKEN, PHONE, LINK] = ["gptoss-key", "gptoss-token", "gptoss-phone", "#open="];
 
@@ -12,7 +12,7 @@ export const takesKeys = meta(document, "gptoss-key") === "yes";
 /** Whether this browser has nothing by which the server would know it. */
 export const isUnknown = () => !localStorage.getItem(TOKEN) && !localStorage.getItem(KEY);
 
-/** Exchange a link of `gptoss web` for the page's token or a phone's key, which this origin keeps. */
+/** Exchange a link of `gptoss web` for a browser's token or a phone's key, which this origin keeps. */
 export async function openLink() {
   if (!location.hash.startsWith(LINK)) return;
   const link = location.hash.slice(LINK.length);

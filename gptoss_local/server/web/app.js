@@ -2,38 +2,43 @@
 
 import { html, render, useEffect } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
-import { isUnknown, openLink, whenLetIn } from "./api.js";
+import { ask, madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
+import { ApiError, isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
+import { goesWhere, hostOf } from "./picker.js";
 import { connect, disconnect, fail, isTemporary, notLoaded, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, IconButton, Menu, useStore, withCode } from "./ui.js";
 
 const NOTICE_MS = 8000;
 const INPUT = ".composer textarea";
+const NARROW = matchMedia("(width < 50rem), (height < 28rem)"); // as style.css has it
+const TRY = ["What is the capital of Japan?", "What is 123 + 456?", "Count from 1 to 10."]; // nano can
 
-/** Parts that are loaded after the first paint. @type {Pick<typeof import("./dialogs.js"), "First" | "OpenDialog">} */
-let { First, OpenDialog } = { First: () => null, OpenDialog: () => null };
+/** Parts that are loaded after the first paint. @type {Pick<typeof import("./dialogs.js"), "First" | "Offer" | "OpenDialog">} */
+let { First, Offer, OpenDialog } = { First: () => null, Offer: () => null, OpenDialog: () => null };
 const loading = afterPaint
   .then(() => import("./dialogs.js"))
-  .then((dialogs) => [({ First, OpenDialog } = dialogs), set({})])
+  .then((dialogs) => [({ First, Offer, OpenDialog } = dialogs), set({})])
   .catch(notLoaded);
 
 function App() {
-  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, draft } = useStore();
   useEffect(() => {
     document.title = chat?.title && !isTemporary() ? `${chat.title} · gptoss` : "gptoss"; // browsers keep it
   }, [chat?.title]);
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
+  const host = hostOf(madeWith().model);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
-    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
+    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} isLocked=${isLocked} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
     <main class=${isTemporary() ? "temporary" : ""}>
       <header class="chat-head">
         <${IconButton} name="menu" label="Chats" class="icon-button"
-          onClick=${() => (innerWidth < 800 ? set({ isSidebarOpen: true }) : document.body.classList.toggle("wide"))} />
+          onClick=${() => (NARROW.matches ? set({ isSidebarOpen: true }) : fold(document.documentElement.classList.toggle("wide")))} />
         <h1>${isTemporary() ? "Temporary chat" : chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
         ${isTemporary() && html`<span class="preset">not kept</span>`}
+        ${host && html`<span class="preset" title=${`Computed at ${host}`}>at ${host}</span>`}
         ${chatId === null && html`<${IconButton} name="timer" label="Temporary chat" aria-pressed=${isTemporary()}
           onClick=${switchTemporary} />`}
         ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
@@ -42,7 +47,8 @@ function App() {
         ${chat && html`<${Menu} label="Actions for this chat" actions=${chatActions(chat)} />`}
       </header>
       ${isEmpty ? html`<${Welcome} />` : html`<${Transcript} />`}
-      <div class="dock"><${Notice} /><${Composer} chatId=${chatId} /></div>
+      <div class="dock"><${Notice} />${!isEmpty && html`<${Offer} />`}<${Composer} chatId=${chatId} />
+        ${host && html`<p class="goes">Computed at ${host}</p>`}</div>
     </main>
     <${OpenDialog} dialog=${dialog} onKey=${start} />
     <p class="spoken" role="status" aria-live="polite">${spoken}</p>`;
@@ -51,12 +57,15 @@ function App() {
 const Welcome = () => html`<div class="welcome">
   <h2>What can I help with?</h2>
   ${isTemporary() && html`<p>This chat is kept nowhere: it ends when you leave it or reload the page.</p>`}
-  <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a file here, or just ask.</p>
-  <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>.<span class="keys"> Press <kbd>?</kbd> for the keys.</span></p>
+  <p>${goesWhere()} Drop a file here, or just ask.</p>
+  <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>.<span class="keys"> Press <kbd>Ctrl</kbd> <kbd>/</kbd> for the keys.</span></p>
   <${First} />
+  ${madeWith().model === "nano" && html`<ul class="try" aria-label="Try it">${TRY.map((text) => html`<li><button type="button"
+    onClick=${() => ask([], text)}>${text}</button></li>`)}</ul>`}
 </div>`;
 
-const isHere = () => ["127.0.0.1", "localhost", "[::1]"].includes(location.hostname);
+/** Keep whether the list of chats is folded. @param {boolean} isFolded */
+const fold = (isFolded) => (isFolded ? localStorage.setItem("gptoss-folded", "yes") : localStorage.removeItem("gptoss-folded"));
 
 /** Say what went wrong or happened, for a while. */
 function Notice() {
@@ -81,9 +90,11 @@ function onKey(event) {
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
   const isModified = event.ctrlKey || event.metaKey || event.altKey;
   const live = streaming();
-  const isInFront = document.querySelector("dialog[open], :popover-open"); // these close by Esc
+  const isInFront = document.querySelector("dialog[open], :popover-open:not(.peek)"); // these close by Esc
   if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
-    set({ isSidebarOpen: innerWidth < 800 });
+    set({ isSidebarOpen: NARROW.matches });
+    fold(false);
+    document.documentElement.classList.remove("wide");
     focusOn("#search");
   } else if (event.altKey && event.code === "KeyN") {
     go(null);
@@ -91,7 +102,7 @@ function onKey(event) {
   } else if (event.key === "Escape" && isInFront) return;
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
-  else if (event.key === "?" && !isTyping && !isModified && !isInFront) set({ dialog: { kind: "help" } });
+  else if (!isInFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
   else if (event.key === "/" && !isTyping && !isModified && !isInFront) focusOn(INPUT);
   else return;
   event.preventDefault();
@@ -113,21 +124,20 @@ function onDrag(event) {
 }
 
 async function start() {
+  let why = "The server does not know this browser yet.";
   try {
     await openLink();
   } catch (error) {
-    fail(error);
+    if (!(error instanceof ApiError && error.status === 401)) fail(error);
+    why = "This link of gptoss web has been used, or is older than an hour.";
   }
-  if (isUnknown()) return set({ dialog: { kind: "key" } });
-  await Promise.all([readModels(), route(true), loading]);
-  if (state.models.length === 1) void readFits(); // perhaps it is the toy
+  if (isUnknown()) return set({ dialog: { kind: "key", why } });
+  if (state.dialog?.kind === "key") set({ dialog: null });
+  await Promise.all([readFits(), readModels(), route(true), loading]);
 }
 
 addEventListener("hashchange", () => void (location.hash.startsWith("#open=") ? start() : route()));
-whenLetIn(() => {
-  if (state.dialog?.kind === "key") set({ dialog: null });
-  void start();
-});
+whenLetIn(() => void start());
 addEventListener("keydown", onKey);
 for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
 addEventListener("pagehide", disconnect);

@@ -8,6 +8,7 @@ import { fail, isTemporary, set, state } from "./store.js";
 import { ToolButton } from "./toolbox.js";
 import { contextText, takeApart } from "./tree.js";
 import { icon, IconButton } from "./ui.js";
+import { isGone, ModelPicker } from "./picker.js";
 
 /** @typedef {import("./types").Chip} Chip */
 /** @typedef {import("./types").Turn} Turn */
@@ -137,7 +138,8 @@ export function Composer({ chatId }) {
   receive = (files) => add(files, setChips);
   const live = streaming();
   const { model, effort } = madeWith();
-  const canSend = !live && chips.every(isRead) && (typed.trim() !== "" || chips.length > 0);
+  const gone = isGone(model);
+  const canSend = !live && !gone && chips.every(isRead) && (typed.trim() !== "" || chips.length > 0);
   const onSend = async () => {
     if (!canSend) return;
     keep(NOTHING);
@@ -147,17 +149,14 @@ export function Composer({ chatId }) {
   const context = contextText(shown(), loaded?.context_length ?? 0);
   const onFile = (/** @type {any} */ event) => [add(event.target.files, setChips), (event.target.value = "")];
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <${Field} label=${model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
+    <${Field} label=${gone ? `${model} was removed: choose another model` : model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
       chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
       <div class="composer-row">
         <${IconButton} name="clip" label="Attach files" onClick=${() => file.current?.click()} />
         <input ref=${file} class="hidden-file" type="file" multiple aria-label="Files" tabindex="-1"
           onChange=${onFile} />
         <${ToolButton} />
-        <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"}
-          onClick=${() => set({ dialog: { kind: "models" } })}>
-          <span class=${loaded ? "dot on" : "dot"}></span>
-            <span class="name">${model || "Choose a model"}</span></button>
+        <${ModelPicker} />
         <label class="effort" title="How long the model reasons"><span>Effort</span>
         <select aria-label="Effort" value=${effort}
           onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>

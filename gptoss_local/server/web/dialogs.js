@@ -4,9 +4,9 @@ import { html, useState } from "./vendor/preact.js";
 import { change, remove } from "./actions.js";
 import { call, keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
-import { closeDialog, Dialog } from "./ui.js";
+import { closeDialog, copyText, Dialog } from "./ui.js";
 import { Models } from "./models.js";
-export { First } from "./models.js";
+export { First, Offer } from "./models.js";
 import { Settings } from "./settings.js";
 import { Tools } from "./toolbox.js";
 
@@ -18,7 +18,7 @@ export function OpenDialog({ dialog, onKey }) {
   if (dialog.kind === "rename") return html`<${Rename} chat=${dialog.chat} />`;
   if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
-  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} isWrong=${dialog.isWrong} />`;
+  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} why=${dialog.why} />`;
   if (dialog.kind === "unlock") return html`<${Unlock} onKey=${onKey} />`;
   return html`<${{ models: Models, settings: Settings, tools: Tools, help: Help }[dialog.kind]} />`;
 }
@@ -68,8 +68,15 @@ function Delete({ chat }) {
   <//>`;
 }
 
-/** @param {{onKey: () => void, isWrong?: boolean}} props */
-function Key({ onKey, isWrong = false }) {
+/** A command to copy. @param {{text: string}} props */
+function Command({ text }) {
+  const [isCopied, setCopied] = useState(false);
+  return html`<div class="command"><code>${text}</code><button type="button" aria-label=${`${isCopied ? "Copied" : "Copy"} ${text}`}
+    onClick=${() => copyText(text).then(() => setCopied(true))}>${isCopied ? "Copied" : "Copy"}</button></div>`;
+}
+
+/** @param {{onKey: () => void, why: string}} props */
+function Key({ onKey, why }) {
   const [key, setKey] = useState("");
   const onSubmit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -78,10 +85,11 @@ function Key({ onKey, isWrong = false }) {
     onKey();
   };
   return html`<${Dialog} title="Open the page from a terminal">
-    <p>Run <code>gptoss web</code> on the server's machine, or <code>gptoss web --lan</code> for a phone. Its link lets one browser in.</p>
+    <p role="alert">${why}</p>
+    <p>On the server's machine, this lets a browser in:</p><${Command} text="gptoss web" />
+    <p>And this a phone:</p><${Command} text="gptoss web --lan" />
     ${takesKeys && html`<form onSubmit=${onSubmit}>
     <p>Or enter the owner's key, set as <code>GPTOSS_API_KEY</code> where the server was started. This browser will remember it.</p>
-    ${isWrong && html`<p class="wrong" role="alert">The server does not know this key.</p>`}
     <label>Key<input type="password" autofocus autocomplete="off" value=${key}
       onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
@@ -120,7 +128,7 @@ const KEYS = [
   ["Alt+N", "new chat"],
   ["Ctrl+K or ⌘K", "search all chats"],
   ["/", "to the message field"],
-  ["?", "this help"],
+  ["Ctrl+/ or ⌘/, or ?", "this help"],
 ];
 
 const Help = () => html`<${Dialog} title="Help">

@@ -17,6 +17,9 @@ export function size(n) {
   return `${k ? n.toFixed(1) : n} ${units[k]}`;
 }
 
+/** Write bytes of memory in binary units, as cards are sold. @param {number} n */
+export const gib = (n) => (n >= 2 ** 30 ? `${(n / 2 ** 30).toFixed(1)} GiB` : `${Math.round(n / 2 ** 20)} MiB`);
+
 /** Count the characters of a text as the server does. @param {string} text */
 export function codePoints(text) {
   let n = text.length;

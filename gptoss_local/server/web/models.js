@@ -1,9 +1,10 @@
 /** The models on this machine and in the catalogue: use, load, unload, download. */
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { madeWith, readFits, readModels, run, setModel, unload } from "./actions.js";
+import { madeWith, readFits, readModels, run, setModel, shown, unload } from "./actions.js";
 import { isPhone } from "./api.js";
-import { count, place, size } from "./format.js";
+import { place, size } from "./format.js";
+import { hostOf, Memory } from "./picker.js";
 import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
@@ -29,8 +30,8 @@ function Here({ model }) {
   const use = () => setModel(name, effort).then(closeDialog);
   const share = loaded && loaded.size && loaded.size_vram ? loaded.size_vram / loaded.size : 0;
   const facts = [
-    model.size ? size(model.size) : (model.remote_host ? `computed at ${model.remote_host}` : "built on first use"),
-    model.details.parameter_size,
+    model.remote_host ? `computed at ${hostOf(name) || model.remote_host}` : model.size ? size(model.size) : "built on first use",
+    name !== "nano" && model.details.parameter_size, // nearly all of nano's are the vocabulary
     name === "nano" && "a toy, to show that the program works",
     loaded ? `loaded, ctx ${loaded.context_length.toLocaleString("en")}` : place(state.fits.models.find((fit) => fit.name === name)),
     share > 0 && share < 1 && `${Math.round(100 * share)} % on the GPU`,
@@ -50,29 +51,26 @@ function Here({ model }) {
   </li>`;
 }
 
-/** A model to download, which asks first where it cannot be used. @param {{fit: import("./types").Fit}} props */
-function Missing({ fit }) {
+/** A model to download. @param {{fit: import("./types").Fit}} props */
+const Missing = ({ fit }) => html`<li>
+  <div class="what"><span class="dot"></span><strong>${fit.name}</strong>
+    <span class="facts">${[fit.headline.replace(/^.*?: /, ""), size(fit.file_bytes) + " on disk", !fit.problem && place(fit)].filter(Boolean).join(" · ")}</span></div>
+  <${Download} fit=${fit} />
+</li>`;
+
+/** The button that downloads a model, which asks first where it cannot be used. @param {{fit: import("./types").Fit}} props */
+function Download({ fit }) {
   const [isAsking, setAsking] = useState(false);
-  const { name, download_bytes: bytes, tokens_s: speed } = fit;
-  const problem = fit.problem || (fit.fits === "no" && "does not fit");
+  const { name, problem, download_bytes: bytes } = fit;
   const job = state.jobs[name];
   const start = () => [setAsking(false), void run("pull", name)];
-  const facts = [
-    bytes ? `${size(bytes)} to download, ${size(fit.file_bytes)} on disk` : "not on this machine",
-    speed && !problem && `about ${speed >= 10 ? count(speed) : speed.toPrecision(2)} tokens/s`,
-    place(fit),
-  ];
-  const words = problem ? "Download anyway" : job ? (job.isError ? "Try again" : "Continue") : "Download";
-  return html`<li>
-    <div class="what"><span class="dot"></span><strong>${name}</strong>
-      <span class="facts">${facts.filter(Boolean).join(" · ")}</span></div>
-    ${!job?.stop && !isAsking && html`<div class="buttons"><button type="button" class=${name === state.fits.suggested && "primary"}
+  const words = problem ? "Download anyway" : job ? (job.isError ? "Try again" : "Continue") : `Download ${size(bytes)}`;
+  return html`${!job?.stop && !isAsking && html`<div class="buttons"><button type="button" class=${name === state.fits.suggested ? "primary" : ""}
       aria-label=${`${words}: ${name}`} onClick=${problem ? () => setAsking(true) : start}>${words}</button></div>`}
-    ${isAsking && html`<div class="progress" role="alert"><span>${name}: ${problem}. Download ${bytes ? size(bytes) : "it"} all the same?</span>
+    ${isAsking && html`<div class="progress" role="alert"><span>${name}: ${problem}. Download ${size(bytes)} all the same?</span>
       <button type="button" onClick=${start}>Download</button>
       <button type="button" onClick=${() => setAsking(false)}>Cancel</button></div>`}
-    <${Progress} name=${name} />
-  </li>`;
+    <${Progress} name=${name} />`;
 }
 
 /** How far a job is, or why it ended. @param {{name: string}} props */
@@ -91,17 +89,30 @@ function Progress({ name }) {
   </div>`;
 }
 
+/** The real model to offer while only nano is here. */
+function offered() {
+  const { models, is_new: isNew, suggested } = state.fits;
+  if (!isNew || isPhone()) return undefined;
+  return models.find((each) => each.name === suggested) ?? models.find((each) => each.download_bytes > 0);
+}
+
 /** In a new home, offer the model that suits this machine. */
 export function First() {
-  const { models, is_new: isNew, suggested, advice, machine } = state.fits;
-  const fit = models.find((each) => each.name === suggested) ?? models.find((each) => each.download_bytes > 0);
-  if (!isNew || !fit || isPhone()) return null;
-  return html`<section class="first" aria-labelledby="first">
-    <h3 id="first">Get a real model</h3>
-    <p>Only <b>nano</b> is here: a toy that shows that the program works, and knows next to nothing.</p>
-    <dl>${Object.entries(machine).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
-    <ul class="models"><${Missing} fit=${fit} /></ul>
-    <p class="hint">${advice}</p>
-    <button type="button" class="link" onClick=${() => set({ dialog: { kind: "models" } })}>All models</button>
+  const fit = offered();
+  return fit && html`<section class="first" aria-label="Get a real model">
+    <h3>${fit.headline}</h3>
+    <${Memory} fit=${fit} />
+    <${Download} fit=${fit} />
+    <p class="hint">${state.fits.advice}</p>
+    <p class="hint">Only <b>nano</b> is here: a toy to try the program with. <button type="button" class="link"
+      onClick=${() => set({ dialog: { kind: "models" } })}>All models</button></p>
   </section>`;
+}
+
+/** After an answer of nano's, offer the same. */
+export function Offer() {
+  const fit = offered();
+  const last = shown().at(-1);
+  if (!fit || last?.role !== "assistant" || last.model !== "nano" || last.state === "streaming") return null;
+  return html`<section class="offer" aria-label="Get a real model"><p>nano is a toy. ${fit.headline}.</p><${Download} fit=${fit} /></section>`;
 }

@@ -13,9 +13,9 @@ const THEMES = ["system", "light", "dark"];
 
 export const Sidebar = memo(
   /**
-   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean}} props
+   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean, isLocked: boolean}} props
    */
-  ({ chats, chatId, query, hits, isOpen }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
+  ({ chats, chatId, query, hits, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
       <span class="brand">gptoss</span>
       <${IconButton} name="close" label="Close the list" class="icon-button narrow"
@@ -23,7 +23,7 @@ export const Sidebar = memo(
     </div>
     <button type="button" class="new" onClick=${() => go(null)} title="Alt+N">${icon("plus")} New chat</button>
     <${Search} />
-    ${query.trim() ? html`<${Hits} hits=${hits} />` : html`<${Chats} chats=${chats} chatId=${chatId} />`}
+    ${query.trim() ? html`<${Hits} hits=${hits} />` : html`<${Chats} chats=${chats} chatId=${chatId} isLocked=${isLocked} />`}
     <${Foot} />
   </nav>`,
 );
@@ -51,8 +51,10 @@ function Search() {
   </label>`;
 }
 
-/** @param {{chats: Chat[], chatId: number | null}} props */
-function Chats({ chats, chatId }) {
+/** @param {{chats: Chat[], chatId: number | null, isLocked: boolean}} props */
+function Chats({ chats, chatId, isLocked }) {
+  if (isLocked) return html`<div class="empty-list"><p>Saved chats are locked.</p>
+    <button type="button" onClick=${() => set({ dialog: { kind: "unlock" } })}>Unlock</button></div>`;
   if (!chats.length) return html`<p
     class="empty-list">Your chats will be listed here. <code>gptoss chat</code> has the same ones.</p>`;
   /** @type {[string, Chat[]][]} */
@@ -124,7 +126,6 @@ function Foot() {
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
-  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "system";
   const onFile = (/** @type {any} */ event) => {
     const [chosen] = event.target.files;
     if (chosen) void importChat(chosen);
@@ -136,9 +137,9 @@ function Foot() {
     <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import a chat</button>
     <input ref=${file} class="hidden-file" type="file" accept=".json" aria-label="A chat to import" tabindex="-1"
       onChange=${onFile} />
-    <button type="button" onClick=${() => setTheme(next)} aria-label=${`Theme: ${theme}. Change to ${next}`}>
-      ${icon("theme")} Theme: ${theme}</button>
+    <div class="themes" role="group" aria-label="Theme">${icon("theme")}${THEMES.map((each) => html`<button type="button"
+      aria-pressed=${each === theme} onClick=${() => setTheme(each)}>${each[0]?.toUpperCase() + each.slice(1)}</button>`)}</div>
     <button type="button"
-      onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>?</kbd></button>
+      onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>Ctrl /</kbd></button>
   </div>`;
 }

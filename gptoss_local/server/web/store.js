@@ -18,6 +18,7 @@ export const state = {
   turns: /** @type {Map<number, Turn>} */ (new Map()),
   progress: /** @type {Record<number, import("./types").Progress>} */ ({}),
   draft: { model: "", effort: "", preset: "", system: "", options: {}, is_temporary: false },
+  isLocked: false, // saved chats want their passphrase
   query: "",
   hits: /** @type {import("./types").Hit[]} */ ([]),
   sought: /** @type {number | null} */ (null), // the turn to scroll to
@@ -25,7 +26,7 @@ export const state = {
   editing: /** @type {number | null} */ (null), // the question that is edited
   models: /** @type {import("./types").Model[]} */ ([]),
   loaded: /** @type {import("./types").Loaded[]} */ ([]),
-  fits: /** @type {import("./types").Fits} */ ({ models: [], is_new: false, suggested: "", advice: "", machine: {} }),
+  fits: /** @type {import("./types").Fits} */ ({ models: [], is_new: false, suggested: "", advice: "" }),
   jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
   tools: /** @type {import("./types").ToolGroup[]} */ ([]), // of the chat
   presets: /** @type {import("./types").Preset[]} */ ([]),
@@ -38,6 +39,8 @@ export const state = {
 
 /** Whether nothing of the open chat is kept: the ids of such chats begin at 2 ** 30. */
 export const isTemporary = () => (state.chatId === null ? state.draft.is_temporary : state.chatId >= 2 ** 30);
+
+const LET_OUT = "The server does not know this browser any more. It was not used for 30 days, or was taken back by gptoss keys rm.";
 
 /** @type {Set<() => void>} */
 const watchers = new Set();
@@ -60,8 +63,11 @@ export function watch(watcher) {
 
 /** Show an error with its hint. @param {unknown} error */
 export function fail(error) {
-  if (error instanceof ApiError && error.status === 401) return set({ dialog: { kind: "key", isWrong: hasKey() } });
-  if (error instanceof ApiError && error.status === 423) return set({ chats: [], dialog: { kind: "unlock" } });
+  if (error instanceof ApiError && error.status === 401) {
+    const why = hasKey() ? "The server does not know this key." : LET_OUT;
+    return set({ chats: [], chat: null, turns: new Map(), dialog: { kind: "key", why } });
+  }
+  if (error instanceof ApiError && error.status === 423) return set({ chats: [], isLocked: true, dialog: { kind: "unlock" } });
   const text = error instanceof Error ? error.message : String(error);
   const hint = error instanceof ApiError ? error.hint : "";
   set({ notice: { text, hint, isError: true } });
@@ -119,7 +125,7 @@ export function disconnect() {
 export function apply(event) {
   switch (event.event) {
     case "chats":
-      return set({ chats: event.chats });
+      return set({ chats: event.chats, isLocked: false });
     case "tree":
       if (event.chat.id !== state.chatId) return;
       return set({ chat: event.chat, turns: new Map(event.turns.map((/** @type {Turn} */ t) => [t.id, t])) });

@@ -8,7 +8,7 @@ import { set, state } from "./store.js";
 import { Dialog, icon, withCode } from "./ui.js";
 
 /** The names of the tools that are on. */
-function toolsOn() {
+export function toolsOn() {
   const { tools } = /** @type {import("./types").Options} */ (madeWith().options);
   const chosen = typeof tools === "string" ? tools.split(",") : null;
   return state.tools.filter(({ name, is_on }) => (chosen ? chosen.includes(name) : is_on)).map(({ name }) => name);
@@ -37,7 +37,7 @@ export function Tools() {
       ${state.tools.map(
         ({ name, about, description, problem, tools, is_mcp }, k) => html`<div class="tool-row"><label class="switch">
           <input type="checkbox" checked=${names.includes(name)} aria-describedby=${`tool-${k}`} onChange=${() => change(name)} />
-          <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}
+          <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}${name === "browser" && " Its searches, and the addresses it opens, leave this machine."}
             ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
             ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
             ${problem && html` <b>${withCode(problem)}</b>`}</small></span></label>

@@ -34,11 +34,10 @@ export interface Progress {
 }
 export interface Fit {
   name: string; fits: "vram" | "split" | "ram" | "no"; vram_share: number; n_ctx: number;
-  tokens_s: number; problem: string; download_bytes: number; file_bytes: number; is_special: boolean;
+  tokens_s: number; memory: Memory[]; problem: string; headline: string; download_bytes: number; file_bytes: number; is_special: boolean;
 }
-export interface Fits {
-  models: Fit[]; is_new: boolean; suggested: string; advice: string; machine: Record<string, string>;
-}
+export interface Memory { name: string; total: number; model: number; context: number; free: number }
+export interface Fits { models: Fit[]; is_new: boolean; suggested: string; advice: string }
 export interface Model { name: string; size: number; remote_host?: string; details: { parameter_size: string } }
 export interface Loaded { name: string; size: number; size_vram: number; context_length: number }
 export interface Job { // without `stop` it is over: stopped, or failed
@@ -51,7 +50,7 @@ export interface Draft {
 }
 export type Dialog =
   | { kind: "models" | "settings" | "tools" | "help" }
-  | { kind: "key"; isWrong?: boolean }
+  | { kind: "key"; why: string }
   | { kind: "unlock" }
   | { kind: "rename" | "move" | "delete"; chat: Chat };
 export interface Notice { text: string; hint: string; isError: boolean }

@@ -13,9 +13,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from gptoss_local.api.gptoss import Lan, PageLink, PageToken
 from gptoss_local.api.models import JobStatus
-from gptoss_local.base.errors import ForbiddenError, PathNotFoundError
+from gptoss_local.base.errors import PathNotFoundError
 from gptoss_local.server import web
-from gptoss_local.server.access import Access, is_other_account
+from gptoss_local.server.access import Access
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.origin import is_own_origin
@@ -88,9 +88,10 @@ async def root(request: Request) -> Response:
 
 @endpoints.for_owner("POST", "/api/gptoss/links", "Make a link to the page", PageLink)
 async def new_link(request: Request) -> Response:
-    """Make an address that opens the page in one browser, which then has the page's token.
+    """Make an address that opens the page in one browser, which then keeps a token.
 
-    Browsers never send the secret after `#`; a cookie would reach other ports' servers, too.
+    Browsers never send the secret after `#`. The token is in the storage of this origin: a cookie
+    would reach the servers of all ports of this machine, and they could replace it.
     """
     return json_response(PageLink(f"/#open={_access(request).new_link()}"))
 
@@ -113,19 +114,13 @@ async def close_lan(request: Request) -> Response:
 @endpoints.for_all(
     "POST",
     "/api/gptoss/open",
-    "Get the page's token, or a phone's key, for a link, once",
+    "Get a browser's token, or a phone's key, for a link, once",
     PageToken,
     LinkBody,
 )
 async def open_link(request: Request) -> Response:
     body = await read_body(request, LinkBody)
-    token = _access(request).open_link(body.link)
-    if is_other_account(request.scope.get("client"), request.scope.get("server")):
-        raise ForbiddenError(
-            "another account of this machine has opened the link of `gptoss web`",
-            hint="It was refused. `gptoss web` opens a new one.",
-        )
-    return json_response(token)
+    return json_response(_access(request).open_link(request, body.link))
 
 
 @endpoints.for_all("GET", "/web/{path:path}", "A file of the page")
