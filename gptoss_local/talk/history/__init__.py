@@ -1,7 +1,7 @@
 """All chats in one SQLite file, searchable, with no knowledge of terminals, HTTP or models."""
 
 from gptoss_local.talk.history.chats import History, is_temporary
-from gptoss_local.talk.history.export import read_export
+from gptoss_local.talk.history.export import Exported, parse_exports, read_export, unpacked
 from gptoss_local.talk.history.rows import ChatSummary, Hit, Role, Turn, TurnState
 from gptoss_local.talk.history.schema import check_file
 from gptoss_local.talk.history.search import MATCH_END, MATCH_START
@@ -11,6 +11,7 @@ __all__ = [
     "MATCH_END",
     "MATCH_START",
     "ChatSummary",
+    "Exported",
     "History",
     "Hit",
     "News",
@@ -20,5 +21,7 @@ __all__ = [
     "Watch",
     "check_file",
     "is_temporary",
+    "parse_exports",
     "read_export",
+    "unpacked",
 ]

@@ -325,9 +325,15 @@ class History:
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
     def import_json(self, text: str) -> int:
-        chat, turns = export.parse_json(text)
+        return self.add_tree(*export.parse_json(text)).id
+
+    def add_tree(self, chat: ChatSummary, turns: list[Turn]) -> ChatSummary:
+        """Add an imported chat; one of another program gets the model of the newest chat."""
+        if not chat.model and (last := self.chats(limit=1)):
+            chat = msgspec.structs.replace(chat, model=last[0].model)
         with self._write():
-            return insert_tree(self._database, chat, turns)
+            chat_id = insert_tree(self._database, chat, turns)
+        return self.chat(chat_id)
 
     def set_system(self, chat_id: int, content: str) -> list[Turn]:
         """Continue the shown branch, copied, below another system message; empty: below none."""
