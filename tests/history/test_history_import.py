@@ -27,8 +27,8 @@ def node(
     """A node of ChatGPT's tree; without a role it has no message."""
     content = {"content_type": kind, "parts": [said]} if isinstance(said, str) else said
     author = {"role": role, "name": None, "metadata": {}}
-    message: dict[str, Any] = {"author": author, "content": content, "recipient": "all", "weight": 1.0,
-                               "metadata": {}} | fields  # fmt: skip
+    message: dict[str, Any] = {"author": author, "content": content, "recipient": "all",
+                               "weight": 1.0, "metadata": {}} | fields  # fmt: skip
     return {"parent": parent, "children": [], "message": message if role else None}
 
 

@@ -5,7 +5,8 @@ import { chatActions, Sidebar } from "./sidebar.js";
 import { readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
 import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
-import { connect, disconnect, fail, isTemporary, notLoaded, set, state } from "./store.js";
+import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state } from "./store.js";
+import { PreviewPane } from "./preview.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 
@@ -20,13 +21,10 @@ const loading = afterPaint
   .catch(notLoaded);
 
 function App() {
-  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
-  useEffect(() => {
-    document.title = chat?.title && !isTemporary() ? `${chat.title} · gptoss` : "gptoss"; // browsers keep it
-  }, [chat?.title]);
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft, preview, answering, unseen } = useStore();
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
-    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
+    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} answering=${answering} unseen=${unseen} isOpen=${isSidebarOpen} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
     <main class=${isTemporary() ? "temporary" : ""}>
       <header class="chat-head">
@@ -44,6 +42,7 @@ function App() {
       ${isEmpty ? html`<${Welcome} />` : html`<${Transcript} />`}
       <div class="dock"><${Notice} /><${Composer} chatId=${chatId} /></div>
     </main>
+    ${preview && html`<${PreviewPane} preview=${preview} />`}
     <${OpenDialog} dialog=${dialog} onKey=${start} />
     <p class="spoken" role="status" aria-live="polite">${spoken}</p>`;
 }
@@ -144,7 +143,7 @@ addEventListener("keydown", onKey);
 addEventListener("click", onClick);
 for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
 addEventListener("pagehide", disconnect);
-document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : isUnknown() || void connect()));
+document.addEventListener("visibilitychange", () => (document.hidden ? rest() : isUnknown() || void connect()));
 
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 void start();

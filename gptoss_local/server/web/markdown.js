@@ -9,7 +9,7 @@ import DOMPurify from "./vendor/purify.js";
 import { plain } from "./format.js";
 import { addGithub } from "./github.js";
 import { addMath, drawMath } from "./math.js";
-import { addPreviews, previewButton } from "./preview.js";
+import { previewButton } from "./preview.js";
 import { addSigns } from "./signs.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
@@ -182,7 +182,6 @@ export class Growing {
     const make = () => {
       const nodes = DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
       drawMath(nodes);
-      addPreviews(nodes);
       return nodes;
     };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";

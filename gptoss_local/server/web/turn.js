@@ -3,8 +3,10 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { answerNow, choose, fork, resume, retry, retryWith } from "./actions.js";
 import { energy, plain, plural, speed, waiting } from "./format.js";
+import { drawnAs } from "./preview.js";
 import { notLoaded, set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
+import { isPrinted } from "./transcript.js";
 import { afterPaint, copyText, IconButton, memo, Menu } from "./ui.js";
 import { Editor } from "./composer.js";
 import { Call, Fold, Tool } from "./tools.js";
@@ -70,10 +72,7 @@ function Assistant({ turn, ids, pages, models, isLast, isBusy, progress }) {
     .map((name) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
-    ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
-    <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
-    ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
-    ${isLive && html`<${Live} turn=${turn} progress=${progress} />`}
+    <${Answer} turn=${turn} pages=${pages} progress=${progress} />
     ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
     <div class="turn-foot">
       <${Versions} turn=${turn} ids=${ids} />
@@ -87,6 +86,15 @@ function Assistant({ turn, ids, pages, models, isLast, isBusy, progress }) {
       ${!isLive && html`<${Facts} turn=${turn} />`}
     </div>
   </article>`;
+}
+
+/** What an answer says. @param {{turn: Turn, pages: Page[], progress?: import("./types").Progress}} props */
+export function Answer({ turn, pages, progress }) {
+  const isLive = turn.state === "streaming";
+  return html`${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
+    <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
+    ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
+    ${isLive && html`<${Live} turn=${turn} progress=${progress} />`}`;
 }
 
 /** What the model thought: open while it thinks, unless the user chose. @param {{turn: Turn, isLive: boolean}} props */
@@ -153,6 +161,8 @@ function Versions({ turn, ids }) {
     <${IconButton} name="left" label="Version before" disabled=${now === 0} onClick=${() => move(-1)} />
     <span>${now + 1}/${ids.length}</span>
     <${IconButton} name="right" label="Next version" disabled=${now === ids.length - 1} onClick=${() => move(1)} />
+    ${turn.role === "assistant" && html`<${IconButton} name="columns" label="Side by side"
+      onClick=${() => set({ dialog: { kind: "compare", turn } })} />`}
   </span>`;
 }
 
@@ -164,7 +174,7 @@ function Versions({ turn, ids }) {
 function Prose({ text, pages, isLive }) {
   const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
-  const [isNear, setNear] = useState(isLive);
+  const [isNear, setNear] = useState(isLive || isPrinted());
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => {
     if (isNear || !place.current) return;
@@ -173,7 +183,9 @@ function Prose({ text, pages, isLive }) {
       rootMargin: "150% 0px",
     });
     far.observe(place.current);
-    return () => far.disconnect();
+    const onPrint = () => setNear(true);
+    addEventListener("beforeprint", onPrint);
+    return () => [far.disconnect(), removeEventListener("beforeprint", onPrint)];
   }, [isNear, !text]);
   const me = self.current;
   const repaint = () => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)];
@@ -213,7 +225,8 @@ function Made({ block }) {
 
 /** @param {{code: string, language: string}} props */
 const OpenCode = ({ code, language }) =>
-  html`<div class="block"><div class="code"><div class="code-head"><span>${language}</span></div>
+  html`<div class="block"><div class="code"><div class="code-head"><span>${language}</span>
+    ${drawnAs(language, code) && html`<button type="button" class="preview">Preview</button>`}</div>
     <pre tabindex="0"><code><${Pieces} text=${code} /></code></pre></div></div>`;
 
 /** A long text that grows: only its last piece is painted again. @param {{text: string}} props */

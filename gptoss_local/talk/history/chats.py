@@ -123,6 +123,22 @@ class History:
         query = f"SELECT {CHAT_COLUMNS} FROM chat ORDER BY {order} LIMIT ?"
         return [read_chat(row) for row in self._rows(query, (limit,))]
 
+    def chats_by_folder(self, limit: int) -> list[ChatSummary]:
+        """Return pinned chats, then the newest `limit` of each folder and of those in none."""
+        query = f"""
+            WITH place AS (SELECT id AS chat_id, row_number() OVER (
+                PARTITION BY {opened("chat.folder")} ORDER BY updated_s DESC, id DESC) AS n
+                FROM chat WHERE NOT is_pinned)
+            SELECT {CHAT_COLUMNS} FROM chat LEFT JOIN place ON chat_id = chat.id
+            WHERE is_pinned OR n <= ? ORDER BY is_pinned DESC, updated_s DESC, chat.id DESC
+        """
+        return [read_chat(row) for row in self._rows(query, (limit,))]
+
+    def answering(self) -> list[int]:
+        """Return the chats with a turn that streams, here or in another process."""
+        query = "SELECT DISTINCT chat_id FROM turn WHERE state = 'streaming' ORDER BY chat_id"
+        return [chat_id for (chat_id,) in self._rows(query)]
+
     def chat(self, chat_id: int) -> ChatSummary:
         rows = self._rows(f"SELECT {CHAT_COLUMNS} FROM chat WHERE id = ?", (chat_id,))
         if not rows:

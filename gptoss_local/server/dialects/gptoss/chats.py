@@ -372,10 +372,11 @@ async def import_chats(request: Request) -> Response:
     "What changes in the chats, as it does",
     ChangeEvent,
     stream=NDJSON,
-    queries={"chat": NUMBER},
+    queries={"chat": NUMBER, "n": NUMBER},
 )
 async def changes(request: Request) -> Response:
-    lines = _answers(request).changes.listen(number_in(request.query_params, "chat"))
+    chat_id, n_chats = (number_in(request.query_params, name) for name in ("chat", "n"))
+    lines = _answers(request).changes.listen(chat_id, n_chats)
     return AnswerResponse(lines, _LinesWriter(), stream=True)
 
 
