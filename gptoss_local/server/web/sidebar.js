@@ -144,7 +144,7 @@ function Foot() {
   return html`<div class="foot">
     <button type="button"
       onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>
-    <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import a chat</button>
+    <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import chats</button>
     <input ref=${file} class="hidden-file" type="file" accept=".json,.zip" aria-label="A chat to import" tabindex="-1"
       onChange=${onFile} />
     <button type="button" onClick=${() => setTheme(next)} aria-label=${`Theme: ${theme}. Change to ${next}`}>
