@@ -19,7 +19,6 @@ from gptoss_local.talk.history import (
     ChatSummary,
     History,
     Hit,
-    parse_exports,
     read_export,
 )
 from gptoss_local.talk.presets import known_presets, options_text, presets_path
@@ -82,7 +81,7 @@ def chats(
 
 
 def _import(history: History, path: Path, json: bool) -> None:
-    found = parse_exports(read_export(path))
+    found = read_export(path)
     ids = [history.add_tree(*each).id for each in found.chats]
     if json:
         print_json(chat_id=ids[0], chat_ids=ids, notes=found.notes)

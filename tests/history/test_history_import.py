@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.talk.history import (
-    Exported,
-    History,
-    Turn,
-    parse_exports,
-    read_export,
-    unpacked,
-)
+from gptoss_local.talk.history import Exported, History, Turn, exported_in, read_export
 
 pytestmark = pytest.mark.quick
 
@@ -26,7 +19,7 @@ def node(
 ) -> dict[str, Any]:
     """A node of ChatGPT's tree; without a role it has no message."""
     content = {"content_type": kind, "parts": [said]} if isinstance(said, str) else said
-    author = {"role": role, "name": None, "metadata": {}}
+    author: dict[str, Any] = {"role": role, "name": None, "metadata": {}}
     message: dict[str, Any] = {"author": author, "content": content, "recipient": "all",
                                "weight": 1.0, "metadata": {}} | fields  # fmt: skip
     return {"parent": parent, "children": [], "message": message if role else None}
@@ -102,7 +95,7 @@ def tree(found: Exported) -> dict[int | None, list[tuple[str, str]]]:
 
 
 def parsed(*chats: Any) -> Exported:
-    return parse_exports([json.dumps(list(chats)).encode()])
+    return exported_in(io.BytesIO(json.dumps(list(chats)).encode()), "x.json")
 
 
 def by_text(found: Exported) -> dict[str, Turn]:
@@ -180,7 +173,7 @@ def test_a_zip_with_parts(tmp_path: Path) -> None:
     file = tmp_path / "export.zip"
     data = {"x__conversations-000.json": one, "x__conversations-001.json": b"\xef\xbb\xbf" + one}
     file.write_bytes(packed(**data, **{"user.json": b"{}"}))
-    assert len(parse_exports(read_export(file)).chats) == 2
+    assert len(read_export(file).chats) == 2
 
 
 def test_chats_that_cannot_be_read_are_named() -> None:
@@ -207,7 +200,7 @@ def test_chats_that_cannot_be_read_are_named() -> None:
 )
 def test_what_is_no_export_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        parse_exports(unpacked(io.BytesIO(data), "x.zip"))
+        exported_in(io.BytesIO(data), "x.zip")
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,4 +208,4 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = packed(**{"conversations.json": b" " * (1 << 21)})
     assert len(bomb) < 1 << 13
     with pytest.raises(UsageError, match=r"x\.zip is too large"):
-        unpacked(io.BytesIO(bomb), "x.zip")
+        exported_in(io.BytesIO(bomb), "x.zip")

@@ -16,6 +16,7 @@ from playwright.sync_api import Error, Frame, Page, expect
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.chatting import ask, box, press
+from tests.web.chatting import until as until_page
 from tests.web.conftest import Watch
 from tests.web.drivers import Driver, firefox
 from tests.web.test_browsers import BROWSERS, let_in, until
@@ -370,16 +371,16 @@ def test_the_pane(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
     assert (box["x"], box["width"]) == (600, 600)  # the right half
     page.get_by_role("separator", name="Width of the preview").focus()
     page.keyboard.press("ArrowRight")
-    until(page, "document.querySelector('.preview-pane').offsetWidth === 540")
+    until_page(page, "document.querySelector('.preview-pane').offsetWidth === 540")
     press(page, "Full screen")
-    until(page, "document.fullscreenElement?.matches('.preview-pane')")
+    until_page(page, "document.fullscreenElement?.matches('.preview-pane')")
     page.evaluate("document.exitFullscreen()")
     page.get_by_role("button", name="Close the preview").focus()
     page.keyboard.press("Escape")
     expect(pane).to_have_count(0)
     press(page, "Preview")
     page.set_viewport_size({"width": 390, "height": 844})
-    until(page, "document.querySelector('.preview-pane').offsetWidth === 390")
+    until_page(page, "document.querySelector('.preview-pane').offsetWidth === 390")
     page.set_viewport_size({"width": 1200, "height": 800})
     press(page, "New chat")
     expect(pane).to_have_count(0)

@@ -8,7 +8,7 @@ from gptoss_local.base.quantities import counted
 from gptoss_local.base.whole_file import PRIVATE
 from gptoss_local.models.catalog import DEVICE
 from gptoss_local.talk.conversation import without_tools
-from gptoss_local.talk.history import parse_exports, read_export
+from gptoss_local.talk.history import read_export
 from gptoss_local.talk.presets import Preset, find_preset
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
@@ -148,7 +148,7 @@ async def import_(chat: ChatParts, argument: str) -> None:
 
 def import_chat(chat: ChatParts, argument: str) -> int:
     """Add exported chats, and return the number of the first."""
-    found = parse_exports(read_export(expanded(argument)))
+    found = read_export(expanded(argument))
     first, *others = [chat.history.add_tree(*each) for each in found.chats]
     words = f" and {counted(len(others), 'other chat')}" if others else ""
     for said in (f"Imported “{first.title}”{words}.", *found.notes):

@@ -1,7 +1,7 @@
 """All chats in one SQLite file, searchable, with no knowledge of terminals, HTTP or models."""
 
 from gptoss_local.talk.history.chats import History, is_temporary
-from gptoss_local.talk.history.export import Exported, parse_exports, read_export, unpacked
+from gptoss_local.talk.history.export import Exported, exported_in, read_export
 from gptoss_local.talk.history.rows import ChatSummary, Hit, Role, Turn, TurnState
 from gptoss_local.talk.history.schema import check_file
 from gptoss_local.talk.history.search import MATCH_END, MATCH_START
@@ -20,8 +20,7 @@ __all__ = [
     "TurnState",
     "Watch",
     "check_file",
+    "exported_in",
     "is_temporary",
-    "parse_exports",
     "read_export",
-    "unpacked",
 ]

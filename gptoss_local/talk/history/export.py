@@ -80,18 +80,29 @@ class Exported(NamedTuple):
         return left_out + [f"Not a chat that can be read: {why}." for why in self.unread]
 
 
-def read_export(path: Path) -> list[bytes]:
-    """Return the JSON of an exported file, or of a ZIP's `conversations.json`."""
+def read_export(path: Path) -> Exported:
     try:
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
         with path.open("rb") as file:
-            return unpacked(file, str(path))
+            return exported_in(file, str(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def unpacked(file: BinaryIO, name: str) -> list[bytes]:
+def exported_in(file: BinaryIO, name: str) -> Exported:
+    """Read chats of ours, ChatGPT's or Open WebUI's. Raises UsageError if there is none."""
+    found = Exported([], Counter(), [])
+    for text in _texts(file, name):
+        _take(text, found)
+    if not found.chats:
+        why = "; ".join(found.unread[:3]) or "it has no chats"
+        raise UsageError(f"{_NOT_ONE}{why}.", hint=_HINT)
+    return found
+
+
+def _texts(file: BinaryIO, name: str) -> list[bytes]:
+    """Return a file, or what a ZIP has of `conversations.json`."""
     is_zip = file.read(4) == b"PK\x03\x04"
     file.seek(0)
     if not is_zip:
@@ -116,23 +127,16 @@ def _bounded(file: IO[bytes], name: str, max_bytes: int) -> bytes:
     return data
 
 
-def parse_exports(texts: list[bytes]) -> Exported:
-    """Read chats of ours, ChatGPT's or Open WebUI's. Raises UsageError if there is none."""
-    found = Exported([], Counter(), [])
-    for text in texts:
+def _take(text: bytes, found: Exported) -> None:
+    try:
+        pieces = _pieces(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{_NOT_ONE}{_why(error)}.", hint=_HINT) from error
+    for n, one in enumerate(pieces, 1):
         try:
-            pieces = _pieces(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise UsageError(f"{_NOT_ONE}{_why(error)}.", hint=_HINT) from error
-        for n, one in enumerate(pieces, 1):
-            try:
-                found.chats.append(_read(one, found.left_out))
-            except (msgspec.DecodeError, RecursionError, UsageError) as error:
-                found.unread.append(f"number {n}: {_why(error)}")
-    if not found.chats:
-        why = "; ".join(found.unread[:3]) or "it has no chats"
-        raise UsageError(f"{_NOT_ONE}{why}.", hint=_HINT)
-    return found
+            found.chats.append(_read(one, found.left_out))
+        except (msgspec.DecodeError, RecursionError, UsageError) as error:
+            found.unread.append(f"number {n}: {_why(error)}")
 
 
 def _why(error: Exception) -> str:

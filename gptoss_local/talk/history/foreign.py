@@ -216,7 +216,7 @@ def _said(
     created_s: float | None = None,
 ) -> _Said | None:
     if role == "assistant":
-        return _Said(role, text, reasoning, model, created_s)
+        return _Said("assistant", text, reasoning, model, created_s)
     if role in ("system", "user"):
         return _Said(cast(Role, role), text, created_s=created_s)
     left_out["unknown message"] += 1

@@ -30,15 +30,7 @@ from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.options import MAX_INT, NUMBER, number_in
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import TOOLS, was_cut, without_tools
-from gptoss_local.talk.history import (
-    ChatSummary,
-    Exported,
-    History,
-    Hit,
-    Turn,
-    parse_exports,
-    unpacked,
-)
+from gptoss_local.talk.history import ChatSummary, Exported, History, Hit, Turn, exported_in
 from gptoss_local.talk.what_runs import Decision
 
 endpoints = Endpoints()
@@ -355,7 +347,7 @@ async def import_chats(request: Request) -> Response:
     data = await read_bytes(request)
 
     def parse(_: Check) -> Exported:
-        return parse_exports(unpacked(BytesIO(data), "this file"))
+        return exported_in(BytesIO(data), "this file")
 
     found, added = await run_off_loop(parse, len(data)), list[ChatSummary]()
     for chat, turns in found.chats:  # one by one, as answers are stored meanwhile
