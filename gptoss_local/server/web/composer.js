@@ -236,7 +236,7 @@ export function Composer({ chatId }) {
         ${live
           ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)"
             onClick=${() => stop(live)}>${icon("stop")}</button>`
-          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend}
+          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend || !chips.every(isRead)}
             onClick=${onSend}>${icon("send")}</button>`}
       </div>
     <//>
