@@ -13,11 +13,25 @@ from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
 from gptoss_local.cli.passphrase import open_history
-from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, Hit, read_export
+from gptoss_local.talk.history import (
+    MATCH_END,
+    MATCH_START,
+    ChatSummary,
+    History,
+    Hit,
+    read_export,
+)
 from gptoss_local.talk.presets import known_presets, options_text, presets_path
 
 Chat = Annotated[
-    int | None, typer.Argument(metavar="CHAT", help="Number of the chat to print, as Markdown.")
+    str | None,
+    typer.Argument(
+        metavar="[CHAT|import]", help="Number of the chat to print, as Markdown; or add a FILE's."
+    ),
+]
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="An exported chat; ChatGPT's or Open WebUI's export."),
 ]
 Words = Annotated[
     str | None,
@@ -25,18 +39,27 @@ Words = Annotated[
 ]
 Import = Annotated[
     Path | None,
-    typer.Option("--import", metavar="FILE", help="Add a chat that was exported as JSON."),
+    typer.Option("--import", metavar="FILE", hidden=True),
 ]
 Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="Lines at most.")]
 
 
 def chats(
     chat: Chat = None,
+    file: File = None,
     query: Words = None,
     limit: Limit = 20,
     import_: Import = None,
     json: Json = False,
 ) -> None:
+    if chat == "import":
+        if file is None:
+            raise UsageError("which file? gptoss chats import FILE")
+        chat, file, import_ = None, None, file
+    if chat is not None and not (chat.isascii() and chat.isdecimal()):
+        raise UsageError(f"{chat!r} is not the number of a chat", hint="`gptoss chats` lists them.")
+    if file is not None:
+        raise UsageError("a chat is printed, not written to a file", hint=f"gptoss chats {chat}")
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
     if import_ is not None and (chat is not None or query is not None):
@@ -44,11 +67,10 @@ def chats(
     history = open_history(load_settings())
     try:
         if import_ is not None:
-            chat_id = history.import_json(read_export(import_))
-            text = f"Imported as chat {chat_id}: gptoss chat --chat {chat_id}"
-            print_json(chat_id=chat_id) if json else print(text)
+            _import(history, import_, json)
         elif chat is not None:
-            text = history.export_json(chat) if json else history.export_markdown(chat)
+            chat_id = int(chat)
+            text = history.export_json(chat_id) if json else history.export_markdown(chat_id)
             print(text, end="")
         elif query is not None:
             _print_hits(history.search(query, limit), json)
@@ -56,6 +78,18 @@ def chats(
             _print_chats(history.chats(limit), json)
     finally:
         history.close()
+
+
+def _import(history: History, path: Path, json: bool) -> None:
+    found = read_export(path)
+    ids = [history.add_tree(*each).id for each in found.chats]
+    if json:
+        print_json(chat_id=ids[0], chat_ids=ids, notes=found.notes)
+        return
+    one = f"Imported as chat {ids[0]}: gptoss chat --chat {ids[0]}"
+    print(one if len(ids) == 1 else f"Imported {len(ids):,} chats: gptoss chats")
+    for note in found.notes:
+        say(note)
 
 
 def _print_chats(chats: list[ChatSummary], json: bool) -> None:

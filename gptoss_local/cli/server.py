@@ -92,7 +92,10 @@ def status(json: Json = False) -> None:
             }
             found |= {load.model: load_text(load) for load in facts.loading}
             found |= {"local network": "\n".join(facts.lan)} if facts.lan else {}
-            shares = [f"{c.share:.0%} of {c.n_prompt:,} tokens of {c.name}" for c in facts.clients]
+            shares = [
+                f"{c.share:.0%} of the {c.n_prompt:,} tokens that {c.name} sent"
+                for c in facts.clients
+            ]
             found |= {"read from cache": "\n".join(shares)} if shares else {}
         print_facts(found)
     if not is_running:

@@ -65,18 +65,6 @@ async def read_body(
     return await _read(request, lambda data: parse_body(data, body_type, fill_in))
 
 
-async def read_text(request: Request) -> str:
-    """Read a request's body as text; UsageError if it is not UTF-8, others as `read_body`."""
-
-    def decode(data: bytes) -> str:
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UsageError("the request body is not text") from error
-
-    return await _read(request, decode)
-
-
 async def read_bytes(request: Request) -> bytes:
     """Read a request's body as it is; errors as `read_body`."""
     return await _read(request, bytes)

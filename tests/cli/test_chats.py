@@ -8,6 +8,7 @@ import pytest
 
 from gptoss_local.talk.history import History
 from tests.cli.conftest import in_terminal, run_cli
+from tests.history.test_history_import import CHATGPT
 
 pytestmark = pytest.mark.quick
 
@@ -65,6 +66,12 @@ def test_import(environment: dict[str, str], tmp_path: Path) -> None:
     assert run_cli(environment, "chats", "3").stdout == run_cli(environment, "chats", "1").stdout
     done = run_cli(environment, "chats", "--import", str(file), "--json")
     assert json.loads(done.stdout)["chat_id"] == 4
+    chatgpt = [CHATGPT, CHATGPT | {"title": "Again"}]
+    file.write_text(json.dumps(chatgpt), encoding="utf-8")
+    done = run_cli(environment, "chats", "import", str(file))
+    assert done.stdout == "Imported 2 chats: gptoss chats\n"
+    assert "Not imported: 2 citations, 2 custom instructions, 4 images, 2 tool calls" in done.stderr
+    assert "## Assistant\n\n> Adding" in run_cli(environment, "chats", "6").stdout
 
 
 @pytest.mark.parametrize(
@@ -72,6 +79,8 @@ def test_import(environment: dict[str, str], tmp_path: Path) -> None:
     [
         (["9"], 3, "no chat 9"),
         (["1", "-q", "x"], 2, ""),
+        (["import"], 2, "which file?"),
+        (["x"], 2, "is not the number of a chat"),
         (["--import", "{home}/none.json"], 2, "there is no file"),
         (["--import", "{home}/chats.sqlite3", "1"], 2, "--import adds a chat"),
         (["--import", "{home}/chats.sqlite3"], 2, "not an exported chat"),

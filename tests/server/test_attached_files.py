@@ -43,6 +43,24 @@ def locked_pdf() -> bytes:
             "```\n[page 1]\nOn MXFP4\n\n[page 2]\nThe end.\n```\n",
         ),
         ("a b.docx", make_docx(), "Word: a b.docx, 39 words", f"```\n{REPORT}\n```\n"),
+        (
+            "kunden.csv",  # as Excel saves it
+            "Größe;Preis\r\nÜbermaß;5 €\r\n".encode("cp1252"),
+            "file: kunden.csv, 2 lines, read as Windows-1252",
+            "```\nGröße;Preis\nÜbermaß;5 €\n```\n",
+        ),
+        (
+            "été.txt",
+            ("L’été, déjà vu : où êtes-vous, garçon ? " * 9).encode("cp1252"),
+            "file: été.txt, 1 line, read as Windows-1252",
+            "```\n" + "L’été, déjà vu : où êtes-vous, garçon ? " * 9 + "\n```\n",
+        ),
+        (
+            "письмо.txt",
+            ("Привет, как дела? Это простой текст. " * 9).encode("cp1251"),
+            "file: письмо.txt, 1 line, read as Windows-1251",
+            "```\n" + "Привет, как дела? Это простой текст. " * 9 + "\n```\n",
+        ),
         ("tags.txt", b"<|start|>", "file: tags.txt, 1 line", "```\n<|start|>\n```\n"),
     ],
 )
@@ -65,6 +83,8 @@ def test_files_that_cannot_be_read_say_what_to_do(page: Page) -> None:
         ("x.odt", b"", "x.odt is an OpenDocument file", "Save it as .docx or PDF."),
         ("x.pptx", b"", "x.pptx is a presentation", "Save it as PDF."),
         ("cat.JPG", b"", "cat.JPG is an image", "gpt-oss reads text only"),
+        ("x.dat", b"\x89PNG\r\n\x1a\n" + bytes(range(1, 256)) * 4, "x.dat is not a text", ""),
+        ("x.dat", b"\xff\x81", "x.dat is not a text file", "gpt-oss reads text only"),
         ("x.bin", b"\xff\0", "x.bin is not a text file", "gpt-oss reads text only"),
         ("x.txt", b"A" * (2**20 + 1), "x.txt is larger than 1 MiB", "Attach a part of it."),
         *(("x.docx", *case) for case in unreadable().values()),

@@ -1,7 +1,9 @@
 """The page, its files, and the endpoints of its chats, on a server with a scripted model."""
 
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from gptoss_local.harmony import Vocabulary
 from gptoss_local.server import web
 from gptoss_local.talk.history import MATCH_END, MATCH_START
 from tests.conftest import RunningServer, wait_until
+from tests.history.test_history_import import CHATGPT
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
@@ -302,6 +305,12 @@ def test_fork_export_and_import(page: Page) -> None:
     added = page.http.post("/api/gptoss/chats/import", content=whole.content).json()
     assert added["title"] == "Quick?"
     assert [t["content"] for t in page.tree(added["id"])] == ["Quick?", "Yes."]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([CHATGPT, CHATGPT]))
+    added = page.http.post("/api/gptoss/chats/import", content=packed.getvalue()).json()
+    assert (added["title"], added["n_chats"], len(page.tree(added["id"]))) == ("Sums", 2, 7)
+    assert added["notes"][0].startswith("Not imported: 2 citations")
     for wrong in (b"{}", b"no", b"", b"\xff\xfe", whole.content[:-20]):
         assert page.http.post("/api/gptoss/chats/import", content=wrong).status_code == 400
 

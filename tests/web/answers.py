@@ -80,6 +80,9 @@ PLAIN = {
 }
 
 
+DRAWN = "```html\n<ol>\n" + "".join(f"<li>item {n}</li>\n" for n in range(60)) + "</ol>\n```\n"
+
+
 def say_all(script: Script) -> None:
     """Let the model say all of it."""
     script.say("Explain Newton's method", answer(RICH, THOUGHT, tok_s=400.0))
@@ -91,6 +94,7 @@ def say_all(script: Script) -> None:
     script.say("Think long", answer("Done **thinking**.", COUNT, tok_s=60))
     script.say("Count slowly", answer(COUNT, "I count.", tok_s=40.0))
     script.say("Count with a pause", answer(COUNT, tok_s=400.0, pauses={40: 60.0}))
+    script.say("Draw a page slowly", answer(DRAWN, tok_s=150.0))
     script.say("Read slowly", answer("I have read it.", prefill_s=2.0))
     script.say("Fail now", answer("This answer will break off in the middle", fails_at=5))
     script.say("Use a tool", calls("get_weather", {"city": "Tokyo"}), answer("It is sunny."))

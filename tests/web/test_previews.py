@@ -1,5 +1,6 @@
 """Previews of HTML and SVG: they run, and no script there reaches anything outside its frame."""
 
+import json
 import re
 import selectors
 import socket
@@ -14,12 +15,14 @@ from playwright.sync_api import Error, Frame, Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, press
+from tests.web.chatting import ask, box, press
+from tests.web.chatting import until as until_page
 from tests.web.conftest import Watch
 from tests.web.drivers import Driver, firefox
 from tests.web.test_browsers import BROWSERS, let_in, until
 from tests.web.test_safety import serve_folder
 
+PREVIEW = ".preview-pane iframe"
 START_S = 10
 CALM_S = 2  # in which an attack would have reached its server
 ATTACKS = {
@@ -61,6 +64,22 @@ ATTACKS = {
     "speculation": '<script type="speculationrules">'
     '{"prefetch": [{"source": "list", "urls": ["URL"], "eagerness": "immediate"}]}</script>',
     "connect": "<link rel='preconnect' href='URL'>",
+    "dns": "<meta http-equiv='x-dns-prefetch-control' content='on'>"
+    "<link rel='dns-prefetch' href='URL'><a href='URL'>x</a><img src='URL'>",
+    "prerender": "<link rel='prerender' href='URL'><link rel='modulepreload' href='URL'>",
+    "map": '<script type="importmap">{"imports": {"x": "URL"}}</script>'
+    "<script type='module'>import 'x'</script>",
+    "ping": "<a href='#' ping='URL'>x</a><script>document.links[0].click()</script>",
+    "popup": "<form action='URL' target='_blank'><button>x</button></form>"
+    "<script>document.forms[0].requestSubmit()</script>",
+    "worker": "<script>new Worker(window.URL.createObjectURL(new Blob([`fetch('URL')`])))</script>",
+    "shared worker": "<script>new SharedWorker('data:text/javascript,fetch(\"URL\")')</script>",
+    "service worker": "<script>navigator.serviceWorker.register('URL')</script>",
+    "transport": "<script>new WebTransport('URL'.replace('http', 'https'))</script>",
+    "late fetch": "<script>fetchLater('URL', { activateAfter: 0 })</script>",
+    "cursor": "<style>body { cursor: url(URL), auto; background: image-set('URL' 1x) }</style>",
+    "audio": "<audio src='URL' autoplay></audio><track src='URL'><input type='image' src='URL'>",
+    "svg style": "<svg><style>@import url(URL);</style><a href='URL'/></svg>",
     "webrtc": "<script>PEER</script>",
     "webrtc of a frame": "<iframe srcdoc='<script>PEER</script>'></iframe>",
     "webrtc by an address": '<iframe src="javascript:PEER"></iframe>',
@@ -203,7 +222,7 @@ def shown(page: Page, server: RunningServer, code: str, language: str = "html") 
     """Open the preview of a block of code; return its frame."""
     page.goto(stored(server, code, language=language))
     press(page, "Preview")
-    expect(page.locator(".code iframe")).to_have_count(1)
+    expect(page.locator(PREVIEW)).to_have_count(1)
     return page.frames[-1]
 
 
@@ -229,12 +248,16 @@ def tab(
 def test_no_attack_reaches_anything(
     tab: Driver | Page, scripted: RunningServer, watch: Watch, listener: Listener
 ) -> None:
+    """Each in a frame as that of the pane, all at the same time."""
     says = "<script>parent.postMessage('runs', '*')</script>"
-    tab.goto(stored(scripted, *(says + listener.aim(name) for name in ATTACKS)))
-    previews = "[...document.querySelectorAll('button.preview')]"
-    until(tab, f"{previews}.length === {len(ATTACKS)}")
+    tab.goto(stored(scripted, "<p>"))
+    until(tab, "document.querySelectorAll('button.preview').length === 1")
     tab.evaluate("(window.n = 0, addEventListener('message', () => n++), 0)")
-    tab.evaluate(f"({previews}.forEach((button) => button.click()), 0)")
+    codes = json.dumps([says + listener.aim(name) for name in ATTACKS])
+    tab.evaluate(
+        "void import('/web/preview.js').then(({ makeFrame }) => document.body.append("
+        f"...{codes}.map((code) => makeFrame({{ html: '<!doctype html>' + code }}))))"
+    )
     until(tab, f"n === {len(ATTACKS)}")
     time.sleep(CALM_S)
     assert listener.seen == set()
@@ -242,11 +265,22 @@ def test_no_attack_reaches_anything(
     assert not any(problem.startswith("popup") for problem in watch.problems)
 
 
+def test_the_pane_lets_nothing_out(
+    page: Page, scripted: RunningServer, watch: Watch, listener: Listener
+) -> None:
+    watch.expected = ("",)
+    code = listener.aim("f[doc] = child; show(f)")
+    frame = shown(page, scripted, f"{code}<p>It ran</p>")
+    expect(frame.locator("p")).to_have_text("It ran")
+    time.sleep(CALM_S)
+    assert listener.seen == set()
+
+
 @pytest.mark.nightly
 def test_each_attack_succeeds_in_a_page_of_its_own(
     tab: Driver | Page, listener: Listener, tmp_path: Path
 ) -> None:
-    unable = {"speculation"}  # in a frame
+    unable = {"speculation", "service worker", "shared worker", "transport"}  # in a frame
     if isinstance(tab, Page):
         unable |= HINTS  # Playwright starts Chromium without them
     failed = []
@@ -287,7 +321,7 @@ def test_what_runs_has_nothing_of_the_page(
     frame = shown(page, scripted, SECRETS)
     words = frame.locator("#found").inner_text().split(",")
     assert set(words) <= {"refused", "null", "undefined"}
-    assert page.locator(".code iframe").get_attribute("sandbox") == "allow-scripts"
+    assert page.locator(PREVIEW).get_attribute("sandbox") == "allow-scripts"
     assert "alert" not in watch.problems
     token = page.evaluate("localStorage.getItem('gptoss-token')")
     headers = f"{{ headers: {{ 'x-gptoss-token': '{token}' }} }}"
@@ -311,12 +345,70 @@ setTimeout(() => images[0].src = "data:image/svg+xml,<svg xmlns='http://www.w3.o
     frame = shown(page, scripted, code)
     expect(frame.locator("#said")).to_have_text("refused ready load drawn pressed")
     expect(frame.locator("button")).to_have_text("I <3 it")
-    expect(page.locator(".code pre")).to_be_hidden()
-    press(page, "Code")
-    expect(page.locator(".code iframe")).to_have_count(0)
     expect(page.locator(".code pre")).to_contain_text("<p id=")
+    page.keyboard.press("Tab")
+    press(page, "Close the preview")
+    expect(page.locator(PREVIEW)).to_have_count(0)
+    expect(page.get_by_role("button", name="Preview", exact=True)).to_be_focused()
+
+
+def test_the_pane(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
+    frame = shown(page, scripted, "<p id=n></p><script>n.textContent = Math.random()</script>")
+    pane = page.get_by_role("complementary", name="Preview")
+    expect(pane).to_contain_text("No network, no storage")
+    before = frame.locator("#n").inner_text()
+    press(page, "Reload the preview")
+    again = page.locator(PREVIEW).last.content_frame
+    expect(again.locator("#n")).not_to_have_text(before)
+    expect(page.locator(PREVIEW)).to_have_count(1)
+    with page.expect_download() as download:
+        press(page, "Download the code")
+    assert download.value.suggested_filename == "preview.html"
+    download.value.save_as(tmp_path / "it.html")
+    assert (tmp_path / "it.html").read_text().startswith("<p id=n>")
+    box = pane.bounding_box()
+    assert box is not None
+    assert (box["x"], box["width"]) == (600, 600)  # the right half
+    page.get_by_role("separator", name="Width of the preview").focus()
+    page.keyboard.press("ArrowRight")
+    until_page(page, "document.querySelector('.preview-pane').offsetWidth === 540")
+    press(page, "Full screen")
+    until_page(page, "document.fullscreenElement?.matches('.preview-pane')")
+    page.evaluate("document.exitFullscreen()")
+    page.get_by_role("button", name="Close the preview").focus()
+    page.keyboard.press("Escape")
+    expect(pane).to_have_count(0)
     press(page, "Preview")
-    expect(page.frame_locator(".code iframe").locator("button")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    until_page(page, "document.querySelector('.preview-pane').offsetWidth === 390")
+    page.set_viewport_size({"width": 1200, "height": 800})
+    press(page, "New chat")
+    expect(pane).to_have_count(0)
+
+
+FLOW = "graph TD\n  A[Start] --> B{Is it?}\n  B -->|Yes| C[End]"
+
+
+def test_a_diagram_of_mermaid(page: Page, scripted: RunningServer, watch: Watch) -> None:
+    watch.expected = ("Trusted", "TrustedTypes")
+    page.goto(stored(scripted, FLOW, "graph nonsense ((", language="mermaid"))
+    expect(page.get_by_role("button", name="Preview", exact=True)).to_have_count(2)
+    assert not [url for url in watch.requests if "mermaid" in url]
+    press(page, "Preview")
+    drawing = page.frame_locator(PREVIEW)
+    expect(drawing.locator("svg")).to_contain_text("Start")
+    page.get_by_role("button", name="Preview", exact=True).last.click()
+    expect(drawing.locator("pre")).to_contain_text("error")
+
+
+def test_it_follows_code_that_is_written(page: Page) -> None:
+    box(page).press_sequentially("Draw a page slowly")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Preview", exact=True).click()
+    drawing = page.frame_locator(PREVIEW)
+    expect(drawing.locator("li").first).to_have_text("item 0")
+    expect(page.locator(".turn.assistant")).to_have_attribute("aria-busy", "true")
+    expect(drawing.locator("li")).to_have_count(60)
 
 
 def test_what_has_a_preview(page: Page, scripted: RunningServer) -> None:
@@ -338,6 +430,6 @@ def test_what_has_a_preview(page: Page, scripted: RunningServer) -> None:
 def test_a_loop_without_an_end_is_closed(page: Page, scripted: RunningServer) -> None:
     """Chromium runs such a frame in a process of its own."""
     shown(page, scripted, "<script>while (true);</script>")
-    press(page, "Code")
-    expect(page.locator(".code iframe")).to_have_count(0)
+    press(page, "Close the preview")
+    expect(page.locator(PREVIEW)).to_have_count(0)
     ask(page, "What is the capital of France?")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.quick
 
 WEB = VENDOR.parent
 OURS = [path for path in sorted(WEB.rglob("*")) if path.suffix in (".js", ".css", ".html", ".ts")]
-MAX_LINES, MAX_PACKED_BYTES = 4_600, 700_000
+MAX_LINES, MAX_PACKED_BYTES = 5_700, 1_500_000  # half of the bytes is mermaid, loaded when needed
 NODE = shutil.which("node")
 
 needs_npm = pytest.mark.skipif(
@@ -26,7 +26,7 @@ def test_each_file_is_listed_with_its_hash_and_its_licence() -> None:
     types = {f"{name.removesuffix('.js')}.d.ts" for name in KNOWN if name.endswith(".js")}
     assert files - types == {*KNOWN, "vendor.json"}
     assert [n for n, each in KNOWN.items() if each["sha256"] != sha256_of(VENDOR / n)] == []
-    licensed = {each["package"] for each in KNOWN.values() if "LICENSE" in each["path"]}
+    licensed = {each["package"] for each in KNOWN.values() if "LICENSE" in each["path"].upper()}
     assert {each["package"] for each in KNOWN.values()} <= licensed
 
 

@@ -4,6 +4,7 @@ import re
 from functools import partial
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.base.whole_file import PRIVATE
 from gptoss_local.models.catalog import DEVICE
 from gptoss_local.talk.conversation import without_tools
@@ -146,10 +147,13 @@ async def import_(chat: ChatParts, argument: str) -> None:
 
 
 def import_chat(chat: ChatParts, argument: str) -> int:
-    """Add an exported chat, and return its number."""
-    chat_id = chat.history.import_json(read_export(expanded(argument)))
-    chat.app.notify(f"Imported “{chat.history.chat(chat_id).title}”.", markup=False)
-    return chat_id
+    """Add exported chats, and return the number of the first."""
+    found = read_export(expanded(argument))
+    first, *others = [chat.history.add_tree(*each) for each in found.chats]
+    words = f" and {counted(len(others), 'other chat')}" if others else ""
+    for said in (f"Imported “{first.title}”{words}.", *found.notes):
+        chat.app.notify(said, markup=False)
+    return first.id
 
 
 async def quit_chat(chat: ChatParts, _argument: str) -> None:

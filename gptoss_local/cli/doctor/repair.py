@@ -169,7 +169,7 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
     interrupted = [each for each in found if each.kind == "interrupted"]
     unneeded = [each for each in found if each.kind != "interrupted"]
     if unneeded:
-        text = f"{_n_files(unneeded)} that no model needs take {_size(unneeded)}."
+        text = f"No model needs {_n_files(unneeded)} ({_size(unneeded)})."
         yield Verdict(
             "leftovers",
             "note",
@@ -179,7 +179,7 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
             partial(_remove, unneeded),
         )
     if interrupted:
-        text = f"{_n_files(interrupted)} of interrupted pulls take {_size(interrupted)}."
+        text = f"Interrupted pulls left {_n_files(interrupted)} ({_size(interrupted)})."
         fix = "They stay, as a pull continues from there; `gptoss gc --interrupted` removes them."
         yield Verdict("interrupted pulls", "note", text, fix)
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections import deque
 from contextlib import aclosing
 from functools import partial
 
@@ -30,6 +31,7 @@ _LOOK_S = 0.1
 QUESTION = "Write a title for this conversation, in its language, of at most six words."
 _BEGINNING = "Title:"
 _MAX_TOKENS, _MAX_WORDS, _MAX_CHARS = 30, 8, 60
+_MAX_UNTITLED = 64  # chats that wait until no answer runs
 
 
 async def write_title(
@@ -45,7 +47,7 @@ async def write_title(
     try:
         chat, branch, has_title = await store.call(read)
         is_first = len([turn for turn in branch if turn.role == "user"]) == 1
-        if has_title or not is_first or branch[-1].state != "done" or branch[-1].tool_calls:
+        if has_title or not is_first or branch[-1].state == "failed" or branch[-1].tool_calls:
             return False
         title = await _ask(manager, toolboxes, chat, branch, owner)
         return bool(title) and await store.call(lambda history: history.give_title(chat, title))
@@ -96,6 +98,7 @@ class Answers:
         self.changes = Changes(manager, store, running)
         self._parts = Parts(manager, store, self.changes, self.toolboxes, running)
         self._tasks: dict[Exchange, asyncio.Task[None]] = {}
+        self._untitled: deque[Exchange] = deque(maxlen=_MAX_UNTITLED)
         self._titling: asyncio.Task[None] | None = None
 
     def start(self, chat: ChatSummary, branch: list[Turn], owner: str) -> None:
@@ -168,8 +171,16 @@ class Answers:
             return
         if error := task.exception():
             _log.error("an answer ended with an internal error", exc_info=error)
-        elif not self._tasks and self._parts.manager.settings.chat_titles:
-            self._titling = asyncio.create_task(self._title(exchange))
+        elif self._parts.manager.settings.chat_titles:
+            self._untitled.append(exchange)
+        if not self._tasks and self._untitled:
+            self._titling = asyncio.create_task(self._title_all())
+
+    async def _title_all(self) -> None:
+        """Title the chats of answers that have ended, until an answer begins."""
+        while self._untitled:
+            await self._title(self._untitled[0])
+            self._untitled.popleft()
 
     async def _title(self, exchange: Exchange) -> None:
         manager, store, changes, toolboxes, _ = self._parts

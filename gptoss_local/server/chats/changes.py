@@ -21,7 +21,7 @@ _LOOK_S = 0.2
 _ORPHANS_S = 5.0
 _TEXT_S = 1 / 30
 _PROGRESS_S = 0.25
-_N_CHATS = 200
+_N_CHATS = 200  # of each folder, unless more are asked for
 _N_NOTICES = 20  # that wait for a client
 
 
@@ -33,10 +33,14 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
         status: The work before the next text.
         n_done: Of `n_all` tokens of the prompt, or bytes of the model.
         notice: News of the tools for the user.
+        answering: All chats in which a turn streams.
     """
 
-    event: Literal["chats", "tree", "chat", "turn", "text", "progress", "deleted", "notice"]
+    event: Literal[
+        "chats", "answering", "tree", "chat", "turn", "text", "progress", "deleted", "notice"
+    ]
     chats: list[ChatSummary] | None = None
+    answering: list[int] | None = None
     chat: ChatSummary | None = None
     turns: list[Turn] | None = None
     turn: Turn | None = None
@@ -80,9 +84,11 @@ class Changes:
         self._listeners: set[_Listener] = set()
         self._is_closed = False
 
-    async def listen(self, chat_id: int | None) -> AsyncGenerator[bytes, None]:
+    async def listen(
+        self, chat_id: int | None, n_chats: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """Yield lines: first the state, then changes. Raises ChatNotFoundError, HistoryError."""
-        listener = _Listener(self, chat_id)
+        listener = _Listener(self, chat_id, n_chats or _N_CHATS)
         self._listeners.add(listener)
         try:
             is_last = self._is_closed
@@ -140,15 +146,16 @@ class Changes:
 class _Listener:
     """A client, and what it has: so what is new to it."""
 
-    def __init__(self, changes: Changes, chat_id: int | None) -> None:
+    def __init__(self, changes: Changes, chat_id: int | None, n_chats: int) -> None:
         self.chat_id = chat_id
         self.wake = asyncio.Event()
         self.wake.set()
         self.notices: deque[str] = deque(maxlen=_N_NOTICES)
         self._changes = changes
-        self._watch = Watch(_N_CHATS)
+        self._watch = Watch(n_chats, by_folder=True)
         self._looked_s = self._orphans_s = self._told_s = 0.0
         self._chats: list[ChatSummary] | None = None
+        self._answering: list[int] = []
         self._chat: ChatSummary | None = None
         self._texts: dict[int, tuple[int, int]] = {}  # lengths of what streams
         self._progress: dict[int, ChangeEvent] = {}
@@ -184,6 +191,9 @@ class _Listener:
         if news.chats != self._chats:
             self._chats = news.chats
             yield ChangeEvent(event="chats", chats=news.chats)
+        if news.answering != self._answering:
+            self._answering = news.answering
+            yield ChangeEvent(event="answering", answering=news.answering)
         if self.chat_id is None:
             return
         if news.chat is None:

@@ -1,8 +1,8 @@
 /** What the user does: requests to the server and what follows from them. Errors become notices. */
 
 import { ApiError, call, lines, send } from "./api.js";
-import { duration, size } from "./format.js";
-import { apply, applyChat, applyTurn, connect, fail, isTemporary, set, state, when } from "./store.js";
+import { duration, plural, size } from "./format.js";
+import { apply, applyChat, applyTurn, connect, fail, isTemporary, PAGE, set, state, when } from "./store.js";
 import { branch, compose, newestBelow } from "./tree.js";
 
 /** @typedef {import("./types").Turn} Turn */
@@ -11,6 +11,8 @@ import { branch, compose, newestBelow } from "./tree.js";
 
 const [CHATS, TEMPORARY] = ["/api/gptoss/chats", "#/temporary"];
 const RATE_MS = 20_000; // of a download
+const MAX_IMPORT = 2 ** 25; // bytes
+export const HITS = 50; // of a search, before more are asked for
 
 /**
  * Make an action of a function that may fail.
@@ -60,7 +62,7 @@ export async function route(isFirst = false) {
   if (isOther) {
     if (chatId !== state.chatId) endTemporary();
     const draft = { ...state.draft, preset: "", system: "", options: {}, is_temporary };
-    set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, spoken: "", draft });
+    set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", draft });
   }
   if (turn && chatId !== null) await choose(Number(turn), chatId);
   if (!isOther) return;
@@ -70,11 +72,12 @@ export async function route(isFirst = false) {
 
 /** What the next answer is made with: in a new chat, the model and the effort of the last one. */
 export function madeWith() {
-  if (state.chat) return state.chat;
   const last = state.chats.reduce((a, b) => (a && a.updated_s > b.updated_s ? a : b), /** @type {Chat | null} */ (null));
   const names = state.models.map((model) => model.name);
+  if (state.chat && (names.includes(state.chat.model) || !names.length)) return state.chat;
   const known = [state.draft.model, last?.model, state.loaded[0]?.name].find((name) => name && names.includes(name));
-  return { ...state.draft, model: known ?? names[0] ?? "", effort: state.draft.effort || last?.effort || "medium" };
+  const model = known ?? names[0] ?? ""; // of an imported chat, the model is not here
+  return { ...state.draft, ...state.chat, model, effort: (state.chat ?? state.draft).effort || last?.effort || "medium" };
 }
 
 /** Read which models there are and which are loaded. */
@@ -89,13 +92,16 @@ export const readFits = action(async () => set({ fits: await call("GET", "/api/g
 
 export const readPresets = action(async () => set({ presets: (await call("GET", "/api/gptoss/presets")).presets }));
 
-/** Find chats with these words. @param {string} query */
-export async function search(query) {
+/** List more chats of each folder. */
+export const listMore = () => [set({ nChats: state.nChats + PAGE }), connect()];
+
+/** Find chats with these words. @param {string} query @param {number} [limit] */
+export async function search(query, limit = HITS) {
   set({ query });
   if (!query.trim()) return set({ hits: [] });
   try {
-    const { hits } = await call("GET", `${CHATS}?q=${encodeURIComponent(query)}`);
-    if (state.query === query) set({ hits, spoken: hits.length ? `${hits.length} found` : "Nothing found" });
+    const { hits } = await call("GET", `${CHATS}?q=${encodeURIComponent(query)}&limit=${limit}`);
+    if (state.query === query) set({ hits, hasMoreHits: hits.length === limit, spoken: hits.length ? `${hits.length} found` : "Nothing found" });
   } catch (error) {
     fail(error);
   }
@@ -113,12 +119,25 @@ export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string}
   }
   const chatId = /** @type {number} */ (state.chatId);
   if (!state.chat) apply({ event: "tree", ...(await call("GET", `${CHATS}/${chatId}`)) });
+  const { model, effort } = madeWith();
+  if (state.chat && model && model !== /** @type {Chat} */ (state.chat).model) await change(state.chat, { model, effort });
   try {
     await question(chatId, shown().at(-1)?.id ?? null, chips, typed);
   } finally {
     if (isNew) void connect(); // not before: its tree would not have the question yet
   }
 });
+
+/** Return the last turn of a chat, which need not be open. @param {number} chatId @returns {Promise<Turn | undefined>} */
+export async function lastOf(chatId) {
+  const { chat, turns } = await call("GET", `${CHATS}/${chatId}`);
+  return turns.find((/** @type {Turn} */ turn) => turn.id === chat.leaf_id);
+}
+
+/** Ask after a turn. */
+export const askAfter = action(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) =>
+  question(turn.chat_id, turn.id, chips, typed),
+);
 
 /** Ask another version of a question. */
 export const askInstead = action(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
@@ -137,7 +156,8 @@ async function question(chatId, parentId, chips, typed) {
 function show(...turns) {
   for (const turn of turns) if (!state.turns.has(turn.id)) applyTurn(turn);
   const last = turns.at(-1);
-  if (last && state.chat?.id === last.chat_id)
+  if (!last || last.chat_id !== state.chatId) return;
+  if (state.chat?.id === last.chat_id)
     applyChat({ ...state.chat, leaf_id: newestBelow(state.turns, last.id) });
   set({ spoken: "The model is answering.", isSent: true, notice: null });
 }
@@ -233,18 +253,28 @@ export const fork = action(async (/** @type {Turn} */ turn) =>
 /** Save a chat as a file. */
 export const exportChat = action(async (/** @type {Chat} */ chat, /** @type {"json" | "markdown"} */ format) => {
   const response = await send("GET", `${CHATS}/${chat.id}/export?format=${format}`);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
   const title = chat.title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
-  link.download = `${title.slice(0, 60) || "chat"}.${format === "json" ? "json" : "md"}`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  save(await response.blob(), `${title.slice(0, 60) || "chat"}.${format === "json" ? "json" : "md"}`);
 });
 
-/** Add a chat from an exported file. */
-export const importChat = action(async (/** @type {File} */ file) =>
-  go((await call("POST", `${CHATS}/import`, await file.text())).id),
-);
+/** Have the browser save a file. @param {Blob} blob @param {string} name */
+export function save(blob, name) {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Add the chats of an exported file. */
+export const importChats = action(async (/** @type {File} */ file) => {
+  const hint = "`gptoss chats import FILE`, on the server's machine, reads larger ones.";
+  if (file.size > MAX_IMPORT) throw new ApiError(`${file.name} is larger than 32 MiB.`, { hint });
+  const added = await call("POST", `${CHATS}/import`, await file.arrayBuffer()).catch((error) => {
+    throw new ApiError(`${file.name}: ${error.message}`, error);
+  });
+  go(added.id);
+  const text = [`${plural(added.n_chats, "chat")} imported.`, ...added.notes].join(" ");
+  if (added.n_chats > 1 || added.notes.length) set({ notice: { text, hint: "", isError: false } });
+});
 
 /** Set what the next answers are made with. */
 export const setModel = action(async (/** @type {string} */ model, /** @type {string} */ effort) => {

@@ -6,7 +6,8 @@ import { ask, madeWith, readFits, readModels, route, go, stop, streaming, switch
 import { ApiError, isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { goesWhere, hostOf } from "./picker.js";
-import { connect, disconnect, fail, isTemporary, notLoaded, set, state } from "./store.js";
+import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state } from "./store.js";
+import { PreviewPane } from "./preview.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, IconButton, Menu, useStore, withCode } from "./ui.js";
 
@@ -16,21 +17,18 @@ const NARROW = matchMedia("(width < 50rem), (height < 28rem)"); // as style.css 
 const TRY = ["What is the capital of Japan?", "What is 123 + 456?", "Count from 1 to 10."]; // nano can
 
 /** Parts that are loaded after the first paint. @type {Pick<typeof import("./dialogs.js"), "First" | "Offer" | "OpenDialog">} */
-let { First, Offer, OpenDialog } = { First: () => null, Offer: () => null, OpenDialog: () => null };
+let { First, Offer, OpenDialog } = { First: () => undefined, Offer: () => null, OpenDialog: () => null };
 const loading = afterPaint
   .then(() => import("./dialogs.js"))
   .then((dialogs) => [({ First, Offer, OpenDialog } = dialogs), set({})])
   .catch(notLoaded);
 
 function App() {
-  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, draft } = useStore();
-  useEffect(() => {
-    document.title = chat?.title && !isTemporary() ? `${chat.title} · gptoss` : "gptoss"; // browsers keep it
-  }, [chat?.title]);
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, draft, preview, answering, unseen } = useStore();
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
   const host = hostOf(madeWith().model);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
-    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} isLocked=${isLocked} />
+    <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} answering=${answering} unseen=${unseen} isOpen=${isSidebarOpen} isLocked=${isLocked} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
     <main class=${isTemporary() ? "temporary" : ""}>
       <header class="chat-head">
@@ -50,6 +48,7 @@ function App() {
       <div class="dock"><${Notice} />${!isEmpty && html`<${Offer} />`}<${Composer} chatId=${chatId} />
         ${host && html`<p class="goes">Computed at ${host}</p>`}</div>
     </main>
+    ${preview && html`<${PreviewPane} preview=${preview} />`}
     <${OpenDialog} dialog=${dialog} onKey=${start} />
     <p class="spoken" role="status" aria-live="polite">${spoken}</p>`;
 }
@@ -141,7 +140,7 @@ whenLetIn(() => void start());
 addEventListener("keydown", onKey);
 for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
 addEventListener("pagehide", disconnect);
-document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : isUnknown() || void connect()));
+document.addEventListener("visibilitychange", () => (document.hidden ? rest() : isUnknown() || void connect()));
 
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 void start();

@@ -1,10 +1,10 @@
 /** Where messages are written: text, files as chips, the model and its effort. */
 
-import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./actions.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { ask, askAfter, askInstead, lastOf, madeWith, setModel, shown, stop, streaming } from "./actions.js";
 import { foldPaste, readFile, withTokens } from "./attach.js";
 import { plain } from "./format.js";
-import { fail, isTemporary, set, state } from "./store.js";
+import { fail, isTemporary, set, state, whenAnswered } from "./store.js";
 import { ToolButton } from "./toolbox.js";
 import { contextText, takeApart } from "./tree.js";
 import { icon, IconButton } from "./ui.js";
@@ -19,11 +19,51 @@ const UNSENT = "gptoss-unsent";
 
 /**
  * What was typed and not sent, by chat; the tab keeps it when the page is loaded again, but for temporary chats.
- * @type {Map<number | string | null, {typed: string, chips: Chip[]}>}
+ * @typedef {{typed: string, chips: Chip[], isSent?: boolean}} Unsent  `isSent`: once its files are read
+ * @type {Map<number | string | null, Unsent>}
  */
 const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
+/** Messages that wait until their chat's answer is complete. @type {Map<number, Unsent[]>} */
+const queues = new Map();
+const sending = new Set(); // chats
+/** @type {number | null} */
+let steered = null; // the chat whose answer was stopped to send what waits
+
+/** Put messages that wait back to where they were typed. @param {number} chatId @param {Unsent[]} [taken] */
+function takeBack(chatId, taken = queues.get(chatId) ?? []) {
+  const place = chatId === state.chatId && isTemporary() ? TEMPORARY : chatId;
+  const { typed, chips } = unsent.get(place) ?? NOTHING;
+  const texts = [...taken.map((each) => each.typed), typed].filter(Boolean);
+  queues.set(chatId, (queues.get(chatId) ?? []).filter((each) => !taken.includes(each)));
+  unsent.set(place, { typed: texts.join("\n\n"), chips: [...taken.flatMap((each) => each.chips), ...chips] });
+  set({});
+}
+
+/** Send the first message that waits for an answer which has ended. @param {number} chatId */
+async function sendNext(chatId) {
+  const [first, ...rest] = queues.get(chatId) ?? [];
+  if (!first || sending.has(chatId)) return;
+  sending.add(chatId);
+  try {
+    const last = await lastOf(chatId);
+    if (!last || last.state === "streaming") return;
+    if (last.state !== "done" && steered !== chatId) return takeBack(chatId);
+    steered = null;
+    queues.set(chatId, rest);
+    if (!(await askAfter(last, first.chips, first.typed))) takeBack(chatId, [first, ...rest]);
+    set({});
+  } catch (error) {
+    fail(error);
+    takeBack(chatId);
+  } finally {
+    sending.delete(chatId);
+  }
+}
+whenAnswered((ids) => ids.forEach(sendNext));
+
 addEventListener("pagehide", () => {
-  for (const draft of unsent.values()) draft.chips = draft.chips.filter(isRead);
+  for (const chatId of queues.keys()) takeBack(chatId);
+  for (const draft of unsent.values()) [draft.chips, draft.isSent] = [draft.chips.filter(isRead), false];
   const drafts = [...unsent].filter(([at, { typed, chips }]) => at !== TEMPORARY && (typed || chips.length));
   try {
     sessionStorage.setItem(UNSENT, JSON.stringify(drafts));
@@ -35,7 +75,7 @@ addEventListener("pagehide", () => {
 const isRead = (/** @type {Chip} */ chip) => chip.text !== "";
 const TEMPORARY = "temporary";
 const place = () => (isTemporary() ? TEMPORARY : state.chatId);
-const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]) };
+const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]), isSent: /** @type {boolean | undefined} */ (false) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
 export let receive = () => {};
@@ -127,28 +167,50 @@ function fill(chips, setChips) {
 export function Composer({ chatId }) {
   const [, again] = useState(0);
   const shownIn = place();
-  const { typed, chips } = unsent.get(shownIn) ?? NOTHING;
+  const { typed, chips, isSent = false } = unsent.get(shownIn) ?? NOTHING;
+  const queue = (chatId !== null && queues.get(chatId)) || [];
   const keep = (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
     unsent.set(where, { ...(unsent.get(where) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
   };
-  const setTyped = (/** @type {string} */ text) => keep({ typed: text });
-  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(shownIn)?.chips ?? []) }, shownIn);
+  const setTyped = (/** @type {string} */ text) => keep({ typed: text, isSent: false });
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
+    const before = unsent.get(shownIn) ?? NOTHING;
+    const chips = change(before.chips);
+    keep({ chips, isSent: before.isSent && chips.length === before.chips.length }, shownIn); // not without a file
+  };
   const file = useRef(/** @type {HTMLInputElement | null} */ (null));
   receive = (files) => add(files, setChips);
   const live = streaming();
   const { model, effort } = madeWith();
   const gone = isGone(model);
-  const canSend = !live && !gone && chips.every(isRead) && (typed.trim() !== "" || chips.length > 0);
+  const canSend = !gone && (typed.trim() !== "" || chips.length > 0);
   const onSend = async () => {
     if (!canSend) return;
+    if (!chips.every(isRead)) return keep({ isSent: true });
     keep(NOTHING);
+    if (live && chatId !== null) return queues.set(chatId, [...queue, { typed, chips }]);
     if (!(await ask(chips, typed))) keep({ typed, chips });
+  };
+  useEffect(() => {
+    if (isSent && chips.every(isRead)) void onSend();
+  });
+  const sendNow = (/** @type {Unsent} */ message) => {
+    if (!live || chatId === null) return;
+    queues.set(chatId, [message, ...queue.filter((each) => each !== message)]);
+    steered = chatId;
+    void stop(live);
   };
   const loaded = state.loaded.find((each) => each.name === model);
   const context = contextText(shown(), loaded?.context_length ?? 0);
   const onFile = (/** @type {any} */ event) => [add(event.target.files, setChips), (event.target.value = "")];
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    ${queue.length > 0 && html`<ul class="queue" aria-label="Waiting">
+      ${queue.map((message) => html`<li><span>${plain([...message.chips.map(({ label }) => label), message.typed].join(" "))}</span>
+        <${IconButton} name="send" label="Send it now" onClick=${() => sendNow(message)} />
+        <${IconButton} name="close" label="Take it back" onClick=${() => takeBack(/** @type {number} */ (chatId), [message])} /></li>`)}
+    </ul>`}
+    ${(queue.length > 0 || isSent) && html`<p class="hint" role="status">${isSent ? "sent when its files are read" : "sent when the answer is complete"}</p>`}
     <${Field} label=${gone ? `${model} was removed: choose another model` : model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
       chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
       <div class="composer-row">
@@ -168,10 +230,12 @@ export function Composer({ chatId }) {
           title=${`Context in use: ${context.words} tokens`}>
           <span class="ring" style=${{ "--share": context.share }}></span>
             <span class="words">ctx ${context.words}</span></span>`}
+        ${live && canSend && html`<button type="button" class="send" aria-label="Send after the answer"
+          title="Send after the answer (Enter)" onClick=${onSend}>${icon("send")}</button>`}
         ${live
           ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)"
             onClick=${() => stop(live)}>${icon("stop")}</button>`
-          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend}
+          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend || !chips.every(isRead)}
             onClick=${onSend}>${icon("send")}</button>`}
       </div>
     <//>

@@ -7,6 +7,7 @@ import { set, state } from "./store.js";
 import { closeDialog, copyText, Dialog } from "./ui.js";
 import { Models } from "./models.js";
 export { First, Offer } from "./models.js";
+import { Compare } from "./transcript.js";
 import { Settings } from "./settings.js";
 import { Tools } from "./toolbox.js";
 
@@ -19,6 +20,7 @@ export function OpenDialog({ dialog, onKey }) {
   if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
   if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
   if (dialog.kind === "key") return html`<${Key} onKey=${onKey} why=${dialog.why} />`;
+  if (dialog.kind === "compare") return html`<${Compare} turn=${dialog.turn} />`;
   if (dialog.kind === "unlock") return html`<${Unlock} onKey=${onKey} />`;
   return html`<${{ models: Models, settings: Settings, tools: Tools, help: Help }[dialog.kind]} />`;
 }
@@ -121,7 +123,7 @@ function Unlock({ onKey }) {
 }
 
 const KEYS = [
-  ["Enter", "send"],
+  ["Enter", "send; while it answers, after the answer"],
   ["Shift+Enter", "new line"],
   ["Esc", "stop the answer; leave an edit"],
   ["↑ in an empty field", "edit your last message"],

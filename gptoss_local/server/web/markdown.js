@@ -9,7 +9,7 @@ import { plain } from "./format.js";
 import { addGithub } from "./github.js";
 import { addColours, highlighted } from "./languages.js";
 import { addMath, drawMath } from "./math.js";
-import { addPreviews, previewButton } from "./preview.js";
+import { previewButton } from "./preview.js";
 import { addSigns } from "./signs.js";
 import { fitTables } from "./table.js";
 
@@ -207,7 +207,6 @@ export class Growing {
     const make = () => {
       const nodes = pure(md.renderer.render(tokens, md.options, env));
       drawMath(nodes);
-      addPreviews(nodes);
       addColours(nodes, pure);
       for (const list of nodes.querySelectorAll("ol")) [...list.children].forEach((item, k) => (/** @type {HTMLLIElement} */ (item).value = list.start + k));
       fitTables(nodes);

@@ -1,21 +1,22 @@
 /** The list of chats, and the search in all of them. */
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { change, exportChat, go, importChat, search } from "./actions.js";
+import { change, exportChat, go, HITS, importChats, listMore, search } from "./actions.js";
 import { age } from "./format.js";
-import { set } from "./store.js";
+import { set, state } from "./store.js";
 import { icon, IconButton, memo, Menu } from "./ui.js";
 
 const SEARCH_DELAY_MS = 120;
+const NEAR = 200; // pixels from the end at which more chats are listed
 const THEMES = ["system", "light", "dark"];
 
 /** @typedef {import("./types").Chat} Chat */
 
 export const Sidebar = memo(
   /**
-   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean, isLocked: boolean}} props
+   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props
    */
-  ({ chats, chatId, query, hits, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
+  ({ chats, chatId, query, hits, answering, unseen, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
       <span class="brand">gptoss</span>
       <${IconButton} name="close" label="Close the list" class="icon-button narrow"
@@ -23,7 +24,7 @@ export const Sidebar = memo(
     </div>
     <button type="button" class="new" onClick=${() => go(null)} title="Alt+N">${icon("plus")} New chat</button>
     <${Search} />
-    ${query.trim() ? html`<${Hits} hits=${hits} />` : html`<${Chats} chats=${chats} chatId=${chatId} isLocked=${isLocked} />`}
+    ${query.trim() ? html`<${Hits} hits=${hits} />` : html`<${Chats} chats=${chats} chatId=${chatId} answering=${answering} unseen=${unseen} isLocked=${isLocked} />`}
     <${Foot} />
   </nav>`,
 );
@@ -51,8 +52,8 @@ function Search() {
   </label>`;
 }
 
-/** @param {{chats: Chat[], chatId: number | null, isLocked: boolean}} props */
-function Chats({ chats, chatId, isLocked }) {
+/** @param {{chats: Chat[], chatId: number | null, answering: number[], unseen: Set<number>, isLocked: boolean}} props */
+function Chats({ chats, chatId, answering, unseen, isLocked }) {
   if (isLocked) return html`<div class="empty-list"><p>Saved chats are locked.</p>
     <button type="button" onClick=${() => set({ dialog: { kind: "unlock" } })}>Unlock</button></div>`;
   if (!chats.length) return html`<p
@@ -66,12 +67,19 @@ function Chats({ chats, chatId, isLocked }) {
     if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
     groups.at(-1)?.[1].push(chat);
   }
-  return html`<div class="chats">
+  const counts = new Map();
+  for (const { is_pinned, folder } of chats) if (!is_pinned) counts.set(folder, (counts.get(folder) ?? 0) + 1);
+  const hasMore = Math.max(0, ...counts.values()) >= state.nChats;
+  const onScroll = (/** @type {any} */ { target }) =>
+    hasMore && target.scrollHeight - target.scrollTop - target.clientHeight < NEAR && listMore();
+  const mark = (/** @type {number} */ id) => (answering.includes(id) ? "Answering" : unseen.has(id) ? "New answer" : "");
+  return html`<div class="chats" onScroll=${onScroll}>
     ${groups.map(
       ([name, members]) => html`<section key=${name} aria-label=${name}><h2>${name}</h2>
-        <ul>${members.map((chat) => html`<${Row} key=${chat.id} chat=${chat} isOpen=${chat.id === chatId} />`)}</ul>
+        <ul>${members.map((chat) => html`<${Row} key=${chat.id} chat=${chat} isOpen=${chat.id === chatId} mark=${mark(chat.id)} />`)}</ul>
       </section>`,
     )}
+    ${hasMore && html`<button type="button" class="more" onClick=${listMore}>Show more</button>`}
   </div>`;
 }
 
@@ -86,12 +94,13 @@ export const chatActions = (chat) => [
 ];
 
 const Row = memo(
-  /** @param {{chat: Chat, isOpen: boolean}} props */
-  ({ chat, isOpen }) => html`<li class=${isOpen ? "row current" : "row"}>
+  /** @param {{chat: Chat, isOpen: boolean, mark: string}} props */
+  ({ chat, isOpen, mark }) => html`<li class=${isOpen ? "row current" : "row"}>
     <a href=${`#/chat/${chat.id}`} aria-current=${isOpen ? "page" : null}
       onClick=${() => set({ isSidebarOpen: false })}>
       ${chat.is_pinned && html`<span class="pinned" title="Pinned">${icon("pin")}</span>`}${chat.title || "Untitled"}
     </a>
+    ${mark && html`<span class=${mark === "Answering" ? "dot on busy" : "dot on"} role="img" aria-label=${mark} title=${mark}></span>`}
     <${Menu} label=${`Actions for ${chat.title || "Untitled"}`} actions=${chatActions(chat)} />
   </li>`,
 );
@@ -101,12 +110,14 @@ function Hits({ hits }) {
   if (!hits.length) return html`<p class="empty-list">Nothing found.</p>`;
   return html`<ul class="chats hits" aria-label="Found">
     ${hits.map(
-      ({ chat_id, turn_id, title, snippet }) => html`<li class="row">
+      ({ chat_id, turn_id, title, snippet, created_s }) => html`<li class="row">
         <a href=${`#/chat/${chat_id}${turn_id ? `/${turn_id}` : ""}`} onClick=${() => set({ isSidebarOpen: false })}>
-          <strong>${title || "Untitled"}</strong><span>${marked(snippet)}</span>
+          <strong>${title || "Untitled"}</strong><time>${new Date(1000 * created_s).toLocaleDateString()}</time><span>${marked(snippet)}</span>
         </a>
       </li>`,
     )}
+    ${state.hasMoreHits && html`<li><button type="button" class="more"
+      onClick=${() => search(state.query, hits.length + HITS)}>Show more</button></li>`}
   </ul>`;
 }
 
@@ -128,14 +139,14 @@ function Foot() {
   }, [theme]);
   const onFile = (/** @type {any} */ event) => {
     const [chosen] = event.target.files;
-    if (chosen) void importChat(chosen);
+    if (chosen) void importChats(chosen);
     event.target.value = "";
   };
   return html`<div class="foot">
     <button type="button"
       onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>
-    <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import a chat</button>
-    <input ref=${file} class="hidden-file" type="file" accept=".json" aria-label="A chat to import" tabindex="-1"
+    <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import chats</button>
+    <input ref=${file} class="hidden-file" type="file" accept=".json,.zip" aria-label="A chat to import" tabindex="-1"
       onChange=${onFile} />
     <div class="themes" role="group" aria-label="Theme">${icon("theme")}${THEMES.map((each) => html`<button type="button"
       aria-pressed=${each === theme} onClick=${() => setTheme(each)}>${each[0]?.toUpperCase() + each.slice(1)}</button>`)}</div>

@@ -11,8 +11,13 @@ import { codePoints } from "./format.js";
 /** @typedef {import("./types").Turn} Turn */
 /** @typedef {import("./types").Chat} Chat */
 
+export const PAGE = 200; // chats of each folder that are listed, before more are asked for
+
 export const state = {
   chats: /** @type {Chat[]} */ ([]),
+  nChats: PAGE,
+  answering: /** @type {number[]} */ ([]), // chats
+  unseen: /** @type {Set<number>} */ (new Set()), // chats with an answer that ended elsewhere
   chatId: /** @type {number | null} */ (null),
   chat: /** @type {Chat | null} */ (null),
   turns: /** @type {Map<number, Turn>} */ (new Map()),
@@ -21,6 +26,7 @@ export const state = {
   isLocked: false, // saved chats want their passphrase
   query: "",
   hits: /** @type {import("./types").Hit[]} */ ([]),
+  hasMoreHits: false,
   sought: /** @type {number | null} */ (null), // the turn to scroll to
   isSent: false, // something was sent just now: to the end
   editing: /** @type {number | null} */ (null), // the question that is edited
@@ -30,6 +36,7 @@ export const state = {
   jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
   tools: /** @type {import("./types").ToolGroup[]} */ ([]), // of the chat
   presets: /** @type {import("./types").Preset[]} */ ([]),
+  preview: /** @type {import("./types").Preview | null} */ (null),
   dialog: /** @type {import("./types").Dialog | null} */ (null),
   notice: /** @type {import("./types").Notice | null} */ (null),
   spoken: "", // for screen readers
@@ -49,10 +56,20 @@ let frame = 0;
 /** Change the state; what shows it is painted with the next frame. @param {Partial<typeof state>} changes */
 export function set(changes) {
   Object.assign(state, changes);
+  if (!document.hidden && state.chatId !== null && state.unseen.has(state.chatId))
+    state.unseen = new Set([...state.unseen].filter((id) => id !== state.chatId));
+  nameTab();
   frame ||= requestAnimationFrame(() => {
     frame = 0;
     for (const watcher of watchers) watcher();
   });
+}
+
+/** Say in the tab's title what it has, and whether something is answering or was answered. */
+function nameTab() {
+  const name = state.chat?.title && !isTemporary() ? `${state.chat.title} · gptoss` : "gptoss"; // browsers keep it
+  const title = `${state.unseen.size ? "● " : state.answering.length ? "… " : ""}${name}`;
+  if (document.title !== title) document.title = title;
 }
 
 /** Call a function after changes. @param {() => void} watcher */
@@ -81,6 +98,10 @@ export const notLoaded = () =>
 let stream = null;
 let onGone = () => {};
 let onEnd = (/** @type {Turn} */ _turn) => {};
+let onAnswered = (/** @type {number[]} */ _ids) => {};
+
+/** Say what follows where chats have been answered. @param {(ids: number[]) => void} answered */
+export const whenAnswered = (answered) => void (onAnswered = answered);
 
 /**
  * Say what else happens: the open chat was deleted, or an answer has ended.
@@ -94,7 +115,7 @@ export function when(gone, end) {
 export async function connect() {
   stream?.abort();
   const mine = (stream = new AbortController());
-  const path = state.chatId === null ? "" : `?chat=${state.chatId}`;
+  const path = `?n=${state.nChats}${state.chatId === null ? "" : `&chat=${state.chatId}`}`;
   for (let delayMs = 250; !mine.signal.aborted; delayMs = Math.min(2 * delayMs, 8000)) {
     try {
       for await (const event of lines("GET", `/api/gptoss/chats/changes${path}`, undefined, mine.signal)) {
@@ -121,11 +142,22 @@ export function disconnect() {
   stream?.abort();
 }
 
+/** Let a hidden tab cost nothing, once no answer is awaited. */
+export const rest = () => state.answering.length || disconnect();
+
 /** Take one change. @param {any} event */
 export function apply(event) {
   switch (event.event) {
     case "chats":
       return set({ chats: event.chats, isLocked: false });
+    case "answering": {
+      const ended = state.answering.filter((id) => !event.answering.includes(id));
+      const unseen = ended.filter((id) => id !== state.chatId || document.hidden);
+      set({ answering: event.answering, unseen: new Set([...state.unseen, ...unseen]) });
+      onAnswered(ended);
+      if (document.hidden) rest();
+      return;
+    }
     case "tree":
       if (event.chat.id !== state.chatId) return;
       return set({ chat: event.chat, turns: new Map(event.turns.map((/** @type {Turn} */ t) => [t.id, t])) });
@@ -157,7 +189,9 @@ export function applyTurn(turn) {
   const before = state.turns.get(turn.id);
   set({ turns: new Map(state.turns).set(turn.id, turn) });
   if (turn.stats.question && !before?.stats.question) set({ spoken: `The model asks to run ${turn.tool_name}.` });
-  if (before?.state === "streaming" && turn.state !== "streaming") onEnd(turn);
+  if (before?.state !== "streaming" || turn.state === "streaming") return;
+  onEnd(turn);
+  if (turn.role === "assistant" && !turn.tool_calls.length) onAnswered([turn.chat_id]);
 }
 
 /** @param {any} event */

@@ -1,20 +1,31 @@
 /** The turns of the open chat. Follows an answer while the user is at the end. */
 
-import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { shown, streaming } from "./actions.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { choose, shown, streaming } from "./actions.js";
 import { state } from "./store.js";
 import { callOf, pagesBefore, versions } from "./tree.js";
-import { TurnView } from "./turn.js";
-import { IconButton } from "./ui.js";
+import { Answer, TurnView } from "./turn.js";
+import { closeDialog, Dialog, IconButton } from "./ui.js";
+
+/** @typedef {import("./types").Turn} Turn */
 
 const PAGE = 40; // turns that are painted at first
 const NEAR = 48; // pixels
+const EARLY = 600; // pixels from the top at which earlier messages come
 const END = 1e9;
+
+let isPrinting = false;
+addEventListener("beforeprint", () => (isPrinting = true));
+addEventListener("afterprint", () => (isPrinting = false));
+
+/** Whether the page is printed now: all of the chat is on paper. */
+export const isPrinted = () => isPrinting;
 
 export function Transcript() {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const follows = useRef(true);
   const top = useRef(0); // where the last scroll ended
+  const above = useRef(0); // what must stay where it is while earlier messages are put above it
   const [isAway, setAway] = useState(false);
   const [nMore, setMore] = useState(0);
   const turns = shown();
@@ -39,6 +50,23 @@ export function Transcript() {
     for (const each of current ? [current, ...current.children] : []) grown.observe(each);
     return () => grown.disconnect();
   }, [state.chatId]);
+  useEffect(() => {
+    const all = () => setMore(Infinity);
+    addEventListener("beforeprint", all);
+    return () => removeEventListener("beforeprint", all);
+  }, []);
+  useLayoutEffect(() => {
+    const { current } = scroller;
+    if (!current || !above.current) return;
+    current.scrollTop = current.scrollHeight - above.current;
+    top.current = current.scrollTop;
+    above.current = 0;
+  }, [start]);
+  const showEarlier = () => {
+    const { scrollHeight = 0, scrollTop = 0 } = scroller.current ?? {};
+    [follows.current, above.current] = [false, scrollHeight - scrollTop];
+    setMore(turns.length - PAGE - start + PAGE);
+  };
   function follow() {
     if (follows.current && scroller.current) scroller.current.scrollTop = END;
   }
@@ -51,13 +79,14 @@ export function Transcript() {
     if (isAtEnd()) follows.current = true;
     else if (scrollTop < top.current) follows.current = false; // by the user: what grows moves nothing up
     top.current = scrollTop;
+    if (scrollTop < EARLY && start > 0 && !above.current && !follows.current) showEarlier();
     setAway(!follows.current);
   };
   const toEnd = () => [(follows.current = true), scroller.current?.scrollTo({ top: scroller.current.scrollHeight })];
   return html`<div class="transcript" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region"
     aria-label="Messages">
       <div class="turns">
-        ${start > 0 && html`<button type="button" class="earlier" onClick=${() => [(follows.current = false), setMore(nMore + PAGE)]}>Show earlier messages</button>`}
+        ${start > 0 && html`<button type="button" class="earlier" onClick=${showEarlier}>Show earlier messages</button>`}
         ${turns.slice(start).map(
           (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn}
             ids=${same(`ids-${turn.id}`, versions(state.turns, turn))}
@@ -70,6 +99,20 @@ export function Transcript() {
       </div>
     </div>
     ${isAway && html`<${IconButton} name="down" label="To the end" class="icon-button to-end" onClick=${toEnd} />`}`;
+}
+
+/** The versions of an answer side by side, of two models or of one; one is kept. @param {{turn: Turn}} props */
+export function Compare({ turn }) {
+  const ids = versions(state.turns, turn);
+  const answers = ids.map((id) => /** @type {Turn} */ (state.turns.get(id)));
+  const keep = async (/** @type {number} */ id) => (await choose(id)) && closeDialog();
+  return html`<${Dialog} title="Side by side" size="wide compare"><div class="columns">
+    ${answers.map((each, k) => html`<section aria-label=${`Version ${k + 1}`}>
+      <header><h3>${each.model || "Unknown model"}</h3>
+        <button type="button" class="primary" onClick=${() => keep(each.id)}>Keep</button></header>
+      <${Answer} turn=${each} pages=${[]} progress=${state.progress[each.id]} />
+    </section>`)}
+  </div><//>`;
 }
 
 /** Lists by name, so that one that has not changed stays the same value. @type {Map<string, any[]>} */

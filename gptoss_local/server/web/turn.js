@@ -5,9 +5,11 @@ import { answerNow, choose, fork, resume, retry, retryWith } from "./actions.js"
 import { richOf } from "./copying.js";
 import { elapsed, energy, plain, plural, speed, waiting } from "./format.js";
 import { here, hostOf } from "./picker.js";
+import { drawnAs } from "./preview.js";
 import { notLoaded, set, state } from "./store.js";
 import { steady } from "./table.js";
 import { parts, wasCut } from "./tree.js";
+import { isPrinted } from "./transcript.js";
 import { afterPaint, CopyButton, copyText, IconButton, memo, Menu, withCode } from "./ui.js";
 import { Editor } from "./composer.js";
 import { Call, Fold, Tool } from "./tools.js";
@@ -76,10 +78,7 @@ function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, p
   const copy = () => copyText(turn.content, Growing && richOf(new Growing(pages).update(turn.content, true)));
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
-    ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
-    <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
-    ${!isStep && turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
-    ${isLive && html`<${Live} turn=${turn} isLost=${isLost} progress=${progress} />`}
+    <${Answer} turn=${turn} pages=${pages} isStep=${isStep} isLost=${isLost} progress=${progress} />
     ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
     ${(!isBare || ids.length > 1) && html`<div class="turn-foot">
       <${Versions} turn=${turn} ids=${ids} />
@@ -95,122 +94,16 @@ function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, p
   </article>`;
 }
 
-/** What the model thought: open while it thinks, unless the user chose. @param {{turn: Turn, isLive: boolean}} props */
-function Reasoning({ turn, isLive }) {
-  const [chosen, choose] = useState(/** @type {boolean | null} */ (null));
-  const since = useRef(performance.now());
-  const isOpen = chosen ?? isLive;
-  const { reasoning_s, n_reasoning_frames } = turn.stats;
-  const about = plural(Math.ceil(turn.reasoning.length / 4), "token");
-  const counted = n_reasoning_frames === undefined ? `~${about}` : plural(n_reasoning_frames, "token");
-  const seconds = reasoning_s ?? (isLive ? (performance.now() - since.current) / 1000 : undefined);
-  const label = [`${isLive ? "Reasoning" : "Reasoned"} ${isLive ? `~${about}` : counted}`, seconds !== undefined && `${seconds.toFixed(1)} s`];
-  const onClick = (/** @type {MouseEvent} */ event) => [event.preventDefault(), choose(!isOpen)];
-  return html`<details class=${isLive ? "reasoning thinking" : "reasoning"} open=${isOpen}>
-    <summary onClick=${onClick}>${label.filter(Boolean).join(" · ")}</summary>
-    ${isOpen && html`<div class="reasoning-text" tabindex="0"><${Prose} text=${turn.reasoning} pages=${NO_PAGES} isLive=${isLive} /></div>`}
-  </details>`;
-}
-
-/** When the answers that stream were first seen, in ms. @type {Map<number, number>} */
-const begun = new Map();
-
-/** What an answer does while it streams. @param {{turn: Turn, isLost: boolean, progress?: import("./types").Progress}} props */
-function Live({ turn, isLost, progress }) {
-  const [, tick] = useState(0);
-  useEffect(() => {
-    const timer = setInterval(() => tick((/** @type {number} */ n) => n + 1), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  if (isLost) return html`<p class="live">The server does not answer</p>`;
-  if (!begun.has(turn.id)) begun.set(turn.id, performance.now());
-  const seconds = (performance.now() - (begun.get(turn.id) ?? 0)) / 1000;
-  const rate = progress?.tokens_per_s ? ` · ~${Math.round(progress.tokens_per_s)} tok/s` : "";
-  const words = turn.content || turn.reasoning ? elapsed(seconds) + rate : waiting(progress);
-  const isThinking = turn.reasoning && !turn.content;
-  return html`<p class="live"><span class=${isThinking ? "meter" : "pulse"}></span>${words}
-    ${isThinking && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
-}
-
 /**
- * Why an answer ended before its end, and the way to continue it.
- * @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props
+ * What an answer says; of a step that called tools, their results show the calls.
+ * @param {{turn: Turn, pages: Page[], isStep?: boolean, isLost?: boolean, progress?: import("./types").Progress}} props
  */
-function State({ turn, isLast, isBusy }) {
-  const isCut = turn.state === "done" && turn.stats.done_reason === "length";
-  const isCircling = turn.state === "done" && turn.stats.done_reason === "repetition";
-  const words = isCircling ? "Stopped: it went in circles" : isCut ? "Reached its length limit" : { stopped: "Stopped", failed: "Failed", done: "", streaming: "" }[turn.state];
-  if (!words) return null;
-  const error = turn.stats.error ? `: ${turn.stats.error}` : "";
-  return html`<p class=${turn.state === "failed" ? "state failed" : "state"}>
-    <span>${words}${withCode(error)}</span>
-    ${isLast && wasCut(turn) && html`<button type="button" disabled=${isBusy} onClick=${() => resume(turn)}>Continue</button>`}
-    ${isLast && turn.state === "failed" && html`<button type="button" disabled=${isBusy} onClick=${() => retry(turn)}>Try again</button>`}
-  </p>`;
-}
-
-/** What an answer took, and the rest on demand. @param {{turn: Turn}} props */
-function Facts({ turn }) {
-  const { eval_count, total_duration, ttft_s } = turn.stats;
-  const rate = speed(turn.stats);
-  const isKnown = state.models.some((model) => model.name === turn.model);
-  const took = [total_duration && elapsed(total_duration / 1e9), rate && `${Math.round(rate)} tok/s`, energy(turn.stats), rate && isKnown && `on ${hostOf(turn.model) || here()}`];
-  const first = typeof ttft_s === "number" && `first after ${ttft_s.toFixed(2)} s`;
-  const words = (/** @type {any[]} */ facts) => facts.filter(Boolean).join(" · ");
-  return html`<span class="took">${words(took)}</span>
-    <span class="facts">${words([turn.model, turn.effort, eval_count && plural(eval_count, "token"), first])}</span>`;
-}
-
-/** @param {{turn: Turn, ids: number[], isBusy: boolean}} props */
-function User({ turn, ids, isBusy }) {
-  const isSystem = turn.role === "system";
-  const edit = () => set(isSystem ? { dialog: { kind: "settings" } } : { editing: turn.id });
-  const text = html`${parts(turn).map(({ label, text }) =>
-    label ? html`<${Fold} label=${label} text=${text} />` : text.trim() && html`<p>${plain(text.trim())}</p>`,
-  )}`;
-  return html`<article class=${`turn ${turn.role}`} id=${`turn-${turn.id}`} tabindex="-1"
-    aria-label=${isSystem ? "System prompt" : "You"}>
-    <div class="bubble">${isSystem ? html`<${Fold} label="System prompt" text=${turn.content} />` : text}</div>
-    <div class="turn-foot">
-      <${Versions} turn=${turn} ids=${ids} />
-      <span class="actions">
-        <${CopyButton} label="Copy the message" copy=${() => copyText(turn.content)} />
-        <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"}
-          disabled=${isBusy} onClick=${edit} />
-      </span>
-    </div>
-  </article>`;
-}
-
-/**
- * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: import("./types").Progress}} props
- */
-function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, progress }) {
+export function Answer({ turn, pages, isStep = false, isLost = false, progress }) {
   const isLive = turn.state === "streaming";
-  const isBare = isStep && !turn.content; // a tool was called, and no more said
-  const others = models
-    .filter((name) => name !== turn.model)
-    .map((name) => /** @type {[string, () => void]} */ ([name, () => void retryWith(turn, name)]));
-  const copy = () => copyText(turn.content, Growing && richOf(new Growing(pages).update(turn.content, true)));
-  return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
-    aria-busy=${isLive}>
-    ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
+  return html`${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
     <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
     ${!isStep && turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
-    ${isLive && html`<${Live} turn=${turn} isLost=${isLost} progress=${progress} />`}
-    ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
-    ${(!isBare || ids.length > 1) && html`<div class="turn-foot">
-      <${Versions} turn=${turn} ids=${ids} />
-      ${!isLive && !isBare &&
-      html`<span class="actions">
-        <${CopyButton} label="Copy the answer" copy=${copy} />
-        <${IconButton} name="retry" label="Answer again" disabled=${isBusy} onClick=${() => retry(turn)} />
-        ${others.length > 0 && !isBusy && html`<${Menu} label="Answer again with another model" icon="chip" actions=${others} />`}
-        <${IconButton} name="fork" label="Branch into a new chat" disabled=${isBusy} onClick=${() => fork(turn)} />
-      </span>`}
-      ${!isLive && !isBare && html`<${Facts} turn=${turn} />`}
-    </div>`}
-  </article>`;
+    ${isLive && html`<${Live} turn=${turn} isLost=${isLost} progress=${progress} />`}`;
 }
 
 /** What the model thought: open while it thinks, unless the user chose. @param {{turn: Turn, isLive: boolean}} props */
@@ -277,13 +170,6 @@ function Facts({ turn }) {
   const words = (/** @type {any[]} */ facts) => facts.filter(Boolean).join(" · ");
   return html`<span class="took">${words(took)}</span>
     <span class="facts">${words([turn.model, turn.effort, eval_count && plural(eval_count, "token"), first])}</span>`;
-}
-
-/** Say where an answer was computed, if it is known. @param {string} name of the model */
-function whereOf(name) {
-  const model = state.models.find((each) => each.name === name);
-  const here = /^(?:127\.0\.0\.1|localhost|\[::1\])$/.test(location.hostname) ? "this machine" : location.hostname;
-  return model && `on ${model.remote_host?.replace(/^https?:\/\//, "") || here}`;
 }
 
 /** @param {{turn: Turn, ids: number[]}} props */
@@ -295,6 +181,8 @@ function Versions({ turn, ids }) {
     <${IconButton} name="left" label="Version before" disabled=${now === 0} onClick=${() => move(-1)} />
     <span>${now + 1}/${ids.length}</span>
     <${IconButton} name="right" label="Next version" disabled=${now === ids.length - 1} onClick=${() => move(1)} />
+    ${turn.role === "assistant" && html`<${IconButton} name="columns" label="Side by side"
+      onClick=${() => set({ dialog: { kind: "compare", turn } })} />`}
   </span>`;
 }
 
@@ -306,7 +194,7 @@ function Versions({ turn, ids }) {
 function Prose({ text, pages, isLive }) {
   const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
-  const [isNear, setNear] = useState(isLive);
+  const [isNear, setNear] = useState(isLive || isPrinted());
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => {
     if (isNear || !place.current) return;
@@ -315,7 +203,9 @@ function Prose({ text, pages, isLive }) {
       rootMargin: "150% 0px",
     });
     far.observe(place.current);
-    return () => far.disconnect();
+    const onPrint = () => setNear(true);
+    addEventListener("beforeprint", onPrint);
+    return () => [far.disconnect(), removeEventListener("beforeprint", onPrint)];
   }, [isNear, !text]);
   const me = self.current;
   const repaint = () => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)];
@@ -369,7 +259,8 @@ function Made({ block }) {
 
 /** @param {{code: string, language: string}} props */
 const OpenCode = ({ code, language }) =>
-  html`<div class="block"><div class="code"><div class="code-head"><span>${language}</span></div>
+  html`<div class="block"><div class="code"><div class="code-head"><span>${language}</span>
+    ${drawnAs(language, code) && html`<button type="button" class="preview">Preview</button>`}</div>
     <pre tabindex="0"><code><${Pieces} text=${code} /></code></pre></div></div>`;
 
 /** A long text that grows: only its last piece is painted again. @param {{text: string}} props */

@@ -27,7 +27,7 @@ export interface Chat {
   id: number; title: string; model: string; effort: string; n_turns: number; created_s: number;
   updated_s: number; leaf_id: number | null; options: Options; preset: string; is_pinned: boolean; folder: string;
 }
-export interface Hit { chat_id: number; turn_id: number | null; title: string; snippet: string }
+export interface Hit { chat_id: number; turn_id: number | null; title: string; snippet: string; created_s: number }
 export interface Preset { name: string; system: string; effort: string | null; options: Options }
 export interface Progress {
   status: string; n_done?: number; n_all?: number; tokens_per_s?: number; n_tokens?: number;
@@ -52,5 +52,9 @@ export type Dialog =
   | { kind: "models" | "settings" | "tools" | "help" }
   | { kind: "key"; why: string }
   | { kind: "unlock" }
+  | { kind: "compare"; turn: Turn }
   | { kind: "rename" | "move" | "delete"; chat: Chat };
+export interface Preview { // of a block of code: the element of its turn, and its place there
+  turn: string; n: number; kind: "html" | "svg" | "mermaid"; text: string; language: string; isOpen: boolean;
+}
 export interface Notice { text: string; hint: string; isError: boolean }

@@ -123,6 +123,22 @@ class History:
         query = f"SELECT {CHAT_COLUMNS} FROM chat ORDER BY {order} LIMIT ?"
         return [read_chat(row) for row in self._rows(query, (limit,))]
 
+    def chats_by_folder(self, limit: int) -> list[ChatSummary]:
+        """Return pinned chats, then the newest `limit` of each folder and of those in none."""
+        query = f"""
+            WITH place AS (SELECT id AS chat_id, row_number() OVER (
+                PARTITION BY {opened("chat.folder")} ORDER BY updated_s DESC, id DESC) AS n
+                FROM chat WHERE NOT is_pinned)
+            SELECT {CHAT_COLUMNS} FROM chat LEFT JOIN place ON chat_id = chat.id
+            WHERE is_pinned OR n <= ? ORDER BY is_pinned DESC, updated_s DESC, chat.id DESC
+        """
+        return [read_chat(row) for row in self._rows(query, (limit,))]
+
+    def answering(self) -> list[int]:
+        """Return the chats with a turn that streams, here or in another process."""
+        query = "SELECT DISTINCT chat_id FROM turn WHERE state = 'streaming' ORDER BY chat_id"
+        return [chat_id for (chat_id,) in self._rows(query)]
+
     def chat(self, chat_id: int) -> ChatSummary:
         rows = self._rows(f"SELECT {CHAT_COLUMNS} FROM chat WHERE id = ?", (chat_id,))
         if not rows:
@@ -325,9 +341,15 @@ class History:
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
     def import_json(self, text: str) -> int:
-        chat, turns = export.parse_json(text)
+        return self.add_tree(*export.parse_json(text)).id
+
+    def add_tree(self, chat: ChatSummary, turns: list[Turn]) -> ChatSummary:
+        """Add an imported chat; one of another program gets the model of the newest chat."""
+        if not chat.model and (last := self.chats(limit=1)):
+            chat = msgspec.structs.replace(chat, model=last[0].model)
         with self._write():
-            return insert_tree(self._database, chat, turns)
+            chat_id = insert_tree(self._database, chat, turns)
+        return self.chat(chat_id)
 
     def set_system(self, chat_id: int, content: str) -> list[Turn]:
         """Continue the shown branch, copied, below another system message; empty: below none."""

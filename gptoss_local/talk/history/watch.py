@@ -14,18 +14,23 @@ class News(NamedTuple):
         chats: The list, pinned chats first.
         chat: The chat that is watched; None if it is gone.
         turns: Its turns that are new or changed; at first all of them.
+        answering: The chats in which a turn streams.
     """
 
     chats: list[ChatSummary]
     chat: ChatSummary | None
     turns: list[Turn]
+    answering: list[int]
 
 
 class Watch:
-    """Looks at the list of the first `n_chats` chats and at one chat, as often as asked."""
+    """Looks at the list of the first `n_chats` chats and at one chat, as often as asked.
 
-    def __init__(self, n_chats: int) -> None:
-        self._n_chats = n_chats
+    `by_folder`, the list has so many of each folder.
+    """
+
+    def __init__(self, n_chats: int, *, by_folder: bool = False) -> None:
+        self._n_chats, self._by_folder = n_chats, by_folder
         self._looked: object = None
         self._chat_id: int | None = None
         self._revision = 0
@@ -36,11 +41,14 @@ class Watch:
         if looked == self._looked:
             return None
         try:
-            chats = history.chats(self._n_chats, pinned_first=True)
+            if self._by_folder:
+                chats, answering = history.chats_by_folder(self._n_chats), history.answering()
+            else:
+                chats, answering = history.chats(self._n_chats, pinned_first=True), []
         except HistoryLockedError:
             if not is_temporary(chat_id):
                 raise
-            chats = []
+            chats, answering = [], []
         chat: ChatSummary | None = None
         turns: list[Turn] = []
         if chat_id is not None:
@@ -51,4 +59,4 @@ class Watch:
                 chat = history.chat(chat_id)
                 turns, self._revision = history.changed(chat_id, self._revision)
         self._looked = looked
-        return News(chats, chat, turns)
+        return News(chats, chat, turns, answering)

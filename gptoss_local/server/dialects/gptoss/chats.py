@@ -1,6 +1,8 @@
 """Saved chats for the web page, over HTTP: see docs/api.md."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from io import BytesIO
 from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -15,10 +17,11 @@ from gptoss_local.base.errors import (
     GptOssError,
     UsageError,
 )
+from gptoss_local.base.off_loop import Check, run_off_loop
 from gptoss_local.base.quantities import parse_option
 from gptoss_local.base.types import Effort
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.body import read_body, read_text
+from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import ChangeEvent, outward
 from gptoss_local.server.chats.exchange import begin_turn
@@ -27,7 +30,7 @@ from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.options import MAX_INT, NUMBER, number_in
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import TOOLS, was_cut, without_tools
-from gptoss_local.talk.history import ChatSummary, History, Hit, Turn
+from gptoss_local.talk.history import ChatSummary, Exported, History, Hit, Turn, exported_in
 from gptoss_local.talk.what_runs import Decision
 
 endpoints = Endpoints()
@@ -44,6 +47,13 @@ class Chats(msgspec.Struct, omit_defaults=True):
 
     chats: list[ChatSummary] | None = None
     hits: list[Hit] | None = None
+
+
+class Added(ChatSummary, frozen=True, kw_only=True):
+    """The first chat of a file that was imported, their number, and what is not there."""
+
+    n_chats: int
+    notes: list[str]
 
 
 class Tree(msgspec.Struct):
@@ -332,11 +342,20 @@ async def export(request: Request) -> Response:
     return Response(text, media_type=media_type)
 
 
-@endpoints.for_chat("POST", "/api/gptoss/chats/import", "Add an exported chat", ChatSummary, dict)
-async def import_chat(request: Request) -> Response:
-    text = await read_text(request)
-    added = await _changed(request, lambda history: history.chat(history.import_json(text)))
-    return json_response(added)
+@endpoints.for_chat("POST", "/api/gptoss/chats/import", "Add exported chats", Added, dict)
+async def import_chats(request: Request) -> Response:
+    data = await read_bytes(request)
+
+    def parse(_: Check) -> Exported:
+        return exported_in(BytesIO(data), "this file")
+
+    found, added = await run_off_loop(parse, len(data)), list[ChatSummary]()
+    for chat, turns in found.chats:  # one by one, as answers are stored meanwhile
+        add = partial(History.add_tree, chat=chat, turns=turns)
+        added.append(await _answers(request).store.call(add))
+    _answers(request).changes.look_now()
+    first = msgspec.structs.asdict(added[0])
+    return json_response(Added(**first, n_chats=len(added), notes=found.notes))
 
 
 @endpoints.for_chat(
@@ -345,10 +364,11 @@ async def import_chat(request: Request) -> Response:
     "What changes in the chats, as it does",
     ChangeEvent,
     stream=NDJSON,
-    queries={"chat": NUMBER},
+    queries={"chat": NUMBER, "n": NUMBER},
 )
 async def changes(request: Request) -> Response:
-    lines = _answers(request).changes.listen(number_in(request.query_params, "chat"))
+    chat_id, n_chats = (number_in(request.query_params, name) for name in ("chat", "n"))
+    lines = _answers(request).changes.listen(chat_id, n_chats)
     return AnswerResponse(lines, _LinesWriter(), stream=True)
 
 

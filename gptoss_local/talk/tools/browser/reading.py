@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from gptoss_local.base.quantities import counted
+from gptoss_local.talk.documents import guessed_encoding
 from gptoss_local.talk.tools.browser.html_text import (
     clean,
     clean_texts,
@@ -44,7 +45,6 @@ _MAX_MEMORY_BYTES = 3 * 2**30
 _MAX_PDF_PAGES = 500
 _PDF_S = 8.0  # then the rest of the pages is left out
 _MAX_HTML_CHARACTERS = 5_000_000
-_N_TO_GUESS = 32  # bytes outside ASCII; from fewer a charset is guessed badly
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)")
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -123,12 +123,7 @@ def _guessed(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     if text.count("�") * 3 < n_special:  # UTF-8 with a few mistakes
         return text
-    if n_special < _N_TO_GUESS:
-        return body.decode("cp1252", "replace")
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(body[:100_000]).best()
-    return body.decode(best.encoding if best else "cp1252", "replace")
+    return body.decode(guessed_encoding(body), "replace")
 
 
 def _checked(text: str) -> str:
