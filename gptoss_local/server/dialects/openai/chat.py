@@ -1,7 +1,7 @@
 """OpenAI's Chat Completions, Completions and Models: `/v1/*`. Source: its API reference."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -271,7 +271,7 @@ class CompletionWriter(_Writer):
             case Started() if self._echo:
                 return [self._chunk(text=self._echo)]
             case ContentDelta(text, tokens):
-                return [self._chunk(text=text, logprobs=self._logprobs(tokens))]
+                return [self._chunk(text=text, logprobs=completion_logprobs(tokens))]
             case Done():
                 return [self._chunk(self._finish_reason(), text=""), *self._last(event)]
         return []
@@ -281,12 +281,9 @@ class CompletionWriter(_Writer):
 
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
-        logprobs, reason = self._logprobs(self._answer.logprobs), self._finish_reason()
+        logprobs, reason = completion_logprobs(self._answer.logprobs), self._finish_reason()
         choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
         return TextCompletion(**self._fields, choices=[choice])
-
-    def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
-        return completion_logprobs(tokens) if tokens else None
 
 
 _NAMES = {"num_predict": "max_tokens"}

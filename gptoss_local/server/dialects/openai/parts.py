@@ -129,18 +129,25 @@ class CompletionLogprobs(msgspec.Struct):
 
 
 def openai_logprobs(tokens: Iterable[TokenLogprob]) -> list[OpenAILogprob]:
-    return [OpenAILogprob(spell(t.data), t.logprob, list(t.data), top_of(t)) for t in tokens]
+    """Return those of the content, as OpenAI has no others."""
+    return [
+        OpenAILogprob(spell(t.data), t.logprob, list(t.data), top_of(t))
+        for t in tokens
+        if t.offset is not None
+    ]
 
 
-def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs:
+def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs | None:
     columns = CompletionLogprobs([], [], [], [])
     for t in tokens:
+        if t.offset is None:
+            continue
         text = spell(t.data)
         columns.tokens.append(text)
         columns.token_logprobs.append(t.logprob)
         columns.top_logprobs.append({spell(d): value for d, value in t.top} | {text: t.logprob})
         columns.text_offset.append(t.offset)
-    return columns
+    return columns if columns.tokens else None
 
 
 def openai_count(name: str, n_top: int, *, is_on: bool, needs: str) -> int | None:
