@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import tiktoken
 
@@ -90,6 +90,9 @@ class Vocabulary:
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes of any id; a special token is its tag spelled out."""
         return self.encoding.decode_single_token_bytes(token)
+
+    def text_of(self, tokens: Iterable[int]) -> str:
+        return b"".join(map(self.bytes_of, tokens)).decode("utf-8", "replace")
 
     def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
         """Encode text in which nothing stands for a tag. Raises PromptTooLongError."""
