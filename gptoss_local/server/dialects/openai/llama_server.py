@@ -32,10 +32,6 @@ class TokenizeBody(msgspec.Struct):
     model: str = ""
 
 
-class Tokens(msgspec.Struct):
-    tokens: list[Any]
-
-
 class DetokenizeBody(msgspec.Struct):
     REQUIRED: ClassVar[tuple[str, ...]] = ("tokens",)
 
@@ -43,28 +39,7 @@ class DetokenizeBody(msgspec.Struct):
     model: str = ""
 
 
-class Content(msgspec.Struct):
-    content: str
-
-
-class Prompt(msgspec.Struct):
-    prompt: str
-
-
-class Settings(msgspec.Struct):
-    n_ctx: int
-
-
-class Properties(msgspec.Struct):
-    default_generation_settings: Settings
-    total_slots: int
-    model_alias: str
-    model_path: str
-    chat_template: str
-    modalities: dict[str, bool]
-
-
-@endpoints.metered("/tokenize", "A text as token ids", Tokens, TokenizeBody)
+@endpoints.metered("/tokenize", "A text as token ids", dict, TokenizeBody)
 async def tokenize(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(TokenizeBody, model.meant)
@@ -78,7 +53,7 @@ async def tokenize(request: Request) -> Response:
         return [{"id": token, "piece": _piece(vocabulary.bytes_of(token))} for token in tokens]
 
     work = run_off_loop(encode, len(body.content))
-    return json_response(Tokens(await while_connected(request, work)))
+    return json_response({"tokens": await while_connected(request, work)})
 
 
 def _piece(data: bytes) -> str | list[int]:
@@ -89,25 +64,26 @@ def _piece(data: bytes) -> str | list[int]:
         return list(data)
 
 
-@endpoints.metered("/detokenize", "Token ids as text", Content, DetokenizeBody)
+@endpoints.metered("/detokenize", "Token ids as text", dict, DetokenizeBody)
 async def detokenize(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(DetokenizeBody, model.meant)
-    return json_response(Content((await model.vocabulary()).text_of(body.tokens)))
+    return json_response({"content": (await model.vocabulary()).text_of(body.tokens)})
 
 
-@endpoints.metered("/apply-template", "A conversation as a prompt", Prompt, ChatCompletionBody)
+@endpoints.metered("/apply-template", "A conversation as a prompt", dict, ChatCompletionBody)
 async def apply_template(request: Request) -> Response:
     model = NamedModel(request, {})
     body = await model.read(ChatCompletionBody, model.meant)
     vocabulary, render = await model.vocabulary(), await model.renderer()
     asked = await model.asked(body.to_request)
     work = run_off_loop(lambda check: render(asked, check), text_size(asked))
-    return json_response(Prompt(vocabulary.text_of(await while_connected(request, work))))
+    prompt = await while_connected(request, work)
+    return json_response({"prompt": vocabulary.text_of(prompt)})
 
 
 @endpoints.for_keys(
-    *("GET", "/props", "A model's context and prompt format", Properties),
+    *("GET", "/props", "A model's context and prompt format", dict),
     queries={"model": {"type": "string"}},
 )
 async def properties(request: Request) -> Response:
@@ -116,14 +92,14 @@ async def properties(request: Request) -> Response:
     entry, manager = model.entry, model.manager
     n_ctx = model.n_ctx or await manager.n_ctx_train(entry)
     return json_response(
-        Properties(
-            default_generation_settings=Settings(n_ctx),
-            total_slots=most_answers(manager.settings),
-            model_alias=entry.name,
-            model_path=str(entry.path or ""),
-            chat_template=TEMPLATE,
-            modalities={"vision": False, "audio": False},
-        )
+        {
+            "default_generation_settings": {"n_ctx": n_ctx},
+            "total_slots": most_answers(manager.settings),
+            "model_alias": entry.name,
+            "model_path": str(entry.path or ""),
+            "chat_template": TEMPLATE,
+            "modalities": {"vision": False, "audio": False},
+        }
     )
 
 
