@@ -85,7 +85,10 @@ def test_ollamas_dialect(http: httpx.Client, sdk: ollama.Client) -> None:
         ("chat", {"messages": WHERE, "tools": TOOLS}),
         ("chat", {"messages": WHERE, "tools": TOOLS, "think": False}),
         ("chat", {"messages": WHERE, "tools": TOOLS, "options": GREEDY | {"num_predict": 40}}),
-        ("chat", {"messages": MESSAGES, "format": "json"}),
+        (
+            "chat",
+            {"messages": MESSAGES, "format": "json", "options": GREEDY | {"num_predict": 60}},
+        ),
     ],
 )
 def test_ollamas_dialect_scores_every_token(
@@ -93,18 +96,17 @@ def test_ollamas_dialect_scores_every_token(
 ) -> None:
     """Also those of thinking, calls and tags, and those that no text shows."""
     body = {"model": "nano", "options": GREEDY, "logprobs": True} | asked
-    whole = http.post(f"/api/{path}", json=body | {"stream": False}).json()
-    assert len(whole.get("logprobs", ())) == whole.get("eval_count", 0)
-    lines = http.post(f"/api/{path}", json=body).text.splitlines()
-    frames = list(map(json.loads, lines))
-    streamed = [entry["token"] for frame in frames for entry in frame.get("logprobs", ())]
-    assert streamed == [entry["token"] for entry in whole.get("logprobs", ())]
-    for frame in frames:
-        said = frame.get("message") or {"content": frame.get("response")}
-        if said.get("content") or said.get("thinking") or said.get("tool_calls"):
-            assert frame["logprobs"]
-    for call in whole.get("message", {}).get("tool_calls", ()):
-        assert call["function"]["arguments"]["location"] in "".join(streamed)
+    for stream in (False, True):
+        reply = http.post(f"/api/{path}", json=body | {"stream": stream})
+        frames = list(map(json.loads, reply.text.splitlines()))
+        tokens = [entry["token"] for frame in frames for entry in frame.get("logprobs", ())]
+        assert len(tokens) == frames[-1].get("eval_count", 0)
+        for frame in frames:
+            said = frame.get("message") or {"content": frame.get("response")}
+            if said.get("content") or said.get("thinking") or said.get("tool_calls"):
+                assert frame["logprobs"]
+            for call in said.get("tool_calls", ()):
+                assert call["function"]["arguments"]["location"] in "".join(tokens)
 
 
 @pytest.mark.parametrize("n_top", [0, 20])
