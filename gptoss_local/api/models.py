@@ -90,8 +90,16 @@ class RunningModels(msgspec.Struct):
     models: list[RunningModel]
 
 
+class ShownTensor(msgspec.Struct):
+    """A tensor; its `shape` begins with the axis that is contiguous, as the file has it."""
+
+    name: str
+    type: str
+    shape: list[int]
+
+
 class ShownModel(msgspec.Struct, omit_defaults=True):
-    """The answer of `POST /api/show`; the last two are of models that are computed elsewhere."""
+    """The answer of `POST /api/show`; `remote_` fields are of models that run elsewhere."""
 
     license: str
     modelfile: str
@@ -103,6 +111,7 @@ class ShownModel(msgspec.Struct, omit_defaults=True):
     model_info: dict[str, Any]
     capabilities: list[str]
     modified_at: str
+    tensors: list[ShownTensor] = []
     remote_model: str = ""
     remote_host: str = ""
 

@@ -36,11 +36,33 @@ class Prefilling(msgspec.Struct, frozen=True):
     n_cached: int
 
 
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """A token of an answer, and how likely it was.
+
+    Attributes:
+        data: Bytes, maybe only a part of a character.
+        logprob: Natural logarithm, before any sampling setting.
+        top: The likeliest tokens in its place, likeliest first.
+        offset: Characters of content before it; None: it is not shown as content.
+    """
+
+    data: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...]
+    offset: int | None
+
+
+Logprobs = tuple[TokenLogprob, ...]
+"""Of the tokens since the event before; content has those that begin in it. Pieces of calls have
+none, as the call has them all."""
+
+
 class ReasoningDelta(msgspec.Struct, frozen=True):
     """A piece of reasoning, never empty; if `is_next`, it begins another message, after a gap."""
 
     text: str
     is_next: bool = False
+    logprobs: Logprobs = ()
 
     @property
     def own_text(self) -> str:
@@ -48,31 +70,11 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
-class TokenLogprob(msgspec.Struct, frozen=True):
-    """A token of the content, and how likely it was.
-
-    Attributes:
-        data: Bytes, maybe only a part of a character.
-        logprob: Natural logarithm, before any sampling setting.
-        top: The likeliest tokens in its place, likeliest first.
-        offset: Characters of content before it.
-    """
-
-    data: bytes
-    logprob: float
-    top: tuple[tuple[bytes, float], ...]
-    offset: int
-
-
 class ContentDelta(msgspec.Struct, frozen=True):
-    """A piece of the answer or of a preamble, never empty.
-
-    `logprobs` are of the tokens that begin in it. If `is_next`, it begins another message, after a
-    gap.
-    """
+    """A piece of the answer or of a preamble, never empty; `is_next` as in ReasoningDelta."""
 
     text: str
-    logprobs: tuple[TokenLogprob, ...] = ()
+    logprobs: Logprobs = ()
     is_next: bool = False
     is_preamble: bool = False
 
@@ -116,6 +118,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     id: str
     name: str
     arguments: dict[str, Any]
+    logprobs: Logprobs = ()
 
     def arguments_json(self) -> str:
         return msgspec.json.encode(self.arguments).decode()
@@ -136,6 +139,7 @@ class Done(msgspec.Struct, frozen=True):
     joules: dict[str, float] = {}
     load_ns: int = 0
     total_ns: int = 0
+    logprobs: Logprobs = ()
 
     @property
     def end(self) -> Literal["stop", "length", "repetition"]:
@@ -160,12 +164,13 @@ class WholeAnswer:
         self.logprobs: list[TokenLogprob] = []
 
     def add(self, event: ChatEvent) -> None:
+        if isinstance(event, ReasoningDelta | ContentDelta | ToolCall | Done):
+            self.logprobs += event.logprobs
         match event:
             case ReasoningDelta(text):
                 self._reasoning.append(text)
-            case ContentDelta(text, logprobs):
+            case ContentDelta(text):
                 self._content.append(text)
-                self.logprobs += logprobs
             case CallDelta(index, call_id, name, text):
                 before = self.cut_call.text if self.cut_call else ""
                 self.cut_call = CallDelta(index, call_id, name, before + text)

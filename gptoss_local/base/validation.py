@@ -25,7 +25,6 @@ _ESCAPE = re.compile(  # a whole character in two halves, a half without the oth
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_NAME = "key` in `"  # before the place of an object, whose name is wrong
 _MAX_SHOWN = 40  # characters of a value
 
 
@@ -34,10 +33,7 @@ def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any =
     said, at, place = str(error).rpartition(" - at `")
     if not at:
         said, place = place, ""
-    is_name = place.startswith(_NAME)
-    place = place.removeprefix(_NAME)
     where = place.strip("`").removeprefix("$").removeprefix(".") or "it"
-    where = f"a name in {where}" if is_name else where
     if found := _EXPECTED.fullmatch(said):
         kinds, bound, got = found.groups()
         wanted = _either([_KINDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null"])

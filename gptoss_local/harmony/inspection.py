@@ -51,7 +51,7 @@ def _split(tokens: Sequence[int]) -> list[list[int]]:
 
 def _piece(tokens: list[int], vocabulary: Vocabulary) -> HarmonyPiece:
     opening = tokens.index(MESSAGE) if MESSAGE in tokens else len(tokens)
-    header = _text(tokens[1:opening], vocabulary)
+    header = vocabulary.text_of(tokens[1:opening])
     body = tokens[opening + 1 :]
     if body and body[-1] in MESSAGE_ENDS:
         body = body[:-1]
@@ -66,10 +66,6 @@ def _piece(tokens: list[int], vocabulary: Vocabulary) -> HarmonyPiece:
         channel=found(_CHANNEL),
         recipient=found(_RECIPIENT),
         content_type=found(_KIND),
-        text=_text(body, vocabulary),
+        text=vocabulary.text_of(body),
         tokens=tokens,
     )
-
-
-def _text(tokens: Iterable[int], vocabulary: Vocabulary) -> str:
-    return b"".join(map(vocabulary.bytes_of, tokens)).decode("utf-8", "replace")

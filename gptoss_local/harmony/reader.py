@@ -3,17 +3,19 @@
 from collections import deque
 from collections.abc import Iterable
 
-from gptoss_local.base.events import GAP, ContentDelta, Delta, TokenLogprob, ToolCall
+from msgspec.structs import replace
+
+from gptoss_local.base.events import GAP, ContentDelta, Delta, Logprobs, TokenLogprob, ToolCall
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
 from gptoss_local.harmony.vocabulary import Vocabulary
 
 
-class ContentLogprobs:
-    """The tokens of an answer's content, until the pieces that show them.
+class WaitingLogprobs:
+    """The tokens of an answer, until the events that carry them.
 
-    A token goes with the piece that has its first character. Text without tokens is our gap between
-    messages, and text that became content later, such as a call of no function.
+    A token of content goes with the piece that has its first character. Text without tokens is our
+    gap between messages, and text that became content later, such as a call of no function.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -22,22 +24,27 @@ class ContentLogprobs:
         self._n_parsed = 0  # characters of content that the parser has delivered
         self._n_shown = 0  # and the stop filter has let through
 
-    def add(self, token: int, logprob: Logprob) -> None:
+    def add(self, token: int, logprob: Logprob, *, is_content: bool) -> None:
         bytes_of = self._vocabulary.bytes_of
         top = tuple((bytes_of(other), value) for other, value in logprob.top)
-        entry = TokenLogprob(bytes_of(token), logprob.logprob, top, self._n_parsed)
-        self._waiting.append(entry)
+        offset = self._n_parsed if is_content else None
+        self._waiting.append(TokenLogprob(bytes_of(token), logprob.logprob, top, offset))
 
     def parsed(self, deltas: Iterable[Delta]) -> None:
         self._n_parsed += sum(len(d.text) for d in deltas if isinstance(d, ContentDelta))
 
-    def take(self, n_characters: int) -> tuple[TokenLogprob, ...]:
-        """Return the tokens that begin in the next piece of content, of so many characters."""
+    def take(self, n_characters: int) -> Logprobs:
+        """Return the tokens up to those that begin in the next piece of content, of that length."""
         self._n_shown += n_characters
         shown = []
-        while self._waiting and self._waiting[0].offset < self._n_shown:
+        while self._waiting and (self._waiting[0].offset or 0) < self._n_shown:
             shown.append(self._waiting.popleft())
         return tuple(shown)
+
+    def take_all(self) -> Logprobs:
+        """Return all tokens for an event that shows no content."""
+        shown, self._waiting = self._waiting, deque()
+        return tuple(t if t.offset is None else replace(t, offset=None) for t in shown)
 
 
 class StopFilter:
@@ -88,7 +95,7 @@ class Reader:
         self,
         parser: HarmonyParser | RawParser,
         stop: tuple[str, ...],
-        scored: ContentLogprobs | None,
+        scored: WaitingLogprobs | None,
         *,
         one_call: bool = False,
     ) -> None:
@@ -108,8 +115,8 @@ class Reader:
 
     def feed(self, token: int, logprob: Logprob | None = None) -> list[Delta]:
         """Take one token and return the events it completes; none once it is over."""
-        if self._scored and logprob and self._parser.is_content(token):
-            self._scored.add(token, logprob)
+        if self._scored and logprob:
+            self._scored.add(token, logprob, is_content=self._parser.is_content(token))
         return self._pass(self._parser.feed(token))
 
     def finish(self) -> list[Delta]:

@@ -20,6 +20,7 @@ from gptoss_local.base.events import (
     Prefilling,
     ReasoningDelta,
     Started,
+    ToolCall,
     WholeAnswer,
 )
 from gptoss_local.base.off_loop import Check, run_off_loop
@@ -36,7 +37,7 @@ from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import ChatRequest, RawRequest
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.reader import ContentLogprobs, Reader
+from gptoss_local.harmony.reader import Reader, WaitingLogprobs
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
     begun_answer,
@@ -280,7 +281,7 @@ class _Reading:
         self.must_answer = self._was_asked_to_answer = False
         self._is_short = False  # of room to continue
         self._pending: list[Delta] = []  # of the analysis that was closed
-        scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
+        self._scored = None if request.n_logprobs is None else WaitingLogprobs(vocabulary)
         self.whole = WholeAnswer()
         self.next_prompt: list[int] | None = start.prompt
         self.max_tokens = request.max_tokens
@@ -289,7 +290,7 @@ class _Reading:
         self._on_tokens = on_tokens
         self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
         self._tokens = list(start.prompt)
-        self._reader = Reader(start.parser, request.stop, scored, one_call=request.one_call)
+        self._reader = Reader(start.parser, request.stop, self._scored, one_call=request.one_call)
 
     @property
     def is_over(self) -> bool:
@@ -356,8 +357,11 @@ class _Reading:
             self.whole.add(event)
             if isinstance(event, Done):
                 _remember(self._start, self.whole)
-            if self._start.shows_reasoning or not isinstance(event, ReasoningDelta):
-                yield event
+            if isinstance(event, ReasoningDelta) and not self._start.shows_reasoning:
+                continue
+            if self._scored and isinstance(event, ReasoningDelta | ToolCall | Done):
+                event = msgspec.structs.replace(event, logprobs=self._scored.take_all())
+            yield event
 
     def _read(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
         reader, parser = self._reader, self._start.parser
@@ -383,7 +387,9 @@ class _Reading:
             self._on_tokens(len(frame.tokens))
             for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
                 if self.is_over:  # decoded before the engine heard of it
-                    break
+                    if self._scored and logprob:
+                        self._scored.add(token, logprob, is_content=False)
+                    continue
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
                 if parser.broken_call:

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import tiktoken
 
@@ -150,6 +150,9 @@ class Vocabulary:
         if token in self.own:
             return self.own[token] or self._names[token].encode()
         return SPECIAL_TOKENS.get(token, f"<|reserved_{token}|>").encode()
+
+    def text_of(self, tokens: Iterable[int]) -> str:
+        return b"".join(map(self.bytes_of, tokens)).decode("utf-8", "replace")
 
     def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
         """Encode text in which nothing stands for a tag. Raises PromptTooLongError."""

@@ -1,15 +1,16 @@
 """Describe a dialect to the server: its package states it in one value."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.server.access import OWN_ORIGIN, Access, Level
 from gptoss_local.server.origin import preflight
 from gptoss_local.server.streaming import Framing
@@ -64,6 +65,14 @@ class Endpoints(list[Endpoint]):
         self.for_page = partial(self.add, access="page")
         self.for_owner = partial(self.add, access="owner")
 
+    def refuse(self, method: str, path: str, why: str, instead: str) -> None:
+        """Answer for what other servers have at a path: a 404 would suggest a wrong address."""
+
+        async def refuse(_request: Request) -> Response:
+            raise UsageError(why, hint=instead)
+
+        self.for_keys(method, path, "Refused", is_refused=True)(refuse)
+
     def add(
         self,
         method: str,
@@ -81,10 +90,19 @@ class Endpoints(list[Endpoint]):
 
 
 class _Route(Route):
+    """Serves an endpoint; one below /v1 also without that, as llama-server does."""
+
     def __init__(self, stated: Endpoint) -> None:
         super().__init__(stated.path, stated.serve, methods=[stated.method])
+        self.path_regex = re.compile(self.path_regex.pattern.replace("^/v1/", "^(?:/v1)?/"))
         self._stated = stated
         self.is_shared = stated.access not in OWN_ORIGIN  # with pages of other origins
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        if found and self.path.startswith("/v1/"):  # whose errors are in another dialect
+            found["path"] = f"/v1{scope['path'].removeprefix('/v1')}"
+        return match, found
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         access: Access = scope["app"].state.access

@@ -20,7 +20,7 @@ from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.request_id import add_request_id, request_id_of
 from gptoss_local.server.streaming import json_response, log_error
 
-_PREFIXES = ("", "/v1", "/api")  # with which our paths begin
+_PREFIXES = ("/v1", "", "/api")  # with which our paths begin
 _N_PARTS_MAX = 8  # that a base URL has too many; every one costs a look at all routes
 
 

@@ -81,9 +81,10 @@ class Guard:
 
 def is_plain_path(raw_path: bytes) -> bool:
     """Return whether all readers of a path see the same segments in it."""
-    head, models, name = raw_path.partition(b"/v1/models/")
-    if models and not head:  # OpenAI's SDK encodes the slash of openai/gpt-oss-20b
-        raw_path = models + re.sub(rb"(?<=[^/])%2[fF](?=[^/])", b"/", name)
+    if models := re.match(rb"(?:/v1)?/models/", raw_path):
+        # OpenAI's SDK encodes the slash of openai/gpt-oss-20b.
+        name = re.sub(rb"(?<=[^/])%2[fF](?=[^/])", b"/", raw_path[models.end() :])
+        raw_path = models[0] + name
     try:
         segments = [unquote_to_bytes(part).decode() for part in raw_path.split(b"/")]
     except UnicodeDecodeError:

@@ -71,7 +71,7 @@ class _TraceRequests:
         try:
             await self._app(scope, receive, answering)
         finally:
-            dialect = next(d.name for d in DIALECTS if d.is_spoken(path, headers))
+            dialect = next(d.name for d in DIALECTS if d.is_spoken(scope["path"], headers))
             span.set_attributes(
                 {
                     "http.request.method": method,

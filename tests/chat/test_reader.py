@@ -5,7 +5,7 @@ import pytest
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.reader import ContentLogprobs, Reader, StopFilter
+from gptoss_local.harmony.reader import Reader, StopFilter, WaitingLogprobs
 from gptoss_local.harmony.vocabulary import RETURN
 
 pytestmark = pytest.mark.quick
@@ -78,14 +78,17 @@ def test_nothing_follows_a_stop_string(vocabulary: Vocabulary) -> None:
 def scored(
     vocabulary: Vocabulary, tagged: str, *stop: str, raw: bool = False
 ) -> tuple[str, list[TokenLogprob], int]:
-    """Content, its scored tokens, and the number of its pieces; token i has -i / 1000."""
+    """Content, those of its tokens that are scored, and the number of its pieces.
+
+    Token i has -i / 1000.
+    """
     parser = RawParser(vocabulary) if raw else HarmonyParser(vocabulary, (Tool("f"),))
-    reader = Reader(parser, stop, ContentLogprobs(vocabulary))
+    reader = Reader(parser, stop, WaitingLogprobs(vocabulary))
     deltas = []
     for i, token in enumerate(vocabulary.encode_tagged(tagged)):
         deltas += reader.feed(token, Logprob(-i / 1000, [(token, -i / 1000), (RETURN, -9.0)]))
     pieces = [d for d in [*deltas, *reader.finish()] if isinstance(d, ContentDelta)]
-    entries = [entry for piece in pieces for entry in piece.logprobs]
+    entries = [t for piece in pieces for t in piece.logprobs if t.offset is not None]
     return "".join(piece.text for piece in pieces), entries, len(pieces)
 
 
@@ -117,7 +120,7 @@ def test_text_before_a_stop_string_has_all_its_tokens(vocabulary: Vocabulary, st
     text, entries, _ = scored(vocabulary, f"{THOUGHT}{FINAL}{TEXT}<|return|>", stop)
     assert text == expected
     assert b"".join(entry.data for entry in entries).startswith(text.encode())
-    assert all(entry.offset < len(text) for entry in entries)
+    assert all((entry.offset or 0) < len(text) for entry in entries)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_an_answer_cut_off_amid_a_character(vocabulary: Vocabulary) -> None:
     tokens = vocabulary.encode("𓀀")
     assert len(tokens) > 1
     parser = HarmonyParser(vocabulary, opens_final=True)
-    reader = Reader(parser, (), ContentLogprobs(vocabulary))
+    reader = Reader(parser, (), WaitingLogprobs(vocabulary))
     assert reader.feed(tokens[0], Logprob(-1.0, [])) == []
     (piece,) = reader.finish()
     assert isinstance(piece, ContentDelta)

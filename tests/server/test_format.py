@@ -92,6 +92,9 @@ SPELLINGS: list[dict[str, Any]] = [
     {"format": FLAT},
     {"output_config": {"format": FLAT}},
     {"output_format": FLAT},
+    {"json_schema": {"const": "42"}},
+    {"guided_json": {"const": "42"}},
+    {"structured_outputs": {"json": {"const": "42"}}},
 ]
 TURNS = {"/v1/responses": "input", "/v1/completions": "prompt", "/api/generate": "prompt"}
 

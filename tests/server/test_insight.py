@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import httpx
+import ollama
 import pytest
 
 from gptoss_local.harmony import Vocabulary, inspect_tokens
@@ -94,3 +95,49 @@ def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:
         assert [t for piece in pieces for t in piece.tokens] == [*prompt, *answer]
         assert pieces[0].author == "user"
         assert not pieces[0].is_dropped
+
+
+def test_tokens_as_llama_server_has_them(http: httpx.Client, vocabulary: Vocabulary) -> None:
+    text = "東京 🦜<|end|> ça"
+    tokens = vocabulary.encode_tagged(text)
+    asked: dict[str, Any] = {"content": text, "add_special": True, "model": "nano"}
+    assert http.post("/tokenize", json=asked).json() == {"tokens": tokens}
+    told = http.post("/tokenize", json=asked | {"with_pieces": True}).json()["tokens"]
+    assert [each["id"] for each in told] == tokens
+    pieces = [p.encode() if isinstance(p := each["piece"], str) else bytes(p) for each in told]
+    assert (b"".join(pieces).decode(), b"<|end|>" in pieces) == (text, True)
+    assert any(isinstance(each["piece"], list) for each in told)  # the parts of a character
+    assert http.post("/detokenize", json={"model": "nano", "tokens": tokens}).json() == {
+        "content": text
+    }
+    plain = http.post("/tokenize", json=asked | {"parse_special": False}).json()["tokens"]
+    assert plain == vocabulary.encode(text)
+
+
+def test_a_prompt_as_llama_server_has_it(http: httpx.Client, vocabulary: Vocabulary) -> None:
+    """The same that the model gets, of the loaded model if none is named."""
+    last = chat(http, FRANCE)[-1]
+    prompt = http.post("/apply-template", json={"messages": FRANCE}).json()["prompt"]
+    assert prompt.startswith("<|start|>system<|message|>You are ChatGPT")
+    assert prompt.endswith(f"<|message|>{FRANCE[0]['content']}<|end|><|start|>assistant")
+    assert len(vocabulary.encode_tagged(prompt)) == last["prompt_eval_count"]
+    counted = http.post(
+        "/v1/chat/completions/input_tokens", json={"model": "nano", "messages": FRANCE}
+    )
+    assert counted.json()["input_tokens"] == last["prompt_eval_count"]
+    (loaded,) = http.get("/api/ps").json()["models"]
+    props = http.get("/props").json()
+    assert props["default_generation_settings"]["n_ctx"] == loaded["context_length"]
+    assert (props["model_alias"], props["total_slots"]) == ("nano", 4)
+    assert "harmony" in props["chat_template"]
+    assert props["model_path"].endswith(".gguf")
+    assert http.get("/props?model=nothing").status_code == 404
+
+
+def test_a_verbose_look_at_a_model(sdk: ollama.Client, http: httpx.Client) -> None:
+    shown = http.post("/api/show", json={"model": "nano", "verbose": True}).json()
+    (embedding,) = (t for t in shown["tensors"] if t["name"] == "token_embd.weight")
+    assert (embedding["type"], embedding["shape"][1]) == ("Q8_0", 201088)
+    assert sdk.show("nano").template == shown["template"]
+    assert "harmony" in shown["template"]
+    assert "tensors" not in http.post("/api/show", json={"model": "nano"}).json()

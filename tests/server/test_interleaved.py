@@ -66,7 +66,7 @@ async def test_streamed_and_whole(path: str) -> None:
         text = b"".join(pieces).decode()
         well_formed.check_stream(path, text)
         if path == "/v1/responses":
-            assert items_of(sse.events(text)[-1][1]["response"]["output"]) == runs(order)
+            assert items_of(sse.events(text)[-2][1]["response"]["output"]) == runs(order)
         elif path == "/v1/messages":
             assert blocks_of(blocks_in(text)) == runs(order)
         said = answer(asyncio.sleep(0), list(events(order)))

@@ -44,6 +44,8 @@ METERED: dict[str, dict[str, Any]] = BODIES | {
     "/v1/messages/count_tokens": ASK,
     "/v1/responses/input_tokens": {"model": "nano", "input": "hi"},
     "/api/generate": {"model": "nano"},
+    "/chat/completions": ASK,
+    "/apply-template": ASK,
 }
 NO_MODEL = {"model": "nope"}  # is admitted, and costs no time
 

@@ -1,5 +1,6 @@
 """Log-probabilities, penalties and logit_bias through the real SDKs, streamed and whole."""
 
+import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from gptoss_local.harmony import Vocabulary
 from tests.server.conftest import GREEDY
-from tests.server.dialects import PERSON, user
+from tests.server.dialects import PERSON, WEATHER, user
 
 TEXT = "東京 🦜 鱻 ça"  # of characters that are one token, three tokens, and a part of one
 MESSAGES: Any = [user(f"Reply with exactly: {TEXT}")]
@@ -20,10 +21,12 @@ ASK: dict[str, Any] = {"model": "nano", "messages": MESSAGES, "temperature": 0}
 ASK_RESPONSES: dict[str, Any] = ASK | {"input": MESSAGES}
 del ASK_RESPONSES["messages"]
 INCLUDE: Any = ["message.output_text.logprobs"]
+WHERE: Any = [user("What is the weather in Paris?")]
+TOOLS: Any = [{"type": "function", "function": WEATHER}]
 Told = list[tuple[str, float]]
 
 
-def check(entries: Iterable[dict[str, Any]], n_top: int) -> Told:
+def check(entries: Iterable[dict[str, Any]], n_top: int, text: str = TEXT) -> Told:
     """Check the list of every dialect but the oldest; returns tokens and values."""
     told, data = [], b""
     for entry in entries:
@@ -39,7 +42,7 @@ def check(entries: Iterable[dict[str, Any]], n_top: int) -> Told:
             assert sum(map(math.exp, values)) <= 1 + 1e-6
             assert {key: entry[key] for key in top[0]} == top[0]  # greedy
         told.append((entry["token"], entry["logprob"]))
-    assert data.decode() == TEXT
+    assert data.decode() == text
     assert "\\xa6" in dict(told)
     return told
 
@@ -54,9 +57,12 @@ def test_ollamas_dialect(http: httpx.Client, sdk: ollama.Client) -> None:
     settings: Any = {"logprobs": True, "top_logprobs": 20}
     whole = http.post("/api/chat", json=NATIVE | settings | {"stream": False}).json()
     assert (whole["message"]["content"], bool(whole["message"]["thinking"])) == (TEXT, True)
-    told = check(whole["logprobs"], 20)
+    written = f"<|channel|>analysis<|message|>{whole['message']['thinking']}<|end|>"
+    written += f"<|start|>assistant<|channel|>final<|message|>{TEXT}<|return|>"
+    told = check(whole["logprobs"], 20, written)
+    assert len(told) == whole["eval_count"]
     frames = list(sdk.chat("nano", MESSAGES, options=GREEDY, stream=True, **settings))
-    assert all(bool(frame.logprobs) == bool(frame.message.content) for frame in frames)
+    assert all(frame.logprobs for frame in frames)
     streamed = [entry for frame in frames for entry in frame.logprobs or ()]
     assert equal([(e.token, e.logprob) for e in streamed], told)
     plain = http.post("/api/chat", json=NATIVE | {"stream": False, "logprobs": False}).json()
@@ -65,7 +71,42 @@ def test_ollamas_dialect(http: httpx.Client, sdk: ollama.Client) -> None:
     generated = sdk.generate("nano", **asked)
     assert equal([(e.token, e.logprob) for e in generated.logprobs or ()], told)
     raw = sdk.generate("nano", **asked | {"prompt": "<|start|>assistant", "raw": True})
-    assert "".join(entry.token for entry in raw.logprobs or ()) == raw.response
+    assert "".join(entry.token for entry in raw.logprobs or ()) == f"{raw.response}<|return|>"
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("generate", {"prompt": "Why is the sky blue?", "options": GREEDY | {"num_predict": 10}}),
+        ("generate", {"prompt": "Why is the sky blue?", "think": False}),
+        ("generate", {"prompt": "Why is the sky blue?", "options": GREEDY | {"num_predict": 0}}),
+        ("chat", {"messages": MESSAGES, "options": GREEDY | {"stop": ["🦜"]}}),
+        ("chat", {"messages": MESSAGES, "options": GREEDY | {"think_budget": 3}}),
+        ("chat", {"messages": WHERE, "tools": TOOLS}),
+        ("chat", {"messages": WHERE, "tools": TOOLS, "think": False}),
+        ("chat", {"messages": WHERE, "tools": TOOLS, "options": GREEDY | {"num_predict": 40}}),
+        (
+            "chat",
+            {"messages": MESSAGES, "format": "json", "options": GREEDY | {"num_predict": 60}},
+        ),
+    ],
+)
+def test_ollamas_dialect_scores_every_token(
+    http: httpx.Client, path: str, asked: dict[str, Any]
+) -> None:
+    """Also those of thinking, calls and tags, and those that no text shows."""
+    body = {"model": "nano", "options": GREEDY, "logprobs": True} | asked
+    for stream in (False, True):
+        reply = http.post(f"/api/{path}", json=body | {"stream": stream})
+        frames = list(map(json.loads, reply.text.splitlines()))
+        tokens = [entry["token"] for frame in frames for entry in frame.get("logprobs", ())]
+        assert len(tokens) == frames[-1].get("eval_count", 0)
+        for frame in frames:
+            said = frame.get("message") or {"content": frame.get("response")}
+            if said.get("content") or said.get("thinking") or said.get("tool_calls"):
+                assert frame["logprobs"]
+            for call in said.get("tool_calls", ()):
+                assert call["function"]["arguments"]["location"] in "".join(tokens)
 
 
 @pytest.mark.parametrize("n_top", [0, 20])
@@ -75,7 +116,7 @@ def test_chat_completions(client: openai.OpenAI, n_top: int) -> None:
     assert choice.message.content == TEXT
     assert choice.logprobs is not None
     told = check((e.model_dump() for e in choice.logprobs.content or ()), n_top)
-    streamed = []
+    streamed: list[Any] = []
     for chunk in client.chat.completions.create(**settings, stream=True):
         (part,) = chunk.choices
         assert (part.logprobs is not None) == bool(part.delta.content)

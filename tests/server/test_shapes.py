@@ -14,6 +14,7 @@ from tests.scripted_engine import Script, answer, calls, run_scripted_server
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
 FUNCTION: Any = {"type": "function", "name": "look", "parameters": PARAMETERS}
+N_CTX = 131072
 ASK: Any = [{"role": "user", "content": "Look"}]
 
 
@@ -54,7 +55,9 @@ def test_responses_echo_tools_and_formats_whole(url: str) -> None:
 
 
 def test_models_and_ids_of_requests(strict: openai.OpenAI, claude: anthropic.Anthropic) -> None:
-    assert [model.id for model in strict.models.list()] == ["nano"]
+    (model,) = strict.models.list()
+    length = model.model_extra or {}
+    assert (model.id, length["max_model_len"], length["context_length"]) == ("nano", N_CTX, N_CTX)
     assert [model.display_name for model in claude.models.list()] == ["nano"]
     assert claude.models.retrieve("nano").created_at.year >= 2025
     with pytest.raises(anthropic.NotFoundError, match="not_found_error"):
@@ -66,6 +69,46 @@ def test_models_and_ids_of_requests(strict: openai.OpenAI, claude: anthropic.Ant
     ids = {chat._request_id, said._request_id, caught.value.request_id}
     assert len(ids) == 3
     assert all(ids)
+
+
+def test_a_base_url_without_v1_is_the_same_server(url: str) -> None:
+    """As it is with llama-server, which some clients are written for."""
+    with openai.OpenAI(base_url=url, **CHECKED) as client:
+        chat: Any = {"model": "nano", "messages": [{"role": "user", "content": "Hi"}]}
+        assert client.chat.completions.create(**chat).choices[0].message.content == "Fine: über."
+        chunks = list(client.chat.completions.create(**chat, stream=True))
+        assert chunks[-1].choices[0].finish_reason == "stop"
+        assert client.completions.create(model="nano", prompt="Hi").choices[0].text
+        made = client.responses.create(model="nano", input="Hi")
+        assert client.responses.retrieve(made.id).output_text == made.output_text == "Fine: über."
+        assert [model.id for model in client.models.list()] == ["nano"]
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.chat.completions.create(model="x", messages=ASK)
+        assert caught.value.code == "model_not_found"
+        with pytest.raises(openai.NotFoundError, match="'openai/gpt-oss' not found"):
+            client.models.retrieve("openai/gpt-oss")  # the SDK encodes the slash
+        with pytest.raises(openai.BadRequestError, match="embeddings"):
+            client.embeddings.create(model="nano", input="Hi")
+    said = httpx.post(f"{url}/messages", json={"model": "nano", "max_tokens": 9, "messages": ASK})
+    assert said.json()["type"] == "message"
+    wrong = httpx.put(f"{url}/chat/completions", json={})
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert "405 method not allowed" in wrong.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("GET", "/v1/chat/completions", "Chat Completions are not stored"),
+        ("DELETE", "/v1/models/nano", "models are not deleted here"),
+        ("POST", "/v1/responses/compact", "compaction is not supported"),
+        ("GET", "/slots", "/slots is not served here"),
+    ],
+)
+def test_what_others_have_is_refused_by_name(url: str, method: str, path: str, said: str) -> None:
+    reply = httpx.request(method, url + path)
+    assert (reply.status_code, reply.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert said in reply.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -33,6 +33,7 @@ PATHS = {
     "/v1/chat/completions": "openai",
     "/v1/responses": "openai",
     "/v1/messages": "anthropic",
+    "/chat/completions": "openai",
 }
 
 
@@ -79,10 +80,11 @@ def test_spans_of_an_answer(traced: RunningServer, collector: Collector, path: s
         assert reply.status_code == 200
         span = request_span(collector, reply)
     assert (span.trace_id, span.parent_id, span.is_error) == (TRACE, SPAN, False)
-    assert span.name == f"POST {path}"
+    route = f"/v1{path}" if path == "/chat/completions" else path
+    assert span.name == f"POST {route}"
     for name, value in (
         *(("http.request.method", "POST"), ("http.response.status_code", 200)),
-        *(("http.route", path), ("url.path", path)),
+        *(("http.route", route), ("url.path", path)),
         *(("gptoss.dialect", PATHS[path]), ("gen_ai.request.model", "nano")),
     ):
         assert span.attributes[name] == value

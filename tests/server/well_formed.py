@@ -104,14 +104,32 @@ def _check_response(response: dict[str, Any]) -> dict[str, Any]:
     status = response["status"]
     assert status in ("completed", "incomplete"), f"the status is {status!r}"
     assert all(item["id"] and item["type"] for item in response["output"]), "an item has no id"
+    for item in response["output"]:
+        _check_nulls(item)
     usage = response["usage"]
     n_tokens = usage["input_tokens"] + usage["output_tokens"]
     assert usage["total_tokens"] == n_tokens > 0, f"usage does not add up: {usage}"
     return response
 
 
+_OF_OPENAI = {"outputs", "annotations", "action", "approval_request_id", "output", "error"}
+
+
+def _check_nulls(data: Any) -> None:
+    """Check that nothing is null in Open Responses' own items; there it is absent."""
+    if isinstance(data, dict):
+        nulls = {key for key, value in data.items() if value is None} - _OF_OPENAI
+        assert not nulls, f"null: {nulls}"
+    for value in (
+        data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    ):
+        _check_nulls(value)
+
+
 def _check_events(events: list[tuple[str, Any]]) -> dict[str, Any]:
     """Check all events of a stream of /v1/responses; return the whole response."""
+    *events, end = events
+    assert end == ("", "[DONE]"), f"the stream ends with {end}"
     assert all(name == data["type"] for name, data in events), "an event is not named as its type"
     numbers = [data["sequence_number"] for _, data in events]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "numbers are missing"
@@ -122,6 +140,7 @@ def _check_events(events: list[tuple[str, Any]]) -> dict[str, Any]:
     response = _check_response(data["response"])
     output, is_open, n_done, text = response["output"], False, 0, ""
     for name, data in events[2:-1]:
+        _check_nulls(data)
         assert data["output_index"] == n_done, f"{name} is of another item than the open one"
         assert is_open != (name == "response.output_item.added"), f"{name} is out of order"
         if name == "response.output_item.added":

@@ -12,9 +12,20 @@ import msgspec
 from starlette.requests import Request
 
 from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.off_loop import Check
 from gptoss_local.base.settings import Settings
-from gptoss_local.harmony import AnswerNow, ChatRequest, Message, RawRequest
+from gptoss_local.harmony import (
+    AnswerNow,
+    ChatRequest,
+    Message,
+    RawRequest,
+    Vocabulary,
+    n_prompt_tokens,
+    prompt_tokens,
+)
 from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
+from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
@@ -23,6 +34,7 @@ from gptoss_local.server.dialects.options import Options
 from gptoss_local.server.dialects.sent_format import put_format
 from gptoss_local.server.dialects.sent_tools import is_of_servers
 from gptoss_local.server.request_id import request_id_of
+from gptoss_local.server.streaming import while_connected
 
 _TEXT_ONLY = "gpt-oss reads and writes text only"
 _FORMAT = "send a JSON schema as {format}"
@@ -37,10 +49,8 @@ _REFUSED = {  # an answer without it would be another one; with what to do inste
     "grammar": _FORMAT,
     "guided_choice": _FORMAT,
     "guided_grammar": _FORMAT,
-    "guided_json": _FORMAT,
     "guided_regex": _FORMAT,
     "images": _TEXT_ONLY,
-    "json_schema": _FORMAT,
     "mcp_servers": "connect to them in the client",
     "modalities": _TEXT_ONLY,
     "n": "send the request again for another answer",
@@ -224,6 +234,37 @@ class NamedModel:
             raise self._found
         return self._found
 
+    async def vocabulary(self) -> Vocabulary:
+        return await self.manager.vocabulary(self.entry)
+
+    async def n_tokens(self, asked: ChatRequest) -> int:
+        """Count the tokens of a prompt, without loading the model."""
+        counting = n_prompt_tokens(asked, await self.vocabulary())
+        return await while_connected(self._request, counting)
+
+    @property
+    def _loaded(self) -> list[LoadedModel | RemoteModel]:
+        """Return the models that can answer now, the last used last."""
+        return [*self.manager.remote, *self.manager.loaded]
+
+    @property
+    def n_ctx(self) -> int | None:
+        """Return the context of the model if it is loaded."""
+        found = (m.engine.loaded.n_ctx for m in self._loaded if m.entry.name == self.entry.name)
+        return next(found, None)
+
+    async def renderer(self) -> Callable[[ChatRequest, Check], list[int]]:
+        """Return a function that makes the very prompt of a request; it is slow."""
+        vocabulary = await self.vocabulary()
+        n_ctx, n_ctx_train = self.n_ctx, await self.manager.n_ctx_train(self.entry)
+
+        def render(asked: ChatRequest, check: Check) -> list[int]:
+            return prompt_tokens(
+                asked, vocabulary, n_ctx=n_ctx, n_ctx_train=n_ctx_train, check=check
+            )
+
+        return render
+
     def warn_of(self, kinds: Iterable[str]) -> None:
         self._warn("not offered", filter(is_of_servers, kinds))
 
@@ -253,14 +294,27 @@ class NamedModel:
         if not isinstance(retention, str | None) or retention not in _KEPT:
             raise UsageError(f"{_RETENTION} must be in_memory or 24h")
         self._in_memory = _KEPT[retention]
+        self.find(body)
+        if isinstance(self._found, ModelEntry):
+            return fill_in(body, self._found.defaults, self._names)
+        return body
+
+    def find(self, body: Mapping[str, Any]) -> None:
+        """Find the model that a body names."""
         name = body.get("model")
-        name = name if isinstance(name, str) else ""
         try:
+            name = name if isinstance(name, str) else ""
             self._found = find_model(name, self.manager.settings)
         except GptOssError as error:  # raised when the model is asked for
             self._found = error
+
+    def meant(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a body with the model that was used last, if it names none."""
+        if body.get("model"):
             return body
-        return fill_in(body, self._found.defaults, self._names)
+        if not self._loaded:
+            raise UsageError("model is required, as none is loaded")
+        return body | {"model": self._loaded[-1].entry.name}
 
 
 def _lasting(message: Message) -> Message | None:

@@ -12,7 +12,7 @@ from gptoss_local.server.dialects.gptoss import chats, page, routes, tools
 from gptoss_local.server.dialects.ollama import management
 from gptoss_local.server.dialects.ollama import routes as ollama
 from gptoss_local.server.dialects.ollama.frames import error_frame
-from gptoss_local.server.dialects.openai import chat, responses
+from gptoss_local.server.dialects.openai import chat, llama_server, responses
 from gptoss_local.server.dialects.openai.parts import OpenAIError
 from gptoss_local.server.dialects.openai.parts import error_body as openai_error
 from gptoss_local.server.request_id import request_id_of
@@ -22,6 +22,8 @@ def _is_anthropics(path: str, headers: Mapping[str, str]) -> bool:
     is_shared = path.startswith("/v1/models")  # with OpenAI's clients
     return path.startswith("/v1/messages") or (is_shared and "anthropic-version" in headers)
 
+
+_OF_LLAMA_SERVER = tuple(endpoint.path for endpoint in llama_server.endpoints)
 
 GPTOSS = Dialect(
     name="gptoss",
@@ -39,8 +41,13 @@ ANTHROPIC = Dialect(
 )
 OPENAI = Dialect(
     name="openai",
-    is_spoken=lambda path, _headers: path.startswith("/v1/"),
-    endpoints=(*chat.endpoints, *responses.endpoints, *embeddings.openai_endpoints),
+    is_spoken=lambda path, _headers: path.startswith(("/v1/", *_OF_LLAMA_SERVER)),
+    endpoints=(
+        *chat.endpoints,
+        *responses.endpoints,
+        *llama_server.endpoints,
+        *embeddings.openai_endpoints,
+    ),
     error_body=lambda error, _request: openai_error(error),
     error=OpenAIError,
 )

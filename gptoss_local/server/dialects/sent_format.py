@@ -12,6 +12,7 @@ Place = tuple[str, ...]
 _PLACES: tuple[Place, ...] = (
     *(("response_format",), ("text", "format"), ("text", "response_format"), ("format",)),
     *(("output_config", "format"), ("output_format",)),
+    *(("json_schema",), ("guided_json",), ("structured_outputs", "json")),  # llama.cpp's, vLLM's
 )
 _OF_SCHEMAS = ("object", "array", "string", "number", "integer", "boolean", "null")
 

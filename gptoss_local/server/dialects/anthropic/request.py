@@ -201,7 +201,7 @@ def offered_tools(
     for block in _all_blocks(messages):
         match block.tool:
             case {"type": "tool_definition", "definition": dict(definition)}:
-                tool = convert(definition, SentTool)
+                tool = convert(definition, SentTool, "tool.definition.")
                 name = tool.label
                 tools[name] = tool
             case {"name": str(name)}:

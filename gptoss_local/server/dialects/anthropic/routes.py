@@ -19,7 +19,6 @@ from gptoss_local.harmony import (
     ReasoningDelta,
     Started,
     ToolCall,
-    n_prompt_tokens,
 )
 from gptoss_local.models.store import ModelEntry
 from gptoss_local.server.dialect import Endpoints
@@ -28,13 +27,7 @@ from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.request_id import request_id_of
-from gptoss_local.server.streaming import (
-    SSE,
-    AnswerResponse,
-    SseEvent,
-    json_response,
-    while_connected,
-)
+from gptoss_local.server.streaming import SSE, AnswerResponse, SseEvent, json_response
 
 
 class AnthropicErrorDetails(msgspec.Struct):
@@ -56,7 +49,7 @@ class AnthropicAnswer(msgspec.Struct):
     content: list[dict[str, Any]]
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
     stop_sequence: str | None
-    usage: dict[str, int]
+    usage: dict[str, Any]
     stop_details: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -192,7 +185,8 @@ class MessagesWriter:
         yield from self._close()
 
     def _finish(self, done: Done) -> Iterable[SseEvent]:
-        usage = _usage(done.usage.n_prompt, done.usage.n_generated, done.usage.n_cached)
+        counts = done.usage
+        usage = _usage(counts.n_prompt, counts.n_generated, counts.n_cached, done.n_reasoning)
         reasons: dict[str, Any] = {
             "stop_reason": self._stop_reason(done),
             "stop_sequence": done.stop_string or None,
@@ -247,13 +241,16 @@ def model_list(entries: Iterable[ModelEntry]) -> dict[str, Any]:
     return {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": False}
 
 
-def _usage(n_prompt: int, n_generated: int = 0, n_cached: int = 0) -> dict[str, int]:
+def _usage(
+    n_prompt: int, n_generated: int = 0, n_cached: int = 0, n_thinking: int = 0
+) -> dict[str, Any]:
     """Return the token counts; `input_tokens` are those that were not cached."""
     return {
         "input_tokens": n_prompt - n_cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": n_cached,
         "output_tokens": n_generated,
+        "output_tokens_details": {"thinking_tokens": n_thinking},
     }
 
 
@@ -285,6 +282,4 @@ async def count_tokens(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(MessagesBody)
     asked = await model.asked(body.to_request)
-    vocabulary = await model.manager.vocabulary(model.entry)
-    n_tokens = await while_connected(request, n_prompt_tokens(asked, vocabulary))
-    return json_response(TokenCount(n_tokens))
+    return json_response(TokenCount(await model.n_tokens(asked)))

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -31,14 +30,11 @@ from gptoss_local.harmony import (
     Message,
     inspect_tokens,
     load_vocabulary,
-    prompt_tokens,
     text_size,
 )
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.machine.hardware import read_cuda_gpus
-from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.fits import all_fits
-from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.dialect import Endpoints
@@ -200,26 +196,15 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
 async def inspect(request: Request) -> Response:
     """Return a conversation as harmony has it, with token ids; loads no model."""
     model = NamedModel(request)
-    body, manager = await model.read(InspectBody), model.manager
+    body = await model.read(InspectBody)
     if not body.model:
         raise UsageError("model is required")
-    vocabulary = await manager.vocabulary(model.entry)
-    n_ctx_train = await manager.n_ctx_train(model.entry)
+    vocabulary, render = await model.vocabulary(), await model.renderer()
     asked = await model.asked(body.to_request)
-    usable: list[LoadedModel | RemoteModel] = [*manager.loaded, *manager.remote]
-    loaded = (m.engine.loaded.n_ctx for m in usable if m.entry.name == model.entry.name)
-    n_ctx = next(loaded, None)
 
     def look(check: Check) -> Inspection:
-        render = partial(
-            prompt_tokens,
-            vocabulary=vocabulary,
-            n_ctx=n_ctx,
-            n_ctx_train=n_ctx_train,
-            check=check,
-        )
-        prompt = render(asked)
-        following = [] if body.answer is None else render(_next(asked, body))
+        prompt = render(asked, check)
+        following = [] if body.answer is None else render(_next(asked, body), check)
         pieces = inspect_tokens(prompt, body.tokens, following, vocabulary)
         return Inspection(len(prompt), len(body.tokens), pieces)
 

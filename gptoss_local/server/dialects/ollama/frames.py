@@ -100,16 +100,17 @@ class ChatWriter(_Writer):
         return frame
 
     def _frame(self, event: Event) -> ChatFrame:
-        message, fields = AnswerMessage("assistant", ""), dict[str, Any]()
+        message = AnswerMessage("assistant", "")
+        fields: dict[str, Any] = {"logprobs": logprobs_of(event.logprobs)}
         match event:
-            case ContentDelta(text, logprobs):
-                message.content, fields = text, {"logprobs": logprobs_of(logprobs)}
+            case ContentDelta(text):
+                message.content = text
             case ReasoningDelta(text):
                 message.thinking = text
             case ToolCall():
                 message.tool_calls = [call_of(event)]
             case Done():
-                fields = {"done": True} | asdict(metrics_of(event))
+                fields |= {"done": True} | asdict(metrics_of(event))
         return chat_frame(self._model, message, **fields)
 
     def _progress(self, event: Prefilling) -> list[ChatFrame]:
@@ -130,8 +131,8 @@ class GenerateWriter(_Writer):
     def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
         if isinstance(event, Growing | Started | Prefilling | CallDelta):
             return []
-        frame = self._frame(event)
-        self._answer.add(ContentDelta(frame.response) if isinstance(event, ToolCall) else event)
+        frame, is_call = self._frame(event), isinstance(event, ToolCall)
+        self._answer.add(ContentDelta(frame.response, event.logprobs) if is_call else event)
         return [frame]
 
     def keepalive(self) -> Iterable[GenerateFrame]:
@@ -144,17 +145,19 @@ class GenerateWriter(_Writer):
         return frame
 
     def _frame(self, event: Event) -> GenerateFrame:
+        text, fields = "", dict[str, Any]()
         match event:
-            case ContentDelta(text, logprobs):
-                return generate_frame(self._model, text, logprobs=logprobs_of(logprobs))
-            case ReasoningDelta(text):
-                return generate_frame(self._model, thinking=text)
+            case ContentDelta(text):
+                pass
+            case ReasoningDelta():
+                fields["thinking"] = event.text
             case ToolCall():
-                return generate_frame(self._model, f"{event.name}({event.arguments_json()})")
+                text = f"{event.name}({event.arguments_json()})"
             case Done():
                 context = event.tokens if self._with_context else []
-                fields = asdict(metrics_of(event))
-                return generate_frame(self._model, done=True, context=context, **fields)
+                fields = {"done": True, "context": context} | asdict(metrics_of(event))
+        logprobs = logprobs_of(event.logprobs)
+        return generate_frame(self._model, text, logprobs=logprobs, **fields)
 
 
 def error_frame(error: GptOssError) -> ErrorFrame:

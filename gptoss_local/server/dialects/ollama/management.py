@@ -39,6 +39,7 @@ from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.named_model import manager_of, settings_of
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.request import (
+    TEMPLATE,
     ModelBody,
     OllamaMessage,
     to_message,
@@ -95,7 +96,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
         if not (self.model or self.name):
             raise UsageError("invalid model name")
         for field, why in _REFUSED.items():
-            if getattr(self, field):
+            if getattr(self, field) not in ("", TEMPLATE):
                 raise UsageError(f"'{field}' is not supported: {why}")
         convert(self.parameters, ModelOptions)
         for message in convert(self.messages, list[OllamaMessage]):

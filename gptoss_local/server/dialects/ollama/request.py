@@ -23,6 +23,9 @@ from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, Samp
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
+TEMPLATE = "{{/* harmony: gptoss renders messages, tools and thinking itself */}}"
+"""The template of every model, which clients may send back."""
+
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
 
 
@@ -121,7 +124,7 @@ class GenerateBody(_Common, kw_only=True):
             raise UsageError(f"{self.model} does not support insert")
         if self.raw and (self.template or self.system or self.context):
             raise UsageError("raw mode does not support template, system, or context")
-        if self.template:
+        if self.template not in ("", TEMPLATE):
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
         fields = self.options.request_fields()
         fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
@@ -149,6 +152,10 @@ class ModelBody(msgspec.Struct):
 
     model: str = ""
     name: str = ""
+
+
+class ShowBody(ModelBody):
+    verbose: bool = False
 
 
 def _offered(tool: Tool) -> Tool:

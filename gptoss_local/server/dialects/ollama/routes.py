@@ -18,8 +18,11 @@ from gptoss_local.api.models import (
     RunningModels,
     ServerVersion,
     ShownModel,
+    ShownTensor,
 )
 from gptoss_local.base.errors import ModelLoadError, UnauthorizedError, UsageError
+from gptoss_local.base.formats.ggml_types import GGML_TYPES
+from gptoss_local.base.formats.gguf_file import TensorInfo
 from gptoss_local.harmony import ChatEvent
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import (
@@ -44,7 +47,7 @@ from gptoss_local.server.dialects.ollama.frames import (
     chat_frame,
     generate_frame,
 )
-from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
+from gptoss_local.server.dialects.ollama.request import TEMPLATE, ChatBody, GenerateBody, ShowBody
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, AnswerWriter, json_response
 
 CAPABILITIES = ["completion", "tools", "thinking"]
@@ -73,7 +76,7 @@ def tag(entry: ModelEntry) -> InstalledModel:
     )
 
 
-def _remote_fields(upstream: UpstreamAddress | None) -> dict[str, str]:
+def _remote_fields(upstream: UpstreamAddress | None) -> dict[str, Any]:
     if upstream is None:
         return {}
     return {"remote_model": upstream.model, "remote_host": upstream.urls[0]}
@@ -128,7 +131,7 @@ def _shown(entry: ModelEntry, found: ModelDetails, model_info: dict[str, Any]) -
         license="\n".join(defaults.license),
         modelfile=render_modelfile(entry),
         parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
-        template="",
+        template=TEMPLATE,
         system=defaults.system,
         messages=[{"role": "", "content": ""} | message for message in defaults.messages],
         details=found,
@@ -193,6 +196,12 @@ def _model_info(info: GGUFInfo) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
+def _tensor(tensor: TensorInfo) -> ShownTensor:
+    known = GGML_TYPES.get(tensor.type_id)
+    kind = known.name if known else str(tensor.type_id)
+    return ShownTensor(tensor.name, kind, list(tensor.shape[::-1]))
+
+
 def _parameter_size(n_parameters: int) -> str:
     if n_parameters >= 1e9:
         return f"{n_parameters / 1e9:.1f}B"
@@ -239,9 +248,9 @@ async def ps(request: Request) -> Response:
     return json_response(RunningModels(sorted(models, key=lambda m: m.expires_at, reverse=True)))
 
 
-@endpoints.for_keys("POST", "/api/show", "Details of a model", ShownModel, ModelBody)
+@endpoints.for_keys("POST", "/api/show", "Details of a model", ShownModel, ShowBody)
 async def show(request: Request) -> Response:
-    body = await read_body(request, ModelBody)
+    body = await read_body(request, ShowBody)
     name = body.model or body.name
     if not name:
         raise UsageError("model is required")
@@ -257,7 +266,10 @@ async def show(request: Request) -> Response:
     info = await asyncio.to_thread(read_info, path)
     # Copilot Chat lists models by this field, so two of one family would look the same.
     is_copilot = request.headers.get("user-agent", "").startswith("GitHubCopilotChat/")
-    return json_response(described(entry, info, basename=name if is_copilot else ""))
+    shown = described(entry, info, basename=name if is_copilot else "")
+    if body.verbose:
+        shown.tensors = list(map(_tensor, info.tensors))
+    return json_response(shown)
 
 
 @endpoints.metered("/api/chat", "Answer a conversation", ChatFrame, ChatBody, stream=NDJSON)

@@ -1,7 +1,7 @@
 """OpenAI's Chat Completions, Completions and Models: `/v1/*`. Source: its API reference."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -27,9 +27,12 @@ from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.anthropic.routes import model_info, model_list
 from gptoss_local.server.dialects.named_model import NamedModel, settings_of
+from gptoss_local.server.dialects.ollama.routes import tag
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody, CompletionBody
 from gptoss_local.server.dialects.openai.parts import (
+    END,
     CompletionLogprobs,
+    InputTokens,
     OpenAILogprob,
     completion_logprobs,
     error_body,
@@ -42,14 +45,17 @@ from gptoss_local.server.streaming import SSE, AnswerResponse, SseEvent, json_re
 
 endpoints = Endpoints()
 _FINGERPRINT = "fp_ollama"
-_END = SseEvent(msgspec.Raw(b"[DONE]"))
 
 
 class OpenAIModel(msgspec.Struct, kw_only=True):
+    """A model; its longest context goes by vLLM's and by OpenRouter's name."""
+
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "library"
+    max_model_len: int | UnsetType = UNSET
+    context_length: int | UnsetType = UNSET
 
 
 class OpenAIModels(msgspec.Struct, kw_only=True):
@@ -132,7 +138,7 @@ class _Writer:
         self._answer = WholeAnswer()
 
     def failed(self, error: GptOssError) -> Iterable[SseEvent]:
-        return [SseEvent(error_body(error)), _END]
+        return [SseEvent(error_body(error)), END]
 
     @property
     def _fields(self) -> dict[str, Any]:
@@ -157,9 +163,9 @@ class _Writer:
 
     def _last(self, done: Done) -> list[SseEvent]:
         if not self._include_usage:
-            return [_END]
+            return [END]
         counts = usage(done, "prompt", "completion")
-        return [SseEvent(self._head | {"choices": [], "usage": counts}), _END]
+        return [SseEvent(self._head | {"choices": [], "usage": counts}), END]
 
 
 class ChatCompletionWriter(_Writer):
@@ -271,7 +277,7 @@ class CompletionWriter(_Writer):
             case Started() if self._echo:
                 return [self._chunk(text=self._echo)]
             case ContentDelta(text, tokens):
-                return [self._chunk(text=text, logprobs=self._logprobs(tokens))]
+                return [self._chunk(text=text, logprobs=completion_logprobs(tokens))]
             case Done():
                 return [self._chunk(self._finish_reason(), text=""), *self._last(event)]
         return []
@@ -281,12 +287,9 @@ class CompletionWriter(_Writer):
 
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
-        logprobs, reason = self._logprobs(self._answer.logprobs), self._finish_reason()
+        logprobs, reason = completion_logprobs(self._answer.logprobs), self._finish_reason()
         choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
         return TextCompletion(**self._fields, choices=[choice])
-
-    def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
-        return completion_logprobs(tokens) if tokens else None
 
 
 _NAMES = {"num_predict": "max_tokens"}
@@ -313,6 +316,22 @@ async def chat_completions(request: Request) -> Response:
 
 
 @endpoints.metered(
+    "/v1/chat/completions/input_tokens", "Length of a prompt", InputTokens, ChatCompletionBody
+)
+async def input_tokens(request: Request) -> Response:
+    model = NamedModel(request, _NAMES)
+    body = await model.read(ChatCompletionBody)
+    asked = await model.asked(body.to_request)
+    return json_response(InputTokens(input_tokens=await model.n_tokens(asked)))
+
+
+endpoints.refuse(
+    *("GET", "/v1/chat/completions"),
+    *("Chat Completions are not stored", "Answers of /v1/responses are."),
+)
+
+
+@endpoints.metered(
     "/v1/completions", "OpenAI's Completions", TextCompletion, CompletionBody, stream=SSE
 )
 async def completions(request: Request) -> Response:
@@ -327,10 +346,11 @@ async def completions(request: Request) -> Response:
 
 @endpoints.for_keys("GET", "/v1/models", "Models on disk", OpenAIModels)
 async def models(request: Request) -> Response:
-    found = await asyncio.to_thread(list_models, settings_of(request))
+    settings = settings_of(request)
     if is_of_anthropic(request):
-        return json_response(model_list(found))
-    return json_response(OpenAIModels(data=list(map(_model, found))))
+        return json_response(model_list(await asyncio.to_thread(list_models, settings)))
+    found = await asyncio.to_thread(lambda: list(map(_model, list_models(settings))))
+    return json_response(OpenAIModels(data=found))
 
 
 @endpoints.for_keys("GET", "/v1/models/{name:path}", "A model on disk", OpenAIModel)
@@ -338,7 +358,13 @@ async def model(request: Request) -> Response:
     entry = find_model(request.path_params["name"], settings_of(request))
     if is_of_anthropic(request):
         return json_response(model_info(entry))
-    return json_response(_model(entry))
+    return json_response(await asyncio.to_thread(_model, entry))
+
+
+endpoints.refuse(
+    *("DELETE", "/v1/models/{name:path}"),
+    *("models are not deleted here", "Send DELETE /api/delete, or run `gptoss rm`."),
+)
 
 
 def is_of_anthropic(request: Request) -> bool:
@@ -347,4 +373,6 @@ def is_of_anthropic(request: Request) -> bool:
 
 
 def _model(entry: ModelEntry) -> OpenAIModel:
-    return OpenAIModel(id=entry.name, created=entry.modified_ns // 10**9)
+    n_ctx = tag(entry).details.context_length or UNSET
+    created = entry.modified_ns // 10**9
+    return OpenAIModel(id=entry.name, created=created, max_model_len=n_ctx, context_length=n_ctx)

@@ -6,12 +6,13 @@ Source: OpenAI's API reference (Chat Completions, Responses), and Ollama's opena
 import secrets
 import time
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from gptoss_local.api.answers import TopLogprob, spell, top_of
 from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.base.formats.o200k import VOCAB_SIZE
 from gptoss_local.base.types import Effort, Penalties, SamplingParams
 from gptoss_local.harmony import Done, TokenLogprob
 from gptoss_local.server.dialects.options import (
@@ -20,12 +21,12 @@ from gptoss_local.server.dialects.options import (
     Penalty,
     Temperature,
     ThinkBudget,
-    TokenId,
     first_limit,
 )
+from gptoss_local.server.streaming import SseEvent
 
 LogitBias = Annotated[
-    dict[TokenId, Annotated[float, msgspec.Meta(ge=-100, le=100)]],
+    dict[str, Annotated[float, msgspec.Meta(ge=-100, le=100)]],
     msgspec.Meta(max_length=300, extra_json_schema={"propertyNames": {"pattern": "^[0-9]+$"}}),
 ]
 
@@ -49,6 +50,11 @@ class OpenAIErrorDetails(msgspec.Struct):
 
 class OpenAIError(msgspec.Struct):
     error: OpenAIErrorDetails
+
+
+class InputTokens(msgspec.Struct, kw_only=True):
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
 
 
 class Reasoning(msgspec.Struct):
@@ -91,7 +97,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
             min_p=self.min_p,
             seed=None if self.seed is None else self.seed & MAX_INT,
             penalties=penalties if presence or frequency else None,
-            logit_bias=tuple(sorted((t, bias) for t, bias in self.logit_bias.items() if bias)),
+            logit_bias=_read_biases(self.logit_bias),
         )
         budgets = (self.thinking_budget_tokens, self.reasoning_budget, self.think_budget)
         return {
@@ -102,6 +108,13 @@ class SamplingFields(msgspec.Struct, kw_only=True):
             "ends_repetition": self.repeat_guard,
             "max_tokens": first_limit(*limits),
         }
+
+
+def _read_biases(sent: dict[str, float]) -> tuple[tuple[int, float], ...]:
+    for name in sent:
+        if not (name.isascii() and name.isdecimal() and int(name[:9]) < VOCAB_SIZE):
+            raise UsageError(f"logit_bias: {name[:40]!r} is no token id")
+    return tuple(sorted((int(name), bias) for name, bias in sent.items() if bias))
 
 
 def parse_effort(value: str) -> tuple[Effort, bool]:
@@ -129,18 +142,25 @@ class CompletionLogprobs(msgspec.Struct):
 
 
 def openai_logprobs(tokens: Iterable[TokenLogprob]) -> list[OpenAILogprob]:
-    return [OpenAILogprob(spell(t.data), t.logprob, list(t.data), top_of(t)) for t in tokens]
+    """Return those of the content, as OpenAI has no others."""
+    return [
+        OpenAILogprob(spell(t.data), t.logprob, list(t.data), top_of(t))
+        for t in tokens
+        if t.offset is not None
+    ]
 
 
-def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs:
+def completion_logprobs(tokens: Iterable[TokenLogprob]) -> CompletionLogprobs | None:
     columns = CompletionLogprobs([], [], [], [])
     for t in tokens:
+        if t.offset is None:
+            continue
         text = spell(t.data)
         columns.tokens.append(text)
         columns.token_logprobs.append(t.logprob)
         columns.top_logprobs.append({spell(d): value for d, value in t.top} | {text: t.logprob})
         columns.text_offset.append(t.offset)
-    return columns
+    return columns if columns.tokens else None
 
 
 def openai_count(name: str, n_top: int, *, is_on: bool, needs: str) -> int | None:
@@ -183,6 +203,10 @@ _CODES = {
     "ContextOverflowError": "context_length_exceeded",
     "RateLimitError": "rate_limit_exceeded",
 }
+
+
+END = SseEvent(msgspec.Raw(b"[DONE]"))
+"""The last event of a stream."""
 
 
 def new_id(prefix: str) -> str:

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import CallDelta, ChatEvent, Done, Started, ToolCall
 from gptoss_local.base.types import Usage
-from gptoss_local.harmony import ChatRequest, Message, ToolRequest, n_prompt_tokens
+from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, translate
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.named_model import NamedModel
+from gptoss_local.server.dialects.openai.parts import InputTokens
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_memory import ResponseStore, ToolMemory
 from gptoss_local.server.dialects.openai.responses_request import (
@@ -41,11 +42,6 @@ from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued,
 endpoints = Endpoints()
 Answers = Callable[[ChatRequest], AsyncGenerator[ChatEvent, None]]
 _NO_TOKENS = Usage(0, 0, 0, 0)
-
-
-class InputTokens(msgspec.Struct, kw_only=True):
-    object: Literal["response.input_tokens"] = "response.input_tokens"
-    input_tokens: int
 
 
 class ResponsesUsage(msgspec.Struct):
@@ -208,14 +204,13 @@ async def input_tokens(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
     asked = await _asked(request, model, body)
-    vocabulary = await model.manager.vocabulary(model.entry)
-    n_tokens = await while_connected(request, n_prompt_tokens(asked.request, vocabulary))
-    return json_response(InputTokens(input_tokens=n_tokens))
+    return json_response(InputTokens(input_tokens=await model.n_tokens(asked.request)))
 
 
-@endpoints.for_keys("POST", "/v1/responses/compact", "Refused", is_refused=True)
-async def compact(_request: Request) -> Response:
-    raise UsageError("compaction is not supported", hint="Ask for a summary as a message.")
+endpoints.refuse(
+    *("POST", "/v1/responses/compact"),
+    *("compaction is not supported", "Ask for a summary as a message."),
+)
 
 
 @endpoints.for_keys(

@@ -16,7 +16,7 @@ from gptoss_local.harmony import (
     Started,
     ToolCall,
 )
-from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
+from gptoss_local.server.dialects.openai.parts import END, error_body, new_id, now_s, usage
 from gptoss_local.server.dialects.openai.responses_output import (
     CallItem,
     Fields,
@@ -93,7 +93,7 @@ class ResponsesWriter:
                 is_cut = event.end != "stop" or self._incomplete == "max_messages"
                 status = "incomplete" if is_cut else "completed"
                 is_open = "completed" if event.end == "stop" else "incomplete"
-                return [*self._begin(), *self._close(is_open), self._finish(event, status)]
+                return [*self._begin(), *self._close(is_open), self._finish(event, status), END]
             case _:
                 return []
 
@@ -108,7 +108,7 @@ class ResponsesWriter:
         told = error_body(error)["error"]
         code = told["code"] or "server_error"
         self._response["error"] = {"code": code, "message": told["message"]}
-        return [*self._begin(), self._event("response.failed", response=self._response)]
+        return [*self._begin(), self._event("response.failed", response=self._response), END]
 
     def _begin(self) -> Iterable[SseEvent]:
         if not self._has_begun:

@@ -100,8 +100,8 @@ class TextItem:
             return self._head | {"status": status} | said
         text = "".join(self._texts)
         content = [{"type": "reasoning_text", "text": text}] if text else []
-        sealed = SEAL + text if text else None
-        return self._head | {"summary": parts, "content": content, "encrypted_content": sealed}
+        sealed = {"encrypted_content": SEAL + text} if text else {}  # Open Responses: never null
+        return self._head | {"summary": parts, "content": content} | sealed
 
 
 def own_item(kind: str, call: ToolCall) -> Fields:

@@ -351,6 +351,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
         effort, form = self.reasoning.effort, self.text.format
         for item in items:
             if item.kind == "configuration_update":
-                effort = convert(item.reasoning or {}, Reasoning).effort or effort
-                form = convert(item.text or {}, Text).format or form
+                effort = convert(item.reasoning or {}, Reasoning, "reasoning.").effort or effort
+                form = convert(item.text or {}, Text, "text.").format or form
         return effort, form
