@@ -2,8 +2,6 @@
 
 import ctypes
 import importlib.util
-import os
-import sys
 from pathlib import Path
 
 from gptoss_local.machine.hardware import llama_backend
@@ -14,18 +12,14 @@ _NAMES = ("cudart", "cublasLt", "cublas")  # each needs those before it
 def preload_cuda() -> None:
     """Let this process find CUDA's libraries, for a llama.cpp that was built with CUDA 13.
 
-    Linux' linker ignores Python packages but uses libraries already loaded. On Windows
-    llama-cpp-python and cuBLAS search PATH and ignore `os.add_dll_directory`. Where the packages
-    are missing, the system's libraries are used.
+    Linux' linker ignores Python packages but uses libraries already loaded. Where the packages are
+    missing, those beside llama.cpp are used, or the system's.
     """
     if llama_backend() != "CUDA":
         return
     spec = importlib.util.find_spec("nvidia")
     places = spec.submodule_search_locations if spec else None
     for folder in filter(Path.is_dir, (Path(place) / "cu13" for place in places or ())):
-        if sys.platform == "win32":
-            os.environ["PATH"] = f"{folder / 'bin' / 'x86_64'};{os.environ['PATH']}"
-            continue
         for name in _NAMES:
             for library in folder.glob(f"lib/lib{name}.so.*"):
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
