@@ -103,7 +103,8 @@ def of_responses(events: list[ChatEvent], *, stream: bool) -> Said:
     tools = [{"type": "function", "name": t.name, "parameters": t.parameters or {}} for t in TOOLS]
     body = msgspec.convert({"model": "m", "tools": tools}, ResponsesBody)
     writer = ResponsesWriter(body, ClientTools(body.tools), lambda _: None)
-    frames = [frame.data for event in events for frame in writer.feed(event)]
+    *frames, end = [frame.data for event in events for frame in writer.feed(event)]
+    assert end == msgspec.Raw(b"[DONE]")
     whole = writer.whole()
     calls = [i for i in whole["output"] if i["type"] == "function_call"]
     is_cut = [i["status"] == "incomplete" for i in calls]
