@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing, nullcontext
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,23 @@ async def test_one_that_does_not_begin_is_left_for_another_address(
             events, _ = await collect(upstream, PROMPT)
     assert ids(events) == ANSWER
     assert (len(stalled.bodies), len(stand_in.bodies)) == (2, 1)
+
+
+def _n_prompt(golden: dict[str, Any]) -> int:
+    return len(golden["prompt"])
+
+
+async def test_one_that_is_busy_for_long_is_left_for_another(
+    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """Though it has read the prompt before."""
+    busy, golden = StandIn("vllm", engine, vocabulary), max(CONVERSATIONS, key=_n_prompt)
+    async with serving(busy), upstream_to(busy, stand_in) as upstream:
+        await collect(upstream, golden["prompt"])
+        busy.faults = [status(503, retry_after="60")]
+        events, _ = await collect(upstream, golden["prompt"])
+    assert ids(events) == golden["answer"]
+    assert (len(busy.bodies), len(stand_in.bodies)) == (2, 1)
 
 
 @pytest.mark.parametrize(

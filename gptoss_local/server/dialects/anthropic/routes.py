@@ -18,6 +18,7 @@ from gptoss_local.harmony import (
     Prefilling,
     ReasoningDelta,
     Started,
+    TokenDelta,
     ToolCall,
     n_prompt_tokens,
 )
@@ -119,7 +120,7 @@ class MessagesWriter:
             case Prefilling(n_cached=n_cached):
                 self._message["usage"] = _usage(self._n_prompt, 0, n_cached)
                 return []
-            case Growing():
+            case Growing() | TokenDelta():
                 return []
             case ReasoningDelta():
                 closed = self._close() if event.is_next else ()
