@@ -49,8 +49,9 @@ def upstream(
     if not name:
         raise UsageError("name a model", hint="`gptoss upstream` lists them.")
     if action == "add":
-        fields = {"kind": kind or "gptoss", "urls": url or [], "key_env": key_env}
-        fields["model"] = model or ("" if kind else name)
+        fields = {"kind": kind or "gptoss", "urls": url or [], "model": model, "key_env": key_env}
+        if fields["kind"] == "gptoss":
+            fields["model"] = model or name
         _add(name, fields, load_settings(), json=json)
     elif action == "rm":
         file = remove_upstream(name)

@@ -202,9 +202,10 @@ class UpstreamConnection:
             raise UpstreamFault(told, may_retry=len(self._address.urls) > 1) from error
         except httpx2.HTTPError as error:
             raise UpstreamFault(self._broken(error, replica)) from error
-        except UpstreamError as error:  # of a chunk: the next try would bring the same
+        except UpstreamError as error:  # of a chunk: the same engine would send the same
+            has_others = len(self._address.urls) > 1
             raise UpstreamFault(
-                self._hidden(error), may_retry=False, is_of_replica=False
+                self._hidden(error), may_retry=has_others, is_of_replica=False
             ) from error
 
     async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:
