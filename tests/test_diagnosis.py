@@ -45,6 +45,10 @@ def test_a_good_machine_needs_nothing() -> None:
         ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "driver 580"),
         ({"gpus": (gpu(16, 11),)}, "GPU 0", "note", "nvidia-smi"),
         ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),
+        (
+            {"gpus": (gpu(16, 15.5, busy_percent=35, n_processes=3),)},
+            *("GPU 0", "note", "busy (35 %; programs on it: 3)"),
+        ),
         ({"backend": "CPU"}, "llama.cpp", "problem", "GGML_CUDA=on"),
         ({"has_avx2": False}, "CPU", "problem", "AVX2"),
         ({"has_avx2": None, "arm_features": ()}, "CPU", "problem", "without dotprod"),

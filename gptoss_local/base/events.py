@@ -124,6 +124,12 @@ class ToolCall(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self.arguments).decode()
 
 
+class TokenDelta(msgspec.Struct, frozen=True):
+    """A token as it was written, for callers that parse for themselves."""
+
+    token: int
+
+
 class Done(msgspec.Struct, frozen=True):
     """Last event of every answer.
 
@@ -147,7 +153,7 @@ class Done(msgspec.Struct, frozen=True):
         return "stop" if self.reason == "cancelled" else self.reason
 
 
-Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall
+Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall | TokenDelta
 ChatEvent = Growing | Started | Prefilling | Delta | Done
 
 

@@ -18,6 +18,7 @@ from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.machine.hardware import Machine, llama_version, read_machine
+from gptoss_local.machine.nvidia import BUSY_PERCENT
 from gptoss_local.machine.plan import words
 from gptoss_local.models.store import ModelEntry, find_model
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from gptoss_local.runner.measuring import Benchmark, TuneResult
 
-_LOOK_S, _BUSY_PERCENT = 0.3, 25
+_LOOK_S = 0.3
 _Agent = Annotated[
     int, typer.Option("--agent", min=0, help="Tokens that an agent begins with; 0: no agent.")
 ]
@@ -112,9 +113,10 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 
 
 def _ready(model: str, settings: Settings) -> ModelEntry:
-    """Return a model that no server holds, and warn if other programs use the processor."""
+    """Return a model that no server holds, and warn of other programs at work."""
     entry = find_model(named(model, settings), settings)
     from gptoss_local.api.client import Client
+    from gptoss_local.runner.measuring import disturbance
 
     client = Client(settings)
     is_running = False
@@ -123,8 +125,10 @@ def _ready(model: str, settings: Settings) -> ModelEntry:
     if is_running and entry.name in (running.name for running in client.running_models()):
         client.unload(entry.name)
     percent = psutil.cpu_percent(_LOOK_S)
-    if percent > _BUSY_PERCENT:
+    if percent > BUSY_PERCENT:
         say(f"other programs use {percent:.0f} % of the processor: figures will be too low")
+    if told := disturbance():
+        say(told)
     return entry
 
 
@@ -219,7 +223,8 @@ def _print_tuning(found: "TuneResult") -> None:
     )
     if tuning.offload_min_batch is not None:
         conclusion += f" Experts come to the GPU from {tuning.offload_min_batch} tokens on."
-    print(f"\n{conclusion}\nKept in {found.path}")
+    kept = f"Not kept, as {found.disturbed}" if found.disturbed else f"Kept in {found.path}"
+    print(f"\n{conclusion}\n{kept}")
 
 
 def _draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:

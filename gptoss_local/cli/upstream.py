@@ -24,7 +24,10 @@ def upstream(
     name: Annotated[str, typer.Argument(help="The model's name here.")] = "",
     kind: Annotated[
         str,
-        typer.Option(help="vllm, nim, sglang, tensorrt-llm, dynamo or llama-server."),
+        typer.Option(
+            help="vllm, nim, sglang, tensorrt-llm, dynamo or llama-server; "
+            "without it, a gptoss on another PC."
+        ),
     ] = "",
     url: Annotated[
         list[str] | None, typer.Option(help="Address of an engine; several may be equal.")
@@ -46,7 +49,9 @@ def upstream(
     if not name:
         raise UsageError("name a model", hint="`gptoss upstream` lists them.")
     if action == "add":
-        fields = {"kind": kind, "urls": url or [], "model": model, "key_env": key_env}
+        fields = {"kind": kind or "gptoss", "urls": url or [], "model": model, "key_env": key_env}
+        if fields["kind"] == "gptoss":
+            fields["model"] = model or name
         _add(name, fields, load_settings(), json=json)
     elif action == "rm":
         file = remove_upstream(name)
@@ -60,15 +65,15 @@ def _list(settings: Settings, *, json: bool) -> None:
     if json:
         print_json(models=[{"name": name, "upstream": address} for name, address in found])
     elif not found:
-        say("There are none. Add one: gptoss upstream add NAME --kind vllm --url URL")
+        say("There are none. Add one: gptoss upstream add NAME --url URL --model MODEL")
     else:
         rows = [(n, a.kind, a.model or "-", a.key_env or "-", ", ".join(a.urls)) for n, a in found]
         print_table(("NAME", "KIND", "MODEL", "KEY IN", "URL"), rows)
 
 
 def _add(name: str, fields: dict[str, Any], settings: Settings, *, json: bool) -> None:
-    if not fields["kind"] or not fields["urls"]:
-        raise UsageError("an upstream needs --kind and --url")
+    if not fields["urls"]:
+        raise UsageError("an upstream needs --url")
     if fields["kind"] != "llama-server" and not fields["model"]:
         raise UsageError(
             f"{fields['kind']} needs --model, the model's name there",

@@ -5,7 +5,9 @@ never reuses it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from typing import BinaryIO, Literal
 
 import msgspec
@@ -176,11 +178,20 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     usage: Usage
 
 
-class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive blocks after `parent`, or from the start of a prompt.
+def block_hashes(
+    tokens: Sequence[int], n_block_tokens: int, parent: int | None = None
+) -> Iterator[int]:
+    """Yield a signed number of 64 bits for each whole block, of it and all tokens before it."""
+    for end in range(n_block_tokens, len(tokens) + 1, n_block_tokens):
+        before = b"" if parent is None else parent.to_bytes(8, "little", signed=True)
+        block = array("i", tokens[end - n_block_tokens : end]).tobytes()
+        digest = blake2b(before + block, digest_size=8).digest()
+        parent = int.from_bytes(digest, "little", signed=True)
+        yield parent
 
-    A hash, a signed number of 64 bits, is of a block and all tokens before it.
-    """
+
+class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive blocks after `parent`, or from the start of a prompt; see `block_hashes`."""
 
     parent: int | None
     hashes: list[int]

@@ -101,9 +101,9 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawRequest(_Request, frozen=True, kw_only=True):
-    """A prompt without a template; the answer comes back with its harmony tags."""
+    """A prompt without a template; the answer comes back with its harmony tags, or as tokens."""
 
-    prompt: str
+    prompt: str | tuple[int, ...]
 
 
 class ChatRequest(_Request, frozen=True, kw_only=True):

@@ -8,7 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gptoss_local.base.events import GAP, ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.base.events import (
+    GAP,
+    ContentDelta,
+    Delta,
+    ReasoningDelta,
+    TokenDelta,
+    ToolCall,
+)
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.calls import Call, called, find_calls, first_keys
 from gptoss_local.harmony.growing_call import GrowingCall, new_call_id
@@ -408,3 +415,10 @@ class RawParser:
     def finish(self) -> list[Delta]:
         text = self._decoder.decode(b"", final=True)
         return [ContentDelta(text)] if text else []
+
+
+class TokenParser(RawParser):
+    """Tokens as they are."""
+
+    def feed(self, token: int) -> list[Delta]:
+        return [TokenDelta(token)]

@@ -36,7 +36,7 @@ from gptoss_local.harmony.budget import (
 from gptoss_local.harmony.conversation import StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import ChatRequest, RawRequest
-from gptoss_local.harmony.parser import HarmonyParser, RawParser
+from gptoss_local.harmony.parser import HarmonyParser, RawParser, TokenParser
 from gptoss_local.harmony.reader import Reader, WaitingLogprobs
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
@@ -145,6 +145,8 @@ def _start(
 ) -> _Start:
     """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
     if isinstance(request, RawRequest):
+        if isinstance(request.prompt, tuple):
+            return _Start(request, list(request.prompt), TokenParser(vocabulary))
         budget = TokenBudget(n_ctx_train, check)
         prompt = vocabulary.encode_tagged(request.prompt, budget)
         return _Start(request, prompt, RawParser(vocabulary))

@@ -12,6 +12,7 @@ import pynvml
 
 T = TypeVar("T")
 
+BUSY_PERCENT = 25  # of a GPU or a processor, from which figures are too low. A desktop takes less.
 _WITHOUT_MEMORY = re.compile(r"\b(GB10|Thor|Orin|Xavier)\b")  # DGX Spark, Jetson
 
 
@@ -27,6 +28,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         bandwidth_bytes_s: Of its memory, from clock and bus width.
         clock_hz: Highest clock of the cores.
         n_processes: Programs that compute or draw on it.
+        busy_percent: Of the last second, in which any of them did so.
         is_wddm: Windows' display driver silently pages to RAM, so a plan keeps a larger margin.
         shares_ram: It uses the system's RAM, as GB10 and Jetson.
     """
@@ -43,8 +45,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     n_cores: int | None = None
     clock_hz: float | None = None
     n_processes: int | None = None
+    busy_percent: int | None = None
     is_wddm: bool | None = None
     shares_ram: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return (self.busy_percent or 0) >= BUSY_PERCENT
 
     @property
     def is_mig(self) -> bool:
@@ -155,6 +162,7 @@ def _gpu(index: int, handle: Any) -> Gpu | None:
     if (memory := _memory(handle, name)) is None:
         return None
     total_bytes, free_bytes, shares_ram = memory
+    use = _known(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return Gpu(
         index=index,
         name=name,
@@ -168,6 +176,7 @@ def _gpu(index: int, handle: Any) -> Gpu | None:
         n_cores=_known(pynvml.nvmlDeviceGetNumGpuCores, handle),
         clock_hz=_clock_hz(handle, pynvml.NVML_CLOCK_SM),
         n_processes=_n_processes(handle),
+        busy_percent=None if use is None else use.gpu,
         is_wddm=_is_wddm(handle),
         shares_ram=shares_ram,
     )

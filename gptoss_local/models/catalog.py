@@ -80,7 +80,7 @@ class Sampling(_Entry, frozen=True, omit_defaults=True):
         return said
 
 
-UpstreamKind = Literal["vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama-server"]
+UpstreamKind = Literal["gptoss", "vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama-server"]
 
 
 class UpstreamAddress(_Entry, frozen=True, kw_only=True):

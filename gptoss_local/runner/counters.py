@@ -16,6 +16,7 @@ from gptoss_local.harmony import (
     Done,
     ReasoningDelta,
     Started,
+    TokenDelta,
     ToolCall,
 )
 
@@ -82,7 +83,7 @@ class Counters:
                 record.usage = usage
                 record.n_prompt, record.n_generated = usage.n_prompt, usage.n_generated
                 self._end(record, reason)
-            case ReasoningDelta() | ContentDelta() | CallDelta() | ToolCall():
+            case ReasoningDelta() | ContentDelta() | CallDelta() | ToolCall() | TokenDelta():
                 record.first_ns = record.first_ns or time.time_ns()
                 record.n_generated += 1
 

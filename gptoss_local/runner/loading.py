@@ -31,7 +31,7 @@ from gptoss_local.machine.plan.options import Attempt
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.runner.loads import LoadProgress
-from gptoss_local.runner.measuring import calibrate, is_due, keep
+from gptoss_local.runner.measuring import calibrate, disturbance, is_due, keep
 from gptoss_local.runner.planning import (
     MAX_TRIES,
     free_vram,
@@ -110,13 +110,18 @@ async def load_as_fits(
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
     known = read_measured(known_path)
-    attempt = known.attempt
+    attempt, disturbed = known.attempt, ""
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
         plan_now = partial(plan_load, entry, settings, n_ctx, attempt=attempt)
         plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
-        if n_tries == 1 and is_due(plan, known):
+        is_new = is_due(plan, known) or not (known.steps and known.steps.are_of(plan))
+        if n_tries == 1 and plan.uses_gpu and is_new:
+            disturbed = await asyncio.to_thread(disturbance)
+        if disturbed:
+            _log.warning("%s, and none are kept of %s", disturbed, entry.name)
+        elif n_tries == 1 and is_due(plan, known):
             load = load_command(entry, path, plan, settings, known)
             known = await calibrate(plan, load, known, known_path, progress)
             plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
@@ -124,7 +129,8 @@ async def load_as_fits(
         try:
             load = load_command(entry, path, plan, settings, known)
             model = await load_model(entry, info, plan, load, settings, progress.report)
-            _remember(known_path, known, model, attempt)  # no await: a stop would lose it
+            # no await: a stop would lose it
+            _remember(known_path, known, model, attempt, disturbed)
             return model
         except EngineError as error:
             now = await asyncio.to_thread(free_vram, settings)
@@ -162,7 +168,9 @@ async def load_model(
     return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s, seconds)
 
 
-def _remember(path: Path, known: Measured, model: LoadedModel, attempt: Attempt) -> None:
+def _remember(
+    path: Path, known: Measured, model: LoadedModel, attempt: Attempt, disturbed: str
+) -> None:
     outcome = LoadOutcome(
         plan_id=plan_id(model.plan),
         attempt=attempt,
@@ -171,7 +179,7 @@ def _remember(path: Path, known: Measured, model: LoadedModel, attempt: Attempt)
     is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
     costs = model.engine.loaded.step_costs
-    if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
+    if costs is not None and not disturbed and not (known.steps and known.steps.are_of(model.plan)):
         now = msgspec.structs.replace(now, steps=Steps.now(model.plan, costs))
     if now != known:
         keep(path, now)

@@ -25,6 +25,7 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import SamplingParams, Usage
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Generate, Load, Tokens, Tuned
+from gptoss_local.machine.hardware import read_cuda_gpus
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import (
     Measured,
@@ -54,6 +55,7 @@ _PATIENCE_S = 60.0  # no prompt is measured that would take longer
 _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
 _BACKEND = re.compile("[A-Za-z]+")  # CUDA of CUDA0 and CUDA_Host
 _MANY = 128  # tokens that use nearly all experts
+_N_LOOKS, _LOOK_S = 4, 0.5  # at a GPU: a program that has just ended counts for a second
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _Rate = Annotated[float, msgspec.Meta(gt=0)]  # as `gptoss capacity` reads it from a file
@@ -133,6 +135,19 @@ async def measure(
         widths=widths,
         plan=plan,
     )
+
+
+def disturbance() -> str:
+    """Say that others use a GPU now, so that what is measured would be wrong; empty if none does.
+
+    A chat window takes up to 38 % of an answer's speed. Source: llama.cpp's issue 28196.
+    """
+    for n in range(_N_LOOKS):
+        time.sleep(_LOOK_S if n else 0)
+        percents = [gpu.busy_percent for gpu in read_cuda_gpus() if gpu.is_busy]
+        if not percents:
+            return ""
+    return f"another program uses the GPU ({percents[0]} %): figures would be too low"
 
 
 def _files(entry: ModelEntry, settings: Settings) -> tuple[Path, ModelEntry, Path]:
@@ -257,24 +272,29 @@ class TuneResult(msgspec.Struct, frozen=True):
     after: Plan
     measured: Measured
     path: str
+    disturbed: str = ""  # why nothing was kept
 
 
 async def tune(
     entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
 ) -> TuneResult:
-    """Load a model, measure it, and keep the figures; user-set threads are not tuned."""
+    """Load a model, measure it, and keep undisturbed figures; user-set threads are not tuned."""
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     before = await asyncio.to_thread(plan_load, entry, settings, None)
     load = load_command(entry, path, before, settings, Measured())
+    look = disturbance if before.uses_gpu else str
+    disturbed = await asyncio.to_thread(look)
     start_s = time.monotonic()
     tuned = await EngineClient.tune(load, on_progress=on_progress)
     seconds = round(time.monotonic() - start_s, 2)
+    disturbed = disturbed or await asyncio.to_thread(look)
     tuning = judge(read_facts(path), before, tuned)
     after = await asyncio.to_thread(plan_load, entry, settings, None, tuning=tuning)
     steps = Steps.now(after, tuned.step_costs) if tuned.step_costs else None
     measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried again
-    await asyncio.to_thread(write_measured, known_path, measured)
-    return TuneResult(entry.name, seconds, before, after, measured, str(known_path))
+    if not disturbed:
+        await asyncio.to_thread(write_measured, known_path, measured)
+    return TuneResult(entry.name, seconds, before, after, measured, str(known_path), disturbed)
 
 
 def is_due(plan: Plan, known: Measured) -> bool:

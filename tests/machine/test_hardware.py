@@ -186,6 +186,7 @@ ANSWERS = {
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
     "nvmlDeviceGetMemoryBusWidth": 384,
     "nvmlDeviceGetNumGpuCores": 16384,
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=12, memory=3),
     "nvmlDeviceGetGraphicsRunningProcesses": [SimpleNamespace(pid=7)],
 }
 REFUSED, LOST = pynvml.NVMLError_NotSupported(), pynvml.NVMLError_GpuIsLost()
@@ -219,12 +220,14 @@ def test_what_a_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (gpu.total_bytes, gpu.free_bytes) == (24 * GIB, 23 * GIB)
     assert gpu.bandwidth_bytes_s == pytest.approx(1008e9, rel=0.001)
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.n_processes) == (4, 16, 1)
+    assert (gpu.busy_percent, gpu.is_busy) == (12, False)
     assert gpu.is_wddm is False
     for call, field in (
         ("MaxPcieLinkWidth", "pcie_width"),
         ("MemoryBusWidth", "bandwidth_bytes_s"),
         ("NumGpuCores", "n_cores"),
         ("GraphicsRunningProcesses", "n_processes"),
+        ("UtilizationRates", "busy_percent"),
     ):
         fake_driver(monkeypatch, **{f"DeviceGet{call}": REFUSED})
         assert getattr(read_gpus()[1][0], field) is None

@@ -2,24 +2,31 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import msgspec
+import pynvml
 import pytest
 
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import ModelParams, OffloadTimes
+from gptoss_local.cli import measure
 from gptoss_local.engine.protocol import Load, Tuned
+from gptoss_local.machine import hardware
 from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.measured import Measured, read_measured
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
-from gptoss_local.runner import planning
+from gptoss_local.runner import measuring, planning
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.measuring import calibrate, is_due, judge
 from gptoss_local.runner.planning import load_command, measured_file, plan_load
+from tests.conftest import free_port
 from tests.engine.run import load_of
+from tests.machine.test_hardware import fake_driver
 from tests.plan.machines import gpu, machine
 
 
@@ -110,6 +117,79 @@ async def test_the_first_load_measures_and_then_loads(
     completed = [status.completed for status in statuses[0][:-1]]
     assert completed == sorted(completed)
     assert {status.n_tries for status in statuses[0][:-1]} == {0, 1}
+
+
+def on_gpu_of_others(monkeypatch: pytest.MonkeyPatch, *percents: int) -> None:
+    """Let NVML tell so much use at one look after the other, the last for good."""
+    left = list(percents)
+
+    def rates(_: object) -> SimpleNamespace:
+        return SimpleNamespace(gpu=left.pop(0) if len(left) > 1 else left[0], memory=0)
+
+    fake_driver(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", rates)
+    monkeypatch.setattr(hardware, "has_cuda_build", lambda: True)
+    monkeypatch.setattr(measuring, "_LOOK_S", 0)
+
+
+async def test_a_load_keeps_nothing_while_others_use_the_gpu(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what is true nevertheless: the memory that was taken."""
+    on_gpu_of_others(monkeypatch, 38)
+    monkeypatch.setattr(
+        "gptoss_local.runner.loading.load_command",
+        lambda _entry, path, *_: msgspec.structs.replace(
+            load_of(path), model=ModelParams(n_gpu_layers=0)
+        ),
+    )
+    settings = Settings(home=empty_home, cpu_moe=2)
+    entry, manager = find_model("nano", settings), ModelManager(settings)
+    try:
+        with caplog.at_level(logging.WARNING, "gptoss"):
+            statuses = [status.status async for status in manager.load(entry)]
+    finally:
+        await manager.close()
+    assert statuses[-1] == "success"
+    assert "measuring" not in statuses
+    assert "another program uses the GPU (38 %): figures would be too low" in caplog.text
+    known = read_measured(measured_file(find_model("nano", settings), settings))
+    assert known.outcome is not None
+    assert (known.steps, known.tuning, known.tuning_failed) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("percents", "is_kept"), [((0,), True), ((97, 24), True), ((38,), False), ((0, 38), False)]
+)
+async def test_tune_says_it_and_keeps_nothing(
+    empty_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    percents: tuple[int, ...],
+    is_kept: bool,
+) -> None:
+    """Looked at before and after; a program that has just ended still counts for a second."""
+    on_gpu_of_others(monkeypatch, *percents)
+    settings = Settings(home=empty_home, cpu_moe=2)
+    told = Tuned(decode=((8, 25.0),), prefill=((8, 1000.0),), offload=(), step_costs=None)
+    monkeypatch.setattr(measuring.EngineClient, "tune", AsyncMock(return_value=told))
+    entry = find_model("nano", settings)
+    found = await measuring.tune(entry, settings, lambda _: None)
+    measure._print_tuning(found)
+    file = measured_file(find_model("nano", settings), settings)
+    assert file.exists() == is_kept
+    last = "Kept in" if is_kept else "Not kept, as another program uses the GPU (38 %): figures"
+    assert last in capsys.readouterr().out
+
+
+def test_bench_says_it(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(home=empty_home, port=free_port())
+    for percent, n_told in ((38, 1), (24, 0)):
+        on_gpu_of_others(monkeypatch, percent)
+        measure._ready("nano", settings)
+        assert capsys.readouterr().err.count("another program uses the GPU") == n_told
 
 
 PUBLISHED = published_facts(36, 128)

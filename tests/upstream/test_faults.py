@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing, nullcontext
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,35 @@ async def test_one_that_does_not_begin_is_left_for_another_address(
     assert (len(stalled.bodies), len(stand_in.bodies)) == (2, 1)
 
 
+def _n_prompt(golden: dict[str, Any]) -> int:
+    return len(golden["prompt"])
+
+
+OUT_OF_MEMORY = 'data: {"error": {"message": "out of memory"}}\n\n'
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [status(503, retry_after="60"), status(500), stream(breaks=True), stream(OUT_OF_MEMORY)],
+    ids=["busy", "500", "dies", "says so within the stream"],
+)
+async def test_one_that_cannot_now_is_left_for_another(
+    engine: EngineClient,
+    vocabulary: Vocabulary,
+    stand_in: StandIn,
+    upstream_to: Connect,
+    fault: Fault,
+) -> None:
+    """Though it has read the prompt before."""
+    busy, golden = StandIn("vllm", engine, vocabulary), max(CONVERSATIONS, key=_n_prompt)
+    async with serving(busy), upstream_to(busy, stand_in) as upstream:
+        await collect(upstream, golden["prompt"])
+        busy.faults = [fault]
+        events, _ = await collect(upstream, golden["prompt"])
+    assert ids(events) == golden["answer"]
+    assert (len(busy.bodies), len(stand_in.bodies)) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
@@ -88,7 +118,6 @@ async def test_after_the_first_token_it_is_an_error(
     assert ids(events) == ANSWER
 
 
-OUT_OF_MEMORY = 'data: {"error": {"message": "out of memory"}}\n\n'
 ABORTED = 'data: {"choices": [{"token_ids": [1], "finish_reason": "abort"}]}\n\n'
 
 

@@ -224,7 +224,7 @@ async def test_entries_come_and_go_and_the_rest_of_the_file_stays(
         (("add", "b", "--kind", "vllm", "--url", url), "needs --model"),
         (("add", "b", "--kind", "ollama", "--url", url, "--model", "m"), "kind"),
         (("add", "b", "--kind", "nim", "--url", secret, "--model", "m"), "a password"),
-        (("add", "b"), "--kind and --url"),
+        (("add", "b"), "needs --url"),
         (("rm", "other"), "no model 'other' that is computed elsewhere"),
         (("test", "nano"), "model of this machine"),
         (("test",), "name a model"),

@@ -125,6 +125,10 @@ def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
     if not machine.has_code_for(gpu):
         fix = f"It is not used: CUDA {machine.cuda_build}, which llama.cpp is built with here, has"
         return Verdict(name, "note", text, f"{fix} no code for it. Other GPUs are used.")
+    if gpu.is_busy:
+        fix = f"It is busy ({gpu.busy_percent} %; programs on it: {gpu.n_processes or 'unknown'}): "
+        fix += "answers are slower, and figures would be too low. `nvidia-smi` names the programs."
+        return Verdict(name, "note", text, fix)
     if gpu.shares_ram:
         return Verdict(name, "ok", text)
     if used_bytes > max(2 * GIB, gpu.total_bytes // 5):

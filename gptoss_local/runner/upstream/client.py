@@ -22,7 +22,7 @@ from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.runner.upstream.answer import UpstreamAnswer, closer
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
-from gptoss_local.runner.upstream.connection import UpstreamConnection
+from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection
 from gptoss_local.runner.upstream.wire import KINDS, N_CTX, AnswerChunk, request_body
 
 
@@ -215,9 +215,11 @@ class Upstream:
     async def _chunks(self, asked: Generate) -> AsyncGenerator[AnswerChunk, None]:
         """Yield chunks; until the first token other addresses are tried, or the same again."""
         body = request_body(self.address.kind, self.address.model, asked)
-        n_tries = max(_N_TRIES, len(self._connection.replicas))
+        replicas, tried = self._connection.replicas, set[Replica]()
+        n_tries = max(_N_TRIES, len(replicas))
         for n in itertools.count(1):
-            replica, gaps = self._connection.choose(), Gaps(self._vocabulary)
+            replica, gaps = self._connection.choose(asked.prompt, tried), Gaps(self._vocabulary)
+            tried.add(replica)
             call = UpstreamCall(
                 url=replica.url,
                 kind=self.address.kind,
@@ -239,12 +241,12 @@ class Upstream:
             except UpstreamFault as fault:
                 if fault.is_of_replica:
                     replica.failed_s = time.monotonic()
-                is_final = call.n_generated or not fault.may_retry or n == n_tries
-                if is_final or fault.after_s > _MAX_WAIT_S:
+                if call.n_generated or not fault.may_retry or n == n_tries:
                     raise fault.error from fault
-                wait_s = max(_BACKOFF_S * 2 ** (n - 1), fault.after_s)
-            if all(each.failed_s for each in self._connection.replicas) or not replica.failed_s:
-                await asyncio.sleep(wait_s)  # or else another address is asked now
+                if all(each.failed_s or each in tried for each in replicas):
+                    if fault.after_s > _MAX_WAIT_S:
+                        raise fault.error from fault
+                    await asyncio.sleep(max(_BACKOFF_S * 2 ** (n - 1), fault.after_s))
 
     def _check(self, n_logprobs: int | None) -> None:
         kind = self.address.kind

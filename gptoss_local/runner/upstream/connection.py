@@ -5,7 +5,7 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from gptoss_local.base.errors import (
     UpstreamError,
     UsageError,
 )
+from gptoss_local.engine.protocol import block_hashes
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
 from gptoss_local.runner.upstream.wire import KINDS, AnswerChunk, error_text, read_chunk
@@ -30,6 +31,9 @@ _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
 _N_TOLD_BYTES = 2 * 2**20  # PERF: 2 MiB of JSON take up to 50 MB
 _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
+_N_BLOCK_TOKENS = 128  # more than gpt-oss's own system message, with which every prompt begins
+_N_BLOCKS = 32_768  # that are remembered, of 4 million tokens. PERF: 5 MB
+_ANSWER_TOKENS = 4096  # of a prompt, which are read again rather than beside one more answer
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
@@ -39,10 +43,12 @@ class Replica:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.n_outstanding = 0
+        self.asked_s = 0.0
         self.failed_s: float | None = None  # on the monotonic clock; None: it answered at last
 
     @contextmanager
     def busy(self) -> Iterator[None]:
+        self.asked_s = time.monotonic()
         self.n_outstanding += 1
         try:
             yield
@@ -53,7 +59,10 @@ class Replica:
 class UpstreamConnection:
     """An HTTP client of all addresses of one upstream, whose key is kept out of messages.
 
-    Of equal engines the least busy healthy one is asked. Thread: one event loop.
+    Of equal engines a healthy one is asked: that has read most of the prompt, unless others have
+    less to do. Whoever was asked is known by the hashes of the prompt's blocks, as an upstream sees
+    tokens alone, whatever the dialect: messages would need a place of their own for each, and raw
+    prompts have none. Thread: one event loop.
     """
 
     def __init__(self, name: str, address: UpstreamAddress) -> None:
@@ -61,6 +70,7 @@ class UpstreamConnection:
         self._address = address
         self._key = _key(name, address)
         self.replicas = [Replica(url) for url in address.urls]
+        self._blocks: dict[int, Replica] = {}  # who read a block last; the least recent first
         self._checks: set[asyncio.Task[None]] = set()
         self._http = httpx2.AsyncClient(
             headers=UNCOMPRESSED | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
@@ -78,15 +88,36 @@ class UpstreamConnection:
             check.cancel()
         await self._http.aclose()
 
-    def choose(self) -> Replica:
-        """Return the address to ask next: failed ones last, until a good health check."""
+    def choose(self, prompt: list[int], tried: Collection[Replica] = ()) -> Replica:
+        """Return the address to ask next: failed ones last, until a good health check.
+
+        Then come those that were `tried` for this prompt.
+        """
+        if len(self.replicas) == 1:
+            return self.replicas[0]
         for replica in self.replicas:
             if self._is_due(replica):
                 replica.failed_s = time.monotonic()  # the next check comes as much later
                 check = asyncio.get_running_loop().create_task(self._check(replica))
                 self._checks.add(check)
                 check.add_done_callback(self._checks.discard)
-        return min(self.replicas, key=lambda r: (r.failed_s or 0.0, r.n_outstanding))
+        hashes = list(block_hashes(prompt, _N_BLOCK_TOKENS))
+        n_read: dict[Replica, int] = {}
+        for n, block in enumerate(hashes, 1):
+            if reader := self._blocks.get(block):
+                n_read[reader] = n * _N_BLOCK_TOKENS
+
+        def cost(r: Replica) -> tuple[float, bool, int, int, float]:
+            n_tokens = _ANSWER_TOKENS * r.n_outstanding - n_read.get(r, 0)
+            return r.failed_s or 0.0, r in tried, n_tokens, r.n_outstanding, r.asked_s
+
+        best = min(self.replicas, key=cost)
+        for block in hashes:
+            self._blocks.pop(block, None)
+            self._blocks[block] = best
+        for block in list(self._blocks)[: max(0, len(self._blocks) - _N_BLOCKS)]:
+            del self._blocks[block]
+        return best
 
     def _is_due(self, replica: Replica) -> bool:
         if replica.failed_s is None or all(other.failed_s for other in self.replicas):
@@ -108,16 +139,18 @@ class UpstreamConnection:
     async def n_ctx(self, replica: Replica) -> int | None:
         """Return the context that an address reports, if any."""
         is_llama = self._address.kind == "llama-server"
-        url = replica.url + ("/props" if is_llama else "/v1/models")
+        url = replica.url + KINDS[self._address.kind].about
         try:
             async with asyncio.timeout(_HEALTH_S):
                 answer = (await self._http.get(url)).json()
             if is_llama:
                 found = answer["default_generation_settings"]["n_ctx"]
             else:
-                models, name = answer["data"], self._address.model
-                mine = [model for model in models if model.get("id") == name] or models
-                found = mine[0].get("max_model_len") or mine[0].get("context_length")
+                models, name = answer.get("data") or answer["models"], self._address.model
+                mine = [m for m in models if name in (m.get("id"), m.get("name"))]
+                (told,) = mine or models
+                found = told.get("max_model_len") or told.get("context_length")
+                found = found or told.get("details", {}).get("context_length")
         except httpx2.DecodingError as error:
             raise self._broken(error, replica) from error
         except (httpx2.HTTPError, TimeoutError, RecursionError, ValueError, LookupError):
@@ -169,9 +202,10 @@ class UpstreamConnection:
             raise UpstreamFault(told, may_retry=len(self._address.urls) > 1) from error
         except httpx2.HTTPError as error:
             raise UpstreamFault(self._broken(error, replica)) from error
-        except UpstreamError as error:  # of a chunk: the next try would bring the same
+        except UpstreamError as error:  # of a chunk: the same engine would send the same
+            has_others = len(self._address.urls) > 1
             raise UpstreamFault(
-                self._hidden(error), may_retry=False, is_of_replica=False
+                self._hidden(error), may_retry=has_others, is_of_replica=False
             ) from error
 
     async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:

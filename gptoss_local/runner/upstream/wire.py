@@ -30,6 +30,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     stop: Place = ("choices", 0, "stop_reason")  # and the last one the token that ended the answer
     path: str = "/v1/completions"
     health: str = "/health"
+    about: str = "/v1/models"  # has the context
     has_logprobs: bool = False  # with token ids
     closes: bool = False  # it closes a connection after a stream, though it says that it stays open
     has_salt: bool = False  # it keeps prefixes apart by a `cache_salt`
@@ -47,6 +48,12 @@ _VLLM = Kind(
 )
 
 KINDS: dict[UpstreamKind, Kind] = {
+    "gptoss": Kind(
+        asks={"return_token_ids": True},
+        about="/api/tags",
+        has_salt=True,
+        since="Install the gptoss there again; it is older than this one.",
+    ),
     "vllm": _VLLM,
     "nim": msgspec.structs.replace(
         _VLLM, health="/v1/health/ready", since="NIM for LLMs sends ids since 2.0."
@@ -75,6 +82,7 @@ KINDS: dict[UpstreamKind, Kind] = {
         ids=("tokens",),
         stop=(),
         path="/completion",
+        about="/props",
         has_logprobs=True,
         closes=True,
         since="Use a llama-server of 2025 or later.",
@@ -111,8 +119,9 @@ def request_body(kind: UpstreamKind, model: str, asked: Generate) -> dict[str, A
     else:
         body |= {"model": model, "max_tokens": asked.max_tokens}
         body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}
-        body |= {"top_k": sampling.top_k} if sampling.top_k else {}
-        body |= {"min_p": sampling.min_p} if sampling.min_p else {}
+        is_told = kind == "gptoss"  # whose model may have others of its own
+        body |= {"top_k": sampling.top_k} if sampling.top_k or is_told else {}
+        body |= {"min_p": sampling.min_p} if sampling.min_p or is_told else {}
     if asked.priority and (priority := KINDS[kind].priority):
         body |= priority(asked.priority)
     if asked.salt and KINDS[kind].has_salt:

@@ -24,6 +24,7 @@ Temperature = Annotated[float, msgspec.Meta(le=100)]
 ThinkBudget = Annotated[int, msgspec.Meta(ge=-1)]
 """Tokens of reasoning, after which the model answers; -1: any number."""
 
+RepeatPenalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 """Source: OpenAI's API reference."""
 
@@ -55,7 +56,7 @@ class Options(msgspec.Struct):
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
-    repeat_penalty: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
+    repeat_penalty: RepeatPenalty = 1.0
     repeat_last_n: Annotated[int, msgspec.Meta(ge=-1)] = 64
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0

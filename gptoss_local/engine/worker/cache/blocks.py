@@ -6,9 +6,8 @@ can continue at its end or later, if need be from a checkpoint, but not if it is
 
 from array import array
 from collections.abc import Iterator
-from hashlib import blake2b
 
-from gptoss_local.engine.protocol import BlocksChanged, StoredBlocks
+from gptoss_local.engine.protocol import BlocksChanged, StoredBlocks, block_hashes
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
 
@@ -35,7 +34,7 @@ class BlockReporter:
             if n_same < n_blocks:
                 parent = hashes[-1] if hashes else None
                 new = slot.tokens[n_same * self._n : n_blocks * self._n]
-                run = StoredBlocks(parent, list(self._hashes(parent, new)), list(new))
+                run = StoredBlocks(parent, list(block_hashes(new, self._n, parent)), list(new))
                 for block in run.hashes:
                     self._count(block, 1, n_before)
                 hashes += run.hashes
@@ -58,10 +57,3 @@ class BlockReporter:
             if n_old < len(run.hashes):
                 parent = run.hashes[n_old - 1] if n_old else run.parent
                 yield StoredBlocks(parent, run.hashes[n_old:], run.tokens[n_old * self._n :])
-
-    def _hashes(self, parent: int | None, tokens: "array[int]") -> Iterator[int]:
-        for i in range(0, len(tokens), self._n):
-            before = b"" if parent is None else parent.to_bytes(8, "little", signed=True)
-            digest = blake2b(before + tokens[i : i + self._n].tobytes(), digest_size=8).digest()
-            parent = int.from_bytes(digest, "little", signed=True)
-            yield parent

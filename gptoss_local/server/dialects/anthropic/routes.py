@@ -18,6 +18,7 @@ from gptoss_local.harmony import (
     Prefilling,
     ReasoningDelta,
     Started,
+    TokenDelta,
     ToolCall,
 )
 from gptoss_local.models.store import ModelEntry
@@ -112,7 +113,7 @@ class MessagesWriter:
             case Prefilling(n_cached=n_cached):
                 self._message["usage"] = _usage(self._n_prompt, 0, n_cached)
                 return []
-            case Growing():
+            case Growing() | TokenDelta():
                 return []
             case ReasoningDelta():
                 closed = self._close() if event.is_next else ()

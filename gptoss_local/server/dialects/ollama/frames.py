@@ -28,6 +28,7 @@ from gptoss_local.harmony import (
     Prefilling,
     ReasoningDelta,
     Started,
+    TokenDelta,
     ToolCall,
     WholeAnswer,
 )
@@ -79,7 +80,7 @@ class ChatWriter(_Writer):
                 return self._progress(Prefilling(0, 0))
             case Prefilling():
                 return self._progress(event)
-            case CallDelta():
+            case CallDelta() | TokenDelta():
                 return []
             case Growing():
                 growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
@@ -129,7 +130,7 @@ class GenerateWriter(_Writer):
         self._with_context = with_context
 
     def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
-        if isinstance(event, Growing | Started | Prefilling | CallDelta):
+        if isinstance(event, Growing | Started | Prefilling | CallDelta | TokenDelta):
             return []
         frame, is_call = self._frame(event), isinstance(event, ToolCall)
         self._answer.add(ContentDelta(frame.response, event.logprobs) if is_call else event)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
@@ -9,7 +10,8 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.errors import GptOssError, UsageError
+from gptoss_local.engine.interface import cache_salt
 from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
@@ -19,6 +21,7 @@ from gptoss_local.harmony import (
     Prefilling,
     ReasoningDelta,
     Started,
+    TokenDelta,
     TokenLogprob,
     ToolCall,
     WholeAnswer,
@@ -107,6 +110,7 @@ class TextChoice(msgspec.Struct):
     logprobs: CompletionLogprobs | None
     finish_reason: str
     index: int = 0
+    token_ids: list[int] | UnsetType = UNSET
     native_finish_reason: str | UnsetType = UNSET
 
 
@@ -270,6 +274,7 @@ class CompletionWriter(_Writer):
     def __init__(self, model: str, *, include_usage: bool, echo: str = "") -> None:
         super().__init__(model, include_usage=include_usage)
         self._echo = echo
+        self._token_ids: list[int] = []
 
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
         self._answer.add(event)
@@ -278,6 +283,9 @@ class CompletionWriter(_Writer):
                 return [self._chunk(text=self._echo)]
             case ContentDelta(text, tokens):
                 return [self._chunk(text=text, logprobs=completion_logprobs(tokens))]
+            case TokenDelta(token):
+                self._token_ids.append(token)
+                return [self._chunk(text="", token_ids=[token])]
             case Done():
                 return [self._chunk(self._finish_reason(), text=""), *self._last(event)]
         return []
@@ -289,6 +297,7 @@ class CompletionWriter(_Writer):
         text = self._echo + self._answer.content
         logprobs, reason = completion_logprobs(self._answer.logprobs), self._finish_reason()
         choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
+        choice.token_ids = self._token_ids or UNSET
         return TextCompletion(**self._fields, choices=[choice])
 
 
@@ -338,6 +347,11 @@ async def completions(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(CompletionBody)
     asked = await model.asked(body.to_request)
+    if body.token_ids and model.entry.upstream:
+        raise UsageError(f"'{body.model}' is computed elsewhere", hint="Ask its own server.")
+    if body.cache_salt:  # within the caller's own prefixes
+        salt = cache_salt.get() + body.cache_salt.encode()
+        cache_salt.set(blake2b(salt, digest_size=16).digest())
     echo = body.text if body.echo else ""
     include_usage = body.stream_options.include_usage
     writer = CompletionWriter(body.model, include_usage=include_usage, echo=echo)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.harmony import ChatRequest, Message, ToolRequest
+from gptoss_local.harmony import ChatRequest, Message, RawRequest, ToolRequest
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.server.dialects.history import (
     ContentPart,
     FunctionCall,
@@ -19,7 +20,7 @@ from gptoss_local.server.dialects.history import (
     read_arguments,
 )
 from gptoss_local.server.dialects.openai.parts import SamplingFields, openai_count
-from gptoss_local.server.dialects.options import TopCount
+from gptoss_local.server.dialects.options import TokenId, TopCount
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
@@ -124,13 +125,26 @@ class ChatCompletionBody(_Common, kw_only=True):
         )
 
 
+_WITH_IDS = frozenset(
+    (
+        *("model", "prompt", "stream", "stream_options", "max_tokens", "temperature", "top_p"),
+        *("top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+        *("logit_bias", "return_token_ids", "stop_token_ids", "cache_salt", "repeat_guard"),
+    )
+)
+
+
 class CompletionBody(_Common, kw_only=True):
     """A prompt that becomes a user's message, as gpt-oss only knows conversations.
 
-    The answer has no place for reasoning, so there is none unless an effort is asked for.
+    The answer has no place for reasoning, so there is none unless an effort is asked for. A prompt
+    of token ids is read as it is, and answered with token ids, as vLLM does.
     """
 
-    prompt: str | list[str] = ""
+    prompt: str | list[str | TokenId] = ""
+    return_token_ids: bool = False
+    stop_token_ids: list[int] = msgspec.field(default_factory=list)
+    cache_salt: str = ""
     suffix: str = ""
     max_tokens: int | None = None
     logprobs: TopCount | bool = False
@@ -139,10 +153,27 @@ class CompletionBody(_Common, kw_only=True):
 
     @property
     def text(self) -> str:
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+        return self.prompt if isinstance(self.prompt, str) else str(self.prompt[0])
 
-    def to_request(self) -> ChatRequest:
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        sent = [] if isinstance(self.prompt, str) else self.prompt
+        return tuple(each for each in sent if isinstance(each, int))
+
+    def to_request(self) -> ChatRequest | RawRequest:
         self.check()
+        ids = self.token_ids
+        if bool(ids) != self.return_token_ids or (ids and len(ids) != len(self.prompt)):
+            raise UsageError("a prompt of token ids needs return_token_ids, and that such a prompt")
+        if not set(self.stop_token_ids) <= set(STOP_TOKENS if ids else ()):
+            raise UsageError(f"stop_token_ids end what they end anyway: {STOP_TOKENS}")
+        if ids:
+            plain, given = CompletionBody(), set(self.__struct_fields__) - _WITH_IDS
+            if wrong := [n for n in sorted(given) if getattr(self, n) != getattr(plain, n)]:
+                raise UsageError(f"a prompt of token ids is answered without {', '.join(wrong)}")
+            fields = self.request_fields("", self.max_tokens)
+            limits = {name: fields[name] for name in ("sampling", "max_tokens")}
+            return RawRequest(prompt=ids, **limits)
         if self.suffix:
             raise UsageError(f"{self.model} does not support insert")
         if isinstance(self.prompt, list) and len(self.prompt) != 1:

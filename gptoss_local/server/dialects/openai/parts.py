@@ -19,6 +19,7 @@ from gptoss_local.server.dialects.options import (
     MAX_INT,
     MAX_TOP_LOGPROBS,
     Penalty,
+    RepeatPenalty,
     Temperature,
     ThinkBudget,
     first_limit,
@@ -72,6 +73,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     seed: int | None = None
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
+    repetition_penalty: RepeatPenalty = 1.0  # vLLM's name
     logit_bias: LogitBias = msgspec.field(default_factory=dict)
     think_budget: ThinkBudget | None = None
     thinking_budget_tokens: ThinkBudget | None = None  # llama.cpp's name
@@ -88,15 +90,16 @@ class SamplingFields(msgspec.Struct, kw_only=True):
         elif isinstance(self.think, str):
             effort = effort or self.think
         effort, reasoning = parse_effort(effort)
-        presence, frequency = self.presence_penalty, self.frequency_penalty
-        penalties = Penalties(presence=presence, frequency=frequency)
+        repeat, presence = self.repetition_penalty, self.presence_penalty
+        frequency = self.frequency_penalty
+        penalties = Penalties(repeat=repeat, presence=presence, frequency=frequency)
         sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=max(0, min(self.top_k, MAX_INT)),
             min_p=self.min_p,
             seed=None if self.seed is None else self.seed & MAX_INT,
-            penalties=penalties if presence or frequency else None,
+            penalties=penalties if penalties != Penalties() else None,
             logit_bias=_read_biases(self.logit_bias),
         )
         budgets = (self.thinking_budget_tokens, self.reasoning_budget, self.think_budget)
