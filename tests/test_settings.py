@@ -65,6 +65,7 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("GPTOSS_KV_TYPE", "bf16"),
         ("GPTOSS_PRESET", "fast"),
         *(("GPTOSS_API_TOOLS", v) for v in ("websearch", "web_search,mcp:notes", "mcp:*:read")),
+        *(("GPTOSS_WORK_FOLDER", value) for value in (".", "src", "~no-such-account/src")),
         ("OLLAMA_HOST", "a/b"),
         ("OLLAMA_KEEP_ALIVE", "soon"),
         ("OLLAMA_MAX_QUEUE", "many"),

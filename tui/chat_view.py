@@ -7,7 +7,6 @@ from textual.app import App
 from textual.widget import Widget
 
 from gptoss_local.talk.history import Turn
-from gptoss_local.talk.tools.work import Work
 from tui.conversation import Conversation
 from tui.screens.dialog import Typing
 from tui.widgets.prompt import Prompt
@@ -24,7 +23,6 @@ class ChatView(Protocol):
     prompt: Prompt
     transcript: Transcript
     model_names: list[str]
-    works_in: Work | None
 
     @property
     def conversation(self) -> Conversation: ...

@@ -8,7 +8,13 @@ import msgspec
 from gptoss_local.base.errors import AnsweringError, ChatNotFoundError, HistoryError
 from gptoss_local.base.types import Effort
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import messages_of, pages_of, result_stats, without_tools
+from gptoss_local.talk.conversation import (
+    instructed,
+    messages_of,
+    pages_of,
+    result_stats,
+    without_tools,
+)
 from gptoss_local.talk.history import ChatSummary, History, Turn, Watch, is_temporary
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
@@ -229,13 +235,16 @@ class Conversation:
                 return int(turn.stats.get("prompt_eval_count", 0) + n_generated)
         return 0
 
-    def request(self, begun: Turn | None = None) -> dict[str, Any]:
-        """Return the body of `/api/chat` for the branch, without `begun`, the present answer."""
+    def request(self, begun: Turn | None = None, more: str = "") -> dict[str, Any]:
+        """Return the body of `/api/chat` for the branch, without `begun`, the present answer.
+
+        `more` are further instructions.
+        """
         options = without_tools(self.options)
         truncate = {"truncate": True} if options.pop("truncate", False) else {}
         return {
             "model": begun.model if begun else self.model,
-            "messages": messages_of(self.turns, begun),
+            "messages": messages_of(instructed(self.turns, more), begun),
             "think": begun.effort if begun else self.effort,
             "options": options,
             **truncate,

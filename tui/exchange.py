@@ -15,7 +15,6 @@ from gptoss_local.base.errors import ContextOverflowError, GptOssError, HistoryE
 from gptoss_local.base.events import ChatEvent, Growing, ToolCall
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.conversation import instructed
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import STOPPED, Exchange
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
@@ -261,8 +260,8 @@ class LiveExchange(Exchange):
         self._answer_id = answer_id
 
     def _body(self) -> dict[str, Any]:
-        body, tools = self._conversation.request(self._turn), self.toolbox.declared()
-        body["messages"] = instructed(body["messages"], self.toolbox.instructions)
+        body = self._conversation.request(self._turn, self.toolbox.instructions)
+        tools = self.toolbox.declared()
         return body | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:

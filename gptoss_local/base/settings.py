@@ -108,6 +108,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     read_folder: Path | None = None
     """Folder of `read_file`; None: where a chat in the terminal started, unless that is the home
     folder."""
+    work_folder: str = ""
+    """Folder that chats in the page may work in, as those of `gptoss chat --work`; empty: none."""
     api_tools: str = ""
     """For requests without a user's key: `web_search,code_interpreter,mcp` or `mcp:SERVER:TOOL`."""
     mcp_config: Path | None = None
@@ -339,6 +341,9 @@ _NO_SETTINGS = ("GPTOSS_DEBUG", PASSPHRASE, "OLLAMA_MODELS")  # read where they 
 def _convert(values: dict[str, Any], source: str) -> Settings:
     if vram := values.get("vram"):
         parse_memory(str(vram), f"{source}: vram")  # raises now and not with the first request
+    if (work := str(values.get("work_folder", ""))) and not os.path.isabs(os.path.expanduser(work)):
+        hint = "The server may have been started anywhere: write the whole path."
+        raise UsageError(f"{source}: work_folder: '{work}' is relative", hint=hint)
     for tool in str(values.get("api_tools", "")).split(","):
         if not re.fullmatch(f"(mcp|{HOSTED_TOOL})?", tool.strip()):
             known = "Use web_search, code_interpreter, mcp, mcp:SERVER:TOOL or mcp:SERVER:*."

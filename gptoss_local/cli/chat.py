@@ -160,10 +160,10 @@ def _show(
     from tui.server import ChatServer
 
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    sources = ToolSources(settings, work.folder if work else Path.cwd(), work)
-    make, theme, keys = sources.toolbox, settings.theme, settings.keys
+    sources = ToolSources(settings, work.folder if work else Path.cwd())
+    make, theme, keys = partial(sources.toolbox, work), settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
-    app.alerts, app.chat.first_message, app.chat.works_in = settings.alerts, prompt, work
+    app.alerts, app.chat.first_message = settings.alerts, prompt
 
     async def run() -> None:
         try:

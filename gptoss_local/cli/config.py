@@ -29,6 +29,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "tools": ({}, "none"),
     "enabled_tools": ("", "none"),
     "read_folder": (None, "where a chat was started, but not the home folder"),
+    "work_folder": ("", "none"),
     "api_tools": ("", "none"),
     "mcp_config": (None, "none"),
     "search": ("", "off"),

@@ -62,6 +62,7 @@ class Caller(NamedTuple):
             browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a
             key that may open the owner's chats; `anonymous`: without any of them.
         program: The first word of its `User-Agent`.
+        is_here: It connects from this machine.
     """
 
     kind: Kind = "anonymous"
@@ -69,6 +70,12 @@ class Caller(NamedTuple):
     priority: int = 0
     tools: tuple[str, ...] = ()
     program: str = ""
+    is_here: bool = False
+
+    @property
+    def may_work(self) -> bool:
+        """Return whether it may let a model work in a folder of this machine."""
+        return self.is_here and self.kind in _MAY_USE["page"]
 
     @property
     def has_users_key(self) -> bool:
@@ -162,7 +169,8 @@ class Access:
                 raise ServerBusyError("server busy, please try again: too many connections")
         if not self._may(caller, level, request):
             raise self._refusal(caller, level)
-        _caller.set(caller._replace(program=_program(headers)))
+        is_here = request.client is not None and is_loopback(request.client.host)
+        _caller.set(caller._replace(program=_program(headers), is_here=is_here))
         served_in_turn.set(_turns_of(caller, request))
         cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
         may_reload.set(caller.kind != "key")

@@ -1,6 +1,6 @@
 """A branch of a saved chat as a request: its turns, the results of tools, and which are on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -49,13 +49,13 @@ def messages_of(turns: Iterable[Turn], begun: Turn | None = None) -> list[dict[s
     return list(map(_message, to_send(turns, begun)))
 
 
-def instructed(messages: list[dict[str, Any]], more: str) -> list[dict[str, Any]]:
-    """Return messages whose instructions end with more of them, which are not stored."""
-    if not more:
-        return messages
-    is_first = bool(messages) and messages[0]["role"] == "system"
-    text = f"{messages[0]['content']}\n\n{more}" if is_first else more
-    return [{"role": "system", "content": text}, *messages[is_first:]]
+def instructed(turns: Sequence[Turn], more: str) -> Sequence[Turn]:
+    """Return a branch whose instructions end with more of them, which are not stored."""
+    if not (more and turns):
+        return turns
+    is_first = turns[0].role == "system"
+    text = f"{turns[0].content}\n\n{more}" if is_first else more
+    return [replace(turns[0], id=0, role="system", content=text), *turns[is_first:]]
 
 
 def was_cut(turn: Turn) -> bool:

@@ -142,7 +142,7 @@ class Loop:
                     limit = limit or f"{self._n_calls_max} calls"
                 if (n_equal := self._count(call)) == _N_EQUAL_MAX:
                     limit, was_refused = limit or f"{n_equal} equal calls of {call.name}", True
-                made = self.toolbox.call(call.name, call.arguments)
+                made = await asyncio.to_thread(self.toolbox.call, call.name, call.arguments)
                 if limit or self._ended:
                     yield CallRefused(call, self._ended or TOO_MANY)
                 elif n_equal > _N_EQUAL_RUN:

@@ -26,6 +26,7 @@ def test_values_and_sources() -> None:
         "prefix_disk_bytes +4,096 MiB +default",
         "theme +textual-dark +default",
         r"searxng_url +\(none\) +default",
+        r"work_folder +\(none\) +default",
     ):
         assert re.search(rf"^{row}$", done.stdout, re.MULTILINE), row
     assert "hunter2" not in done.stdout

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.base.errors import PathNotFoundError, UsageError
 from gptoss_local.base.settings import Settings
+from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.tools import Toolbox, ToolResult, ToolSources
 from gptoss_local.talk.tools import work as work_module
 from gptoss_local.talk.tools.patches import parse_patch, patched
@@ -40,7 +41,7 @@ class Folder:
         self.path = path / "work"
         self.path.mkdir()
         self.work = Work(self.path, Settings())
-        self.toolbox = ToolSources(Settings(), self.path, self.work).toolbox()
+        self.toolbox = ToolSources(Settings(), self.path).toolbox(self.work)
 
     def put(self, name: str, data: bytes) -> Path:
         path = self.path / name
@@ -411,3 +412,25 @@ def test_which_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agents.symlink_to(tmp_path / "secret")
     assert "s3cret" not in Work(tmp_path / "in", Settings()).instructions
     assert sys.platform in work.instructions
+
+
+async def test_a_folder_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is switched on by a name in a list with commas, and wrong folders harm no chat."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a,b").mkdir()
+    for folder, problem in (
+        (tmp_path / "a,b", ""),
+        (tmp_path, "the home folder is too much to work in"),
+        (tmp_path / "none", "there is no folder"),
+    ):
+        work = Work(folder, Settings(), is_on=False)
+        toolbox = ToolSources(Settings(), tmp_path).toolbox(work)
+        choice = ToolChoice(toolbox)
+        choice.take({})
+        await toolbox.prepare()
+        assert (toolbox.tools, toolbox.instructions) == ({}, "")
+        choice.take({"tools": f"python,{work.name}"})
+        assert work.name in toolbox.on
+        [said] = await toolbox.prepare() or [""]
+        assert problem in said
+        assert bool(toolbox.instructions) == ("apply_patch" in toolbox.tools) == (not problem)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,9 @@ async def run_chat(
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    sources = ToolSources(Settings(tools=tools or {}), folder or path.parent, work)
-    make = make_toolbox or sources.toolbox
+    sources = ToolSources(Settings(tools=tools or {}), folder or path.parent)
+    make = make_toolbox or partial(sources.toolbox, work)
     app = ChatApp(ChatServer(source), history, conversation, make, **options)
-    app.chat.works_in = work
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()

@@ -116,6 +116,11 @@ async def test_a_model_mends_a_program(
         await chat.answer("Allow once")
         assert await chat.answered() == "Mended."
         assert "b + a" in sums.read_text()
+        label = chat.app.chat.query("AssistantTurnView Fold > Static")[-1]
+        await chat.pilot.click(label, offset=(3, 0))
+        await chat.shows("*** Update File: sums.py")
+        assert colours(chat, "-    return a + b") == {red}
+        assert colours(chat, "+    return b + a") == {green}
         results = [turn.content for turn in chat.turns() if turn.role == "tool"]
         assert results[:5] == [
             "AGENTS.md\nsums.py\ntest_sums.py",

@@ -161,7 +161,7 @@ def test_an_answer_paints_nothing_over_the_question(
     page: Page, scripted: RunningServer, said: str
 ) -> None:
     parts = [{"kind": "code", "text": CODE}]
-    asked = {"about": "runs code", "always": "this tool", "parts": parts}
+    asked = {"about": "runs code", "always": "this tool", "lasting": [], "parts": parts}
     history, turn = store(scripted, said, f"{said} {CODE}", content="", state="streaming",
                           stats={"question": asked})  # fmt: skip
     page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
@@ -213,7 +213,8 @@ def test_words_from_right_to_left_keep_their_places(page: Page) -> None:
 
 def test_code_is_shown_as_code_and_citations_as_links(page: Page, scripted: RunningServer) -> None:
     parts = [{"kind": "code", "text": CODE}]
-    asked = {"about": "runs code", "always": "this tool of <b>x</b>", "parts": parts}
+    asked = {"about": "runs code", "always": "this tool of <b>x</b>", "lasting": ["always"],
+             "parts": parts}  # fmt: skip
     history, turn = store(scripted, content="", state="streaming", stats={"question": asked})
     page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
     expect(question(page).locator("pre.code")).to_have_text(CODE)

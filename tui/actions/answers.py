@@ -95,7 +95,7 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
     if turn is None:
         raise UsageError("there is no answer to look into")
     before = conversation.turns[: conversation.turns.index(turn)]
-    messages = instructed(messages_of(before), chat.toolbox.instructions)
+    messages = messages_of(instructed(before, chat.toolbox.instructions))
     body = conversation.request() | {"messages": messages}
     await chat.toolbox.prepare()
     if tools := chat.toolbox.declared():

@@ -12,6 +12,7 @@ from gptoss_local.base.types import Effort
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.talk.conversation import without_tools
 from gptoss_local.talk.tools import ToolResult
+from gptoss_local.talk.tools.work import PATCH
 from tui.chat_parts import ChatParts
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog
@@ -117,13 +118,10 @@ async def tools(chat: ChatParts, argument: str) -> None:
 
 async def undo(chat: ChatParts, _argument: str) -> None:
     """Take back the last patch, in the transcript and for the model, too."""
-    if (work := chat.view.works_in) is None:
-        raise UsageError("only patches are undone", hint="gptoss chat --work makes them.")
-    names = work.undo()
+    result = ToolResult(chat.toolbox.undo())
     if chat.conversation.turns:
-        result = ToolResult(f"The user took back your patch of {names}.")
-        await chat.view.add_turn(chat.conversation.add_result("apply_patch", result))
-    chat.app.notify(f"Taken back: {names}", markup=False)
+        await chat.view.add_turn(chat.conversation.add_result(PATCH, result))
+    chat.app.notify(result.text, markup=False)
 
 
 async def mouse(chat: ChatParts, argument: str) -> None:

@@ -22,7 +22,6 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import ChatSummary, History, Turn, Watch
 from gptoss_local.talk.tools import Toolbox
-from gptoss_local.talk.tools.work import WORK, Work
 from tui.actions import REGISTRY, values_of
 from tui.actions.answers import continue_turn, copy_text, edit_turn
 from tui.actions.chats import open_chat
@@ -59,7 +58,6 @@ _WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 class ChatScreen(Screen[None]):
     first_message = ""  # is sent at the start
-    works_in: Work | None = None  # the folder of `--work`
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,alt+h", "command('help')", "Help", id="chat.help", priority=True),
@@ -192,8 +190,8 @@ class ChatScreen(Screen[None]):
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")
-        if self.works_in is not None and self.conversation.turns:  # else the start page says it
-            self.notify(self.works_in.line, timeout=READ_S, markup=False)
+        if (work := self.parts.toolbox.work) and self.conversation.turns:  # else the start page
+            self.notify(work.line, timeout=READ_S, markup=False)
         if self.first_message:
             self.fill(self.prompt.folded.refold(Composed(self.first_message)))
             self.call_after_refresh(self.prompt.submit)
@@ -286,11 +284,12 @@ class ChatScreen(Screen[None]):
         machine = self._machine
         gpus, loads = (machine.gpus, machine.loading) if machine else ([], [])
         load = next((load for load in loads if load.model == chat.model), None)
-        works = self.works_in is not None and WORK in self.parts.toolbox.on
+        work, on = self.parts.toolbox.work, self.parts.toolbox.on
+        works = work is not None and work.name in on
         status = Status(*what, n_ctx, gpus, load, share, chat.preset, chat.is_temporary, works)
         self._status.show(status)
         if self.has_class("-empty"):
-            line = self.works_in.line if self.works_in is not None and works else ""
+            line = work.line if work is not None and works else ""
             self._hint.update(hint_text(chat, loaded, machine, line))
 
     def show_error(self, error: GptOssError) -> None:

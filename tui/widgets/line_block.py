@@ -154,3 +154,21 @@ class LineBlock(RowsView):
             self._tail_rows = tail_rows
             self.drop_from(0)
         self.refresh(layout=True)
+
+
+class DiffBlock(LineBlock):
+    """Lines of a patch: what it adds is green, what it takes away is red."""
+
+    def row(self, y: int) -> Row:
+        from pygments.token import Token  # PERF: after the first prompt
+
+        from tui.code_rows import look_of
+
+        row = first = super().row(y)
+        while first.joins is not None:
+            y -= 1
+            first = super().row(y)
+        generic = Token.Generic
+        kind = {"+": generic.Inserted, "-": generic.Deleted}.get(first.content.plain[:1])
+        style = kind and look_of(self.app).tokens.STYLES[kind]
+        return row._replace(content=row.content.stylize(style)) if style else row

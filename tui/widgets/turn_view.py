@@ -1,5 +1,6 @@
 """Turns of the transcript, which Shift-Tab focuses; keys send `Wanted` messages to the screen."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -18,11 +19,12 @@ from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
+from gptoss_local.talk.tools.work import PATCH
 from gptoss_local.talk.what_runs import code_of
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
-from tui.widgets.line_block import LineBlock
+from tui.widgets.line_block import DiffBlock, LineBlock
 
 Shown = Literal["folded", "tail", "full"]
 
@@ -120,11 +122,11 @@ class Fold(Vertical):
     }
     """
 
-    def __init__(self, label: str, text: str) -> None:
+    def __init__(self, label: str, text: str, block: type[LineBlock] = LineBlock) -> None:
         super().__init__()
         self._facts = printable(label)
         self._label = Static(markup=False)
-        self._lines = LineBlock()
+        self._lines = block()
         self._lines.show(text)
 
     def compose(self) -> ComposeResult:
@@ -381,12 +383,16 @@ class ToolTurnView(TurnView):
 
 
 def call_fold(call: dict[str, Any]) -> Fold:
-    """Return a call, as Ollama's API has it, as one line, with its arguments or code below."""
+    """Return a call, as Ollama's API has it, as one line; its arguments, code or patch below."""
     function = call.get("function", {})
     arguments = function.get("arguments", {})
     if (code := code_of(function.get("name", ""), arguments)) is not None:
         first, _, _ = code.strip().partition("\n")
         return Fold(f"calls python: {visible(first)}", code)
+    patch = next(iter(arguments.values()), None) if isinstance(arguments, dict) else arguments
+    if function.get("name") == PATCH and isinstance(patch, str) and "***" in patch:
+        files = re.findall(r"^\*\*\* \w+ File: (.*)", patch, re.MULTILINE)
+        return Fold(f"calls {PATCH}: {visible(', '.join(files))}", patch, DiffBlock)
     if isinstance(arguments, dict):
         inline = ", ".join(f"{name}: {value!r}" for name, value in arguments.items())
     else:  # of a chat from elsewhere

@@ -93,7 +93,7 @@ def clean(text: str) -> str:
 class Answers:
     def __init__(self, manager: ModelManager, store: ChatStore, sources: ToolSources) -> None:
         self.store = store
-        self.toolboxes = Toolboxes(sources)
+        self.toolboxes = Toolboxes(sources, manager.settings)
         running: dict[int, Live] = {}
         self.changes = Changes(manager, store, running)
         self._parts = Parts(manager, store, self.changes, self.toolboxes, running)

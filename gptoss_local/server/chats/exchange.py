@@ -5,16 +5,19 @@ A call's turn streams until the result; its question is there, too, so every tab
 
 import asyncio
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.base.events import ChatEvent, Done, ToolCall
+from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import Effort
 from gptoss_local.harmony import AnswerNow, ChatRequest, Message, ToolRequest
 from gptoss_local.models.store import ModelDefaults, find_model
@@ -32,6 +35,7 @@ from gptoss_local.talk import loop
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import (
     ToolChoice,
+    instructed,
     pages_of,
     result_stats,
     to_send,
@@ -41,6 +45,7 @@ from gptoss_local.talk.history import ChatSummary, History, Role, Turn, is_tempo
 from gptoss_local.talk.history.rows import TurnFields
 from gptoss_local.talk.loop import STOPPED
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult, ToolSources
+from gptoss_local.talk.tools.work import Work
 from gptoss_local.talk.what_runs import Decision, about_text, always_text, what_runs
 
 T = TypeVar("T")
@@ -64,23 +69,26 @@ class _Kept:
 
 
 class Toolboxes:
-    """Makes toolboxes of chats when needed, and ends the least recently used ones."""
+    """Makes toolboxes of chats when needed, and ends the least recently used ones.
 
-    def __init__(self, sources: ToolSources) -> None:
-        self._sources = sources
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+    Callers that may not work in the folder of the settings have their own, without its tools.
+    """
+
+    def __init__(self, sources: ToolSources, settings: Settings) -> None:
+        self._sources, self._settings = sources, settings
+        self._kept: OrderedDict[tuple[int, bool], _Kept] = OrderedDict()
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
         """Yield the toolbox of a chat, with the chat's choice of tools on."""
         async with self._lock:
-            kept = self._kept.get(chat.id)
+            kept = self._kept.get(key := (chat.id, self._works))
             if kept is None:
-                kept = _Kept(self._sources.toolbox())
+                kept = _Kept(self._made())
                 await kept.toolbox.new_chat(pages_of(branch))
-                self._kept[chat.id] = kept
-            self._kept.move_to_end(chat.id)
+                self._kept[key] = kept
+            self._kept.move_to_end(key)
             kept.n_uses += 1
         kept.choice.take(chat.options)
         try:
@@ -92,28 +100,38 @@ class Toolboxes:
     @asynccontextmanager
     async def use_new(self) -> AsyncGenerator[Toolbox, None]:
         """Yield the tools of a new chat for a moment."""
-        toolbox = self._sources.toolbox()
+        toolbox = self._made()
         try:
             yield toolbox
         finally:
             await toolbox.close()
+
+    @property
+    def _works(self) -> bool:
+        return bool(self._settings.work_folder) and current_caller().may_work
+
+    def _made(self) -> Toolbox:
+        folder = Path(os.path.expanduser(self._settings.work_folder))
+        work = Work(folder, self._settings, is_on=False) if self._works else None
+        return self._sources.toolbox(work)
 
     async def renew(self) -> None:
         """Use the MCP servers of a configuration that was changed."""
         await self._sources.renew(kept.toolbox for kept in self._kept.values())
 
     async def drop(self, chat_id: int) -> None:
-        if kept := self._kept.pop(chat_id, None):
-            await kept.toolbox.close()
+        await self._end([key for key in self._kept if key[0] == chat_id])
 
     async def close(self) -> None:
-        for chat_id in list(self._kept):
-            await self.drop(chat_id)
+        await self._end(list(self._kept))
 
     async def _end_oldest(self) -> None:
-        idle = [chat_id for chat_id, kept in self._kept.items() if not kept.n_uses]
-        for chat_id in idle[:-_N_KEPT]:
-            await self.drop(chat_id)
+        await self._end([key for key, kept in self._kept.items() if not kept.n_uses][:-_N_KEPT])
+
+    async def _end(self, keys: list[tuple[int, bool]]) -> None:
+        for key in keys:
+            if kept := self._kept.pop(key, None):
+                await kept.toolbox.close()
 
 
 class Parts(NamedTuple):
@@ -304,6 +322,7 @@ class Exchange(loop.Exchange):
         shown = {
             "about": about_text(tool),
             "always": always_text(tool),
+            "lasting": tool.lasting,
             "parts": [part._asdict() for part in what_runs(tool, arguments)],
         }
         try:
@@ -346,7 +365,9 @@ def asked_of(
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
     request = ChatRequest(
-        messages=tuple(map(_message, to_send(branch, branch[-1]))),
+        messages=tuple(
+            map(_message, to_send(instructed(branch, toolbox.instructions), branch[-1]))
+        ),
         tools=tuple(map(offered, toolbox.offered())),
         effort=next((effort for effort in get_args(Effort) if effort == chat.effort), "medium"),
         truncates=bool(given.get("truncate")),

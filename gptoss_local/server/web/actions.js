@@ -183,6 +183,9 @@ export const decide = action(async (/** @type {Turn} */ turn, /** @type {string}
   call("POST", `${CHATS}/${turn.chat_id}/allow`, { turn_id: turn.id, scope, reason }),
 );
 
+/** Take back the last patch of the chat. */
+export const undo = action(async () => call("POST", `${CHATS}/${state.chatId}/undo`));
+
 /** Read what the chat may call; those that are on are started for it. */
 export const readTools = action(async () => fetchTools("yes"));
 

@@ -33,7 +33,7 @@ export function Tools() {
     await read();
   };
   return html`<${Dialog} title="Tools" size="wide" isKept>
-    <fieldset class="tools" aria-busy=${isAsking}><legend>The model may call these in this chat, and asks before each call</legend>
+    <fieldset class="tools" aria-busy=${isAsking}><legend>The model may call these in this chat, and asks before each call that is not allowed</legend>
       ${state.tools.map(
         ({ name, about, description, problem, tools, is_mcp }, k) => html`<div class="tool-row"><label class="switch">
           <input type="checkbox" checked=${names.includes(name)} aria-describedby=${`tool-${k}`} onChange=${() => change(name)} />

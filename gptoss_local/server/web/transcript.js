@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { choose, shown, streaming } from "./actions.js";
 import { state } from "./store.js";
-import { callOf, pagesBefore, versions } from "./tree.js";
+import { callOf, lastPatch, pagesBefore, versions } from "./tree.js";
 import { Answer, TurnView } from "./turn.js";
 import { closeDialog, Dialog, IconButton } from "./ui.js";
 
@@ -32,6 +32,7 @@ export function Transcript() {
   const sought = turns.findIndex((turn) => turn.id === state.sought);
   const start = Math.max(0, Math.min(turns.length - PAGE - nMore, sought >= 0 ? sought : Infinity));
   const live = streaming();
+  const undoable = state.tools.some(({ name }) => name.startsWith("Work in ")) ? lastPatch(turns) : 0;
   useLayoutEffect(() => {
     if (state.isSent) [follows.current, state.isSent] = [true, false];
     else if (sought < 0) return;
@@ -93,7 +94,7 @@ export function Transcript() {
             pages=${same(`pages-${turn.id}`, pagesBefore(turns, start + k))}
             models=${same("models", state.models.map(({ name }) => name))}
             call=${callOf(turns, start + k)} isStep=${turns[start + k + 1]?.role === "tool"} isLost=${turn === live && state.isLost}
-            isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
+            isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live} canUndo=${turn.id === undoable}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}
       </div>

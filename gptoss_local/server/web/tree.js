@@ -44,6 +44,17 @@ export function callOf(turns, n) {
   return turns[n]?.role === "tool" ? turns[asked]?.tool_calls[n - asked - 1] : undefined;
 }
 
+/** Return the id of the last patch of a branch that was not taken back. @param {Turn[]} turns */
+export function lastPatch(turns) {
+  const made = /** @type {number[]} */ ([]);
+  for (const [n, { id, tool_name, state, stats }] of turns.entries()) {
+    if (tool_name !== "apply_patch" || state !== "done" || stats.is_error) continue;
+    if (callOf(turns, n)) made.push(id);
+    else made.pop();
+  }
+  return made.at(-1);
+}
+
 /** Return whether there is a part of an answer that can be continued. @param {Turn} turn */
 export function wasCut(turn) {
   const isAtLimit = turn.state === "done" && turn.stats.done_reason === "length";

@@ -34,7 +34,7 @@ const loading = afterPaint
 
 export const TurnView = memo(
   /**
-   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], call?: any, isStep: boolean, isLast: boolean, isEdited: boolean, isBusy: boolean, isLost: boolean, progress?: import("./types").Progress}} props
+   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], call?: any, isStep: boolean, isLast: boolean, isEdited: boolean, isBusy: boolean, canUndo: boolean, isLost: boolean, progress?: import("./types").Progress}} props
    */
   (props) => {
     const { turn, isEdited } = props;

@@ -8,7 +8,8 @@ export interface Stats {
 }
 export type Page = [cursor: number, url: string, title: string];
 export interface Question {
-  about: string; always: string; parts: { kind: "code" | "command" | "arguments"; text: string }[];
+  about: string; always: string; lasting: ("chat" | "always")[];
+  parts: { kind: "code" | "command" | "arguments" | "diff"; text: string }[];
 }
 export interface ToolGroup {
   name: string; about: string; description: string; is_on: boolean; is_mcp: boolean; problem: string;

@@ -199,6 +199,7 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
         raise UsageError(f"{_NOT_ONE}turn {found.chat.leaf_id} is missing.")
     for turn in found.turns:
         _check_details(turn)
+    found.chat.options.pop("tools", None)  # a file from elsewhere switches none on
     return found.chat, [
         msgspec.structs.replace(turn, state="stopped") if turn.state == "streaming" else turn
         for turn in found.turns

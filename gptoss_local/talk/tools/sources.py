@@ -92,24 +92,24 @@ def taken_names(settings: Settings) -> set[str]:
 
 
 class ToolSources:
-    """Makes the toolboxes of chats; programs run in `folder`, and `read_file` reads there.
+    """Makes the toolboxes of chats; programs run in `folder`, and `read_file` reads there."""
 
-    `work`, whose tools come first, is one for all of them, and reads instead of `read_file`.
-    """
-
-    def __init__(self, settings: Settings, folder: Path, work: Work | None = None) -> None:
+    def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
-        self._work = work
         self._folder = folder
         self.consents = Consents(config_path().parent / "allowed-tools.json")
         self._mcp = McpServers(settings, folder)
 
-    def toolbox(self) -> Toolbox:
-        """Return a new chat's tools. Raises UsageError if the configuration cannot be used."""
+    def toolbox(self, work: Work | None = None) -> Toolbox:
+        """Return a new chat's tools, those of `work` first.
+
+        Raises UsageError if the configuration cannot be used.
+        """
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[ToolSource] = [
-            self._work or Files(settings, folder, is_on="read_file" in on),
+            *([work] if work else []),
+            *([] if work and work.is_on else [Files(settings, folder, is_on="read_file" in on)]),
             Python(settings, folder, is_on="python" in on),
             Browser(settings, is_on="browser" in on),
         ]

@@ -22,6 +22,7 @@ from gptoss_local.talk.tools.tool import (
     ToolSource,
     cut_middle,
 )
+from gptoss_local.talk.tools.work import Work
 
 FIND_TOOLS = "find_tools"
 _N_FOUND = 5
@@ -117,6 +118,7 @@ class Toolbox:
         loop_s: float = 900.0,
     ) -> None:
         self._sources = list(sources)
+        self.work = next((each for each in sources if isinstance(each, Work)), None)
         self.n_rounds, self.loop_s = n_rounds, loop_s
         self._consents = consents
         self._found: set[str] = set()  # by search, so declared from then on
@@ -155,7 +157,7 @@ class Toolbox:
     async def _tools_of(self, source: ToolSource) -> tuple[tuple[RunnableTool, ...], str]:
         try:
             return tuple(await source.tools()), ""
-        except ToolError as error:
+        except (ToolError, UsageError) as error:
             return (), f"{source.name}: {error.message}"
 
     def groups(self) -> list[Group]:
@@ -205,7 +207,8 @@ class Toolbox:
 
     @property
     def instructions(self) -> str:
-        texts = (source.instructions for source in self._sources if source.name in self.on)
+        used = self.on - {name for name, problem in self._problems.items() if problem}
+        texts = (source.instructions for source in self._sources if source.name in used)
         return "\n\n".join(filter(None, texts))
 
     def tool(self, name: str) -> RunnableTool | None:
@@ -263,6 +266,13 @@ class Toolbox:
             made = ToolResult("Error: internal error, see the log", is_error=True)
         result = ToolResult(made) if isinstance(made, str) else made
         return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
+
+    def undo(self) -> str:
+        """Take back the last patch; return the words that say so to the model."""
+        if self.work is None:
+            hint = "`gptoss chat --work` makes them, and the page with the setting work_folder."
+            raise UsageError("only patches are undone", hint=hint)
+        return f"The user took back your patch of {self.work.undo()}."
 
     async def close(self) -> None:
         for source in self._sources:

@@ -1,4 +1,4 @@
-"""Tools of `gptoss chat --work`: the model reads and patches one folder, and runs commands there.
+"""Tools that read and patch one folder and run commands there: `gptoss chat --work`, the page.
 
 Reading what git would not ignore takes no question; the rest does, each time. What the user saw
 is what is done: a patch becomes a diff, which must still be the same when it is applied.
@@ -29,7 +29,8 @@ from gptoss_local.talk.tools.patches import FORMAT, added_text, lines_of, parse_
 from gptoss_local.talk.tools.processes import run_program, run_shell
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolResult, ToolSource
 
-WORK = "--work"  # which no program or server can have
+WORK, WORK_IN = "--work", "Work in "  # which no program or server can have
+PATCH = "apply_patch"
 _AGENTS, _MAX_AGENTS_BYTES = "AGENTS.md", 16 * 1024
 _N_LISTED = 500
 _SEARCH_S, _COMMAND_S = 20.0, 300.0
@@ -50,35 +51,40 @@ Changes = dict[Path, tuple[State | None, State | None]]
 
 
 class Work(ToolSource):
-    """The tools for a folder. Raises UsageError for one that is not there, or is the home folder.
+    """The tools for a folder: those of `--work` are on; in the page, the user switches them.
+
+    Raises UsageError for a folder that is not there, or is the home folder; in the page `tools` do.
 
     Attributes:
         instructions: For the model, with the folder's AGENTS.md.
         line: Says to the user what is on.
     """
 
-    name = WORK
-    description = "Reads, searches and changes files, and runs commands."
-    is_on = True
-
-    def __init__(self, folder: Path, settings: Settings) -> None:
-        if not folder.is_dir():
-            raise PathNotFoundError(f"there is no folder {folder}", hint="chat --work FOLDER")
-        self.folder = folder.resolve()
-        chosen = settings.read_folder and settings.read_folder.resolve()
-        if has_home(self.folder) and self.folder != chosen:
-            raise UsageError("the home folder is too much to work in", hint="chat --work FOLDER")
+    def __init__(self, folder: Path, settings: Settings, *, is_on: bool = True) -> None:
+        self.folder, self.is_on = folder.resolve(), is_on
+        self._read_folder = settings.read_folder and settings.read_folder.resolve()
+        if is_on:
+            self._check()
         home = f"{os.path.expanduser('~')}{os.sep}"
         short = re.sub(f"^{re.escape(home)}", f"~{os.sep}", visible(str(self.folder)))
+        self.name = WORK if is_on else WORK_IN + short.replace(",", " ")  # commas part names
         self.about = f"works in {short}"
         self._applied: list[Changes] = []
         agents, reads = self._agents()
         self.line = f"Works in {short}{reads}"
+        looks = "Looks without asking; asks before it changes files or runs commands"
+        self.description = f"{looks}{reads}."
         self.instructions = (
             f"You work in the folder {self.folder} ({sys.platform}); paths are relative to it. "
             "Look before you change: list_files, search, read_file. Change files with apply_patch "
             f"alone, and check the result with run_command.{agents}"
         )
+
+    def _check(self) -> None:
+        if not self.folder.is_dir():
+            raise PathNotFoundError(f"there is no folder {self.folder}", hint="chat --work FOLDER")
+        if has_home(self.folder) and self.folder != self._read_folder:
+            raise UsageError("the home folder is too much to work in", hint="chat --work FOLDER")
 
     def _agents(self) -> tuple[str, str]:
         """Return the folder's own instructions, and words that say so."""
@@ -91,6 +97,7 @@ class Work(ToolSource):
         return f"\n\n# {_AGENTS} of the folder\n\n{text}", f"; reads {cut}{_AGENTS}"
 
     async def tools(self) -> Sequence[RunnableTool]:
+        self._check()
         place = {"type": "string", "description": "A folder or file; all without it"}
         return [
             self._tool("list_files", "Lists files, without those that git ignores.", self._list,
@@ -99,7 +106,7 @@ class Work(ToolSource):
                        {"pattern": _STRING, "path": place}, "pattern", resolve=self._look_at),
             self._tool("read_file", "Reads a text file, from a line on.", self._read,
                        {"path": _STRING, "line": _NUMBER}, "path", resolve=self._look_at),
-            self._tool("apply_patch", f"Changes, adds, moves and deletes files:\n{FORMAT}\n"
+            self._tool(PATCH, f"Changes, adds, moves and deletes files:\n{FORMAT}\n"
                        "`*** Move to: path` may follow `*** Update File`. Context must be exact.",
                        self._patch, {"patch": _STRING}, "patch", resolve=self._diffed,
                        asks=True, lasting=("chat",), shows=("diff", "diff"), has_effects=True),
@@ -133,7 +140,9 @@ class Work(ToolSource):
         schema = {"type": "object", "properties": properties, "required": list(required)}
         about = self.about if "asks" in options else f"looks at what git ignores; it {self.about}"
         options = {"asks": False, "lasting": (), **options}
-        return RunnableTool(name, description, schema, run, about, WORK, resolve=known, **options)
+        return RunnableTool(
+            name, description, schema, run, about, self.name, resolve=known, **options
+        )
 
     def _look_at(self, arguments: Arguments) -> Arguments:
         """Return the arguments as they are, or with the whole path of a file that git ignores.
@@ -253,7 +262,7 @@ class Work(ToolSource):
         return {"patch": patch, "diff": self._planned(patch)[1]}
 
     async def _patch(self, arguments: Arguments) -> str:
-        changes, diff = self._planned(arguments["patch"])
+        changes, diff = await asyncio.to_thread(self._planned, arguments["patch"])
         if diff != arguments["diff"]:
             raise UsageError("files have changed while the user read the diff; patch them again")
         self._write({path: new for path, (_, new) in changes.items()})

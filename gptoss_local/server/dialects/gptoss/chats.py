@@ -17,7 +17,7 @@ from gptoss_local.base.errors import (
     GptOssError,
     UsageError,
 )
-from gptoss_local.base.off_loop import Check, run_off_loop
+from gptoss_local.base.off_loop import run_off_loop
 from gptoss_local.base.quantities import parse_option
 from gptoss_local.base.types import Effort
 from gptoss_local.server.access import current_caller
@@ -30,7 +30,8 @@ from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.options import MAX_INT, NUMBER, number_in
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import TOOLS, was_cut, without_tools
-from gptoss_local.talk.history import ChatSummary, Exported, History, Hit, Turn, exported_in
+from gptoss_local.talk.history import ChatSummary, History, Hit, Turn, exported_in
+from gptoss_local.talk.tools.work import WORK_IN
 from gptoss_local.talk.what_runs import Decision
 
 endpoints = Endpoints()
@@ -39,7 +40,6 @@ T = TypeVar("T")
 _N_CHATS, _N_HITS = 200, 50
 _CHAT = "/api/gptoss/chats/{chat_id:int}"
 _LINES = Framing("application/x-ndjson", bytes)
-_WAIT = "Wait for it, or stop it."
 
 
 class Chats(msgspec.Struct, omit_defaults=True):
@@ -152,7 +152,7 @@ async def chats(request: Request) -> Response:
 )
 async def unlock(request: Request) -> Response:
     body = await read_body(request, UnlockBody)
-    await _changed(request, lambda history: history.lock.unlock(body.passphrase))
+    await changed(request, lambda history: history.lock.unlock(body.passphrase))
     return json_response(JobStatus("success"))
 
 
@@ -168,12 +168,12 @@ async def new_chat(request: Request) -> Response:
             history.add(chat_id, None, "system", body.system)
         return history.chat(chat_id)
 
-    return json_response(await _changed(request, add))
+    return json_response(await changed(request, add))
 
 
 @endpoints.for_chat("GET", _CHAT, "A chat with all its turns", Tree)
 async def chat(request: Request) -> Response:
-    chat_id = _chat_id(request)
+    chat_id = chat_id_of(request)
 
     def read(history: History) -> tuple[ChatSummary, list[Turn]]:
         history.stop_orphans()
@@ -186,7 +186,7 @@ async def chat(request: Request) -> Response:
 
 @endpoints.for_chat("PATCH", _CHAT, "Rename or change", ChatSummary, ChatChangesBody)
 async def change_chat(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, ChatChangesBody)
+    chat_id, body = chat_id_of(request), await read_body(request, ChatChangesBody)
     options = None if body.options is None else _checked(body.options)
 
     def change(history: History) -> ChatSummary:
@@ -206,14 +206,14 @@ async def change_chat(request: Request) -> Response:
             history.set_options(chat_id, options)
         return history.chat(chat_id)
 
-    return json_response(await _changed(request, change))
+    return json_response(await changed(request, change))
 
 
 @endpoints.for_chat("DELETE", _CHAT, "Delete a chat", JobStatus)
 async def delete_chat(request: Request) -> Response:
-    chat_id = _chat_id(request)
+    chat_id = chat_id_of(request)
     await _answers(request).stop_chat(chat_id)
-    await _changed(request, lambda history: history.delete(chat_id))
+    await changed(request, lambda history: history.delete(chat_id))
     await _answers(request).toolboxes.drop(chat_id)
     return json_response(JobStatus("success"))
 
@@ -221,14 +221,14 @@ async def delete_chat(request: Request) -> Response:
 @endpoints.for_chat("POST", f"{_CHAT}/ask", "Ask, and begin the answer", Begun, AskBody)
 async def ask(request: Request) -> Response:
     """Add a question and begin its answer, which runs even if the client leaves."""
-    chat_id, body = _chat_id(request), await read_body(request, AskBody)
+    chat_id, body = chat_id_of(request), await read_body(request, AskBody)
     if not body.content.strip():
         raise UsageError("the question is empty")
     stats = {"folds": body.folds} if body.folds else {}
 
     def add(history: History) -> list[Turn]:
         if body.parent_id is not None:
-            _settled(_turn_of(history, chat_id, body.parent_id))
+            settled(_turn_of(history, chat_id, body.parent_id))
         question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
         return begin_turn(history, question, is_shown=True)
 
@@ -238,10 +238,10 @@ async def ask(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/answer", "Begin another answer", Begun, AnswerBody)
 async def answer(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, AnswerBody)
+    chat_id, body = chat_id_of(request), await read_body(request, AnswerBody)
 
     def add(history: History) -> list[Turn]:
-        asked = _settled(_turn_of(history, chat_id, body.parent_id))
+        asked = settled(_turn_of(history, chat_id, body.parent_id))
         if asked.role not in ("user", "tool"):
             raise UsageError("only a question or the result of a tool is answered")
         return begin_turn(history, asked, is_shown=True)
@@ -251,10 +251,10 @@ async def answer(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/continue", "Continue an answer that was cut", Begun, TurnBody)
 async def continue_answer(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+    chat_id, body = chat_id_of(request), await read_body(request, TurnBody)
 
     def resume(history: History) -> list[Turn]:
-        turn = _settled(_turn_of(history, chat_id, body.turn_id))
+        turn = settled(_turn_of(history, chat_id, body.turn_id))
         if not was_cut(turn):
             raise UsageError("this answer was not cut", hint="Ask for another one.")
         if history.select(turn.id)[-1].id != turn.id:
@@ -303,33 +303,33 @@ async def allow(request: Request) -> Response:
     "PUT", f"{_CHAT}/system", "Continue with other instructions", Branch, SystemBody
 )
 async def set_system(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, SystemBody)
+    chat_id, body = chat_id_of(request), await read_body(request, SystemBody)
 
     def change(history: History) -> list[Turn]:
         for turn in history.branch(history.chat(chat_id).leaf_id):
-            _settled(turn)
+            settled(turn)
         return history.set_system(chat_id, body.content)
 
-    turns = await _changed(request, change)
+    turns = await changed(request, change)
     return json_response(Branch([outward(turn) for turn in turns]))
 
 
 @endpoints.for_chat("POST", f"{_CHAT}/fork", "A chat of a branch", ChatSummary, TurnBody)
 async def fork(request: Request) -> Response:
-    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+    chat_id, body = chat_id_of(request), await read_body(request, TurnBody)
 
     def copy(history: History) -> ChatSummary:
-        _settled(_turn_of(history, chat_id, body.turn_id))
+        settled(_turn_of(history, chat_id, body.turn_id))
         return history.chat(history.fork(body.turn_id))
 
-    return json_response(await _changed(request, copy))
+    return json_response(await changed(request, copy))
 
 
 @endpoints.for_chat(
     "GET", f"{_CHAT}/export", "A chat as text", queries={"format": {"enum": ["json", "markdown"]}}
 )
 async def export(request: Request) -> Response:
-    chat_id, form = _chat_id(request), request.query_params.get("format", "json")
+    chat_id, form = chat_id_of(request), request.query_params.get("format", "json")
     if form not in ("json", "markdown"):
         raise UsageError("format is json or markdown")
     is_json = form == "json"
@@ -338,24 +338,20 @@ async def export(request: Request) -> Response:
         return history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
 
     text = await _answers(request).store.call(write, chat_id)
-    media_type = "application/json" if is_json else "text/markdown"
-    return Response(text, media_type=media_type)
+    return Response(text, media_type="application/json" if is_json else "text/markdown")
 
 
 @endpoints.for_chat("POST", "/api/gptoss/chats/import", "Add exported chats", Added, dict)
 async def import_chats(request: Request) -> Response:
     data = await read_bytes(request)
-
-    def parse(_: Check) -> Exported:
-        return exported_in(BytesIO(data), "this file")
-
-    found, added = await run_off_loop(parse, len(data)), list[ChatSummary]()
+    found = await run_off_loop(lambda _: exported_in(BytesIO(data), "this file"), len(data))
+    added = list[ChatSummary]()
     for chat, turns in found.chats:  # one by one, as answers are stored meanwhile
         add = partial(History.add_tree, chat=chat, turns=turns)
         added.append(await _answers(request).store.call(add))
     _answers(request).changes.look_now()
-    first = msgspec.structs.asdict(added[0])
-    return json_response(Added(**first, n_chats=len(added), notes=found.notes))
+    more = {"n_chats": len(added), "notes": found.notes}
+    return json_response(Added(**msgspec.structs.asdict(added[0]), **more))
 
 
 @endpoints.for_chat(
@@ -368,8 +364,8 @@ async def import_chats(request: Request) -> Response:
 )
 async def changes(request: Request) -> Response:
     chat_id, n_chats = (number_in(request.query_params, name) for name in ("chat", "n"))
-    lines = _answers(request).changes.listen(chat_id, n_chats)
-    return AnswerResponse(lines, _LinesWriter(), stream=True)
+    listener = _answers(request).changes.listen(chat_id, n_chats)
+    return AnswerResponse(listener, _LinesWriter(), stream=True)
 
 
 class _LinesWriter:
@@ -395,7 +391,7 @@ def _answers(request: Request) -> Answers:
     return answers
 
 
-def _chat_id(request: Request) -> int:
+def chat_id_of(request: Request) -> int:
     chat_id: int = request.path_params["chat_id"]
     if chat_id > MAX_INT:
         raise ChatNotFoundError(f"There is no chat {chat_id}.")
@@ -406,14 +402,18 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     tools = options.get(TOOLS, "")
     if not isinstance(tools, str):
         raise UsageError(f"{TOOLS} is a list of names with commas")
-    checked: dict[str, Any] = {
-        name: parse_option(name, str(value)) for name, value in without_tools(options).items()
-    }
+    if WORK_IN in tools and not current_caller().may_work:
+        raise ForbiddenError(
+            "only the owner lets a model work in a folder, on the server's machine",
+            hint="Change this chat there.",
+        )
+    given = without_tools(options).items()
+    checked: dict[str, Any] = {name: parse_option(name, str(value)) for name, value in given}
     return checked | ({TOOLS: tools} if TOOLS in options else {})
 
 
 async def _turn(request: Request, turn_id: int) -> Turn:
-    chat_id, store = _chat_id(request), _answers(request).store
+    chat_id, store = chat_id_of(request), _answers(request).store
     return await store.call(lambda history: _turn_of(history, chat_id, turn_id), chat_id)
 
 
@@ -424,9 +424,9 @@ def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
     return turn
 
 
-def _settled(turn: Turn) -> Turn:
+def settled(turn: Turn) -> Turn:
     if turn.state == "streaming":
-        raise AnsweringError("this answer is still being written", hint=_WAIT)
+        raise AnsweringError("this answer is still being written", hint="Wait for it, or stop it.")
     return turn
 
 
@@ -443,7 +443,7 @@ async def _start(request: Request, add: Callable[[History], list[Turn]]) -> list
     return branch
 
 
-async def _changed(request: Request, work: Callable[[History], T]) -> T:
+async def changed(request: Request, work: Callable[[History], T]) -> T:
     answers = _answers(request)
     result = await answers.store.call(work, request.path_params.get("chat_id"))
     answers.changes.look_now()

@@ -20,6 +20,7 @@ from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.server.body import read_body
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.gptoss.chats import changed, chat_id_of, settled
 from gptoss_local.server.dialects.named_model import settings_of
 from gptoss_local.server.dialects.options import NUMBER, number_in
 from gptoss_local.server.streaming import json_response, while_connected
@@ -34,6 +35,7 @@ from gptoss_local.talk.tools.mcp import (
     remove_server,
 )
 from gptoss_local.talk.tools.sources import taken_names
+from gptoss_local.talk.tools.work import PATCH
 
 endpoints = Endpoints()
 _TRY_ADDRESS = "Is the address right, and does it need a header?"
@@ -81,6 +83,23 @@ async def tools(request: Request) -> Response:
             await toolbox.prepare()
         groups = [_group(toolbox, group) for group in toolbox.groups()]
     return json_response(ToolGroups(groups))
+
+
+@endpoints.for_page(
+    "POST", "/api/gptoss/chats/{chat_id:int}/undo", "Take back the last patch", Turn
+)
+async def undo(request: Request) -> Response:
+    """Take back the last patch that was made in this chat since the server started."""
+    chat_id = chat_id_of(request)
+
+    def add(history: History) -> Turn:
+        chat = history.chat(chat_id)
+        for turn in history.branch(chat.leaf_id):
+            settled(turn)
+        return history.add(chat_id, chat.leaf_id, "tool", toolbox.undo(), tool_name=PATCH)
+
+    async with await _toolbox(request.app.state.answers, chat_id) as toolbox:
+        return json_response(await changed(request, add))
 
 
 @endpoints.for_page(
