@@ -1,14 +1,14 @@
-"""The types of ggml that we can write, one class each: F32 values to blocks and back.
+"""The types of ggml that we can write, one class each: F32 values to blocks.
 
-Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits equal
-theirs where those are defined (`tests/convert/test_tensor_types.py`).
+Source: `quantize_row_*_ref` in llama.cpp's ggml-quants.c; all bits equal theirs where those are
+defined (`tests/convert/test_tensor_types.py`). PERF: gguf's own are slower.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
 Values = NDArray[np.float32]
@@ -59,7 +59,8 @@ class TensorType(ABC):
     def dequantize(cls, data: Bytes) -> Values:
         """Return the values that llama.cpp reads from whole blocks, (n_blocks, n_values)."""
         with np.errstate(all="ignore"):
-            return cls.dequantize_blocks(data.view(cls.layout))
+            values: Values = quants.dequantize(data, cls.qtype).reshape(-1, cls.n_values)
+        return values
 
     @classmethod
     def first_infinite(cls, data: Bytes) -> int | None:
@@ -71,10 +72,6 @@ class TensorType(ABC):
     @abstractmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         """Round blocks of values; large ones may become infinite."""
-
-    @classmethod
-    @abstractmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values: ...
 
     @classmethod
     @abstractmethod
@@ -115,12 +112,6 @@ def whole(steps: Values, scale: Values) -> Values:
     return steps
 
 
-def scaled(scale: NDArray[np.float16], steps: NDArray[Any]) -> Values:
-    values = steps.astype(np.float32)
-    values *= scale.astype(np.float32)[:, None]
-    return values
-
-
 def set_codes(blocks: Blocks, codes: Bytes) -> None:
     """Store 32 codes: the low four bits of two in a byte, fifth bits in `qh`."""
     if "qh" in (blocks.dtype.names or ()):
@@ -129,24 +120,12 @@ def set_codes(blocks: Blocks, codes: Bytes) -> None:
     blocks["qs"] = codes[:, :16] | codes[:, 16:] << np.uint8(4)
 
 
-def get_codes(blocks: Blocks) -> Bytes:
-    packed = blocks["qs"]
-    codes = np.concatenate([packed & np.uint8(0x0F), packed >> np.uint8(4)], axis=1)
-    if "qh" in (blocks.dtype.names or ()):
-        codes |= np.unpackbits(blocks["qh"], axis=1, bitorder="little") << np.uint8(4)
-    return codes
-
-
 class F32(TensorType):
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return np.ascontiguousarray(values)
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return blocks[:, None]
 
     @classmethod
     def bound(cls, values: Values) -> Values:
@@ -163,10 +142,6 @@ class F16(F32):
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return values.astype("<f2")
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return blocks.astype(np.float32)[:, None]
 
     @classmethod
     def bound(cls, values: Values) -> Values:
@@ -190,10 +165,6 @@ class BF16(F32):
         upper: Blocks = (lifted >> np.uint32(16)).astype(np.uint16)
         upper[is_bad] = 0x7FC0  # or rounding could carry NaN into another sign
         return upper
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return widen_bf16(blocks)[:, None]
 
     @classmethod
     def bound(cls, values: Values) -> Values:
@@ -232,10 +203,6 @@ class Q8_0(TensorType):
         return out
 
     @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return scaled(blocks["d"], blocks["qs"])
-
-    @classmethod
     def bound(cls, values: Values) -> Values:
         largest = np.abs(values).max(axis=1, keepdims=True)
         bound: Values = largest * (np.float32(1 / 254) + F16_ULP) + 127 * F16_LEAST
@@ -256,10 +223,6 @@ class Q4_0(TensorType):
         out["d"] = scale[:, 0]
         set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 15))
         return out
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return scaled(blocks["d"], get_codes(blocks).view(np.int8) - np.int8(8))
 
     @classmethod
     def bound(cls, values: Values) -> Values:
@@ -289,12 +252,6 @@ class Q5_1(TensorType):
         out["d"], out["m"] = scale[:, 0], least[:, 0]
         set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 31))
         return out
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        values = scaled(blocks["d"], get_codes(blocks))
-        values += blocks["m"].astype(np.float32)[:, None]
-        return values
 
     @classmethod
     def bound(cls, values: Values) -> Values:
@@ -344,12 +301,6 @@ class MXFP4(TensorType):
         out["e"] = scales
         set_codes(out, codes)
         return out
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        exponents = blocks["e"].astype(np.int32) - 127
-        values: Values = np.ldexp(cls.CODES[get_codes(blocks)], exponents[:, None])
-        return values
 
     @classmethod
     def bound(cls, values: Values) -> Values:
