@@ -21,7 +21,7 @@ INTERRUPTED = 130  # the exit code after Ctrl-C
 RESUMABLE = "Interrupted. Run the same command again to resume."
 
 _HOUR_S, _DAY_S = 3600, 86_400
-_GAP = 4  # between columns
+_GAP, _LEAST_CELLS = 4, 12  # between columns, and of one that wraps
 _MAX_CELLS = 48  # of a title or of another text in a table
 Cell = str | tuple[str, ...]
 """Content of a table's cell; of several pieces every second one is bold on a terminal."""
@@ -71,23 +71,28 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         max(cell_len("".join(cell)) for cell in column) for column in zip(*table, strict=True)
     ]
     if sys.stdout.isatty():
-        _print_wrapped(table, sum(widths) + _GAP * (len(widths) - 1))
+        _print_wrapped(table, widths)
         return
     for row in table:
         texts = zip(map("".join, row), widths, strict=True)
         print("".join(t + " " * (width - cell_len(t) + _GAP) for t, width in texts).rstrip())
 
 
-def _print_wrapped(table: Sequence[Sequence[tuple[str, ...]]], n_cells: int) -> None:
+def _print_wrapped(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> None:
     """Print a table for a terminal; if it is too narrow, the widest columns are wrapped."""
     from rich.table import Column, Table
     from rich.text import Text
 
     from gptoss_local.cli._console import CleanConsole
 
-    console, styles = CleanConsole(), ("", "" if is_plain() else "bold")
-    gap = _GAP if n_cells <= console.width else _GAP // 2
-    grid = Table.grid(*(Column(overflow="fold") for _ in table[0]), padding=(0, gap, 0, 0))
+    console, styles, n_gaps = CleanConsole(), ("", "" if is_plain() else "bold"), len(widths) - 1
+    gap = _GAP if sum(widths) + _GAP * n_gaps <= console.width else _GAP // 2
+    n_over = sum(widths) + gap * n_gaps - console.width
+    for n in sorted(range(len(widths)), key=widths.__getitem__, reverse=True):
+        n_cut = max(0, min(n_over, widths[n] - _LEAST_CELLS))
+        widths[n], n_over = widths[n] - n_cut, n_over - n_cut
+    columns = (Column(width=width, overflow="fold") for width in widths)
+    grid = Table.grid(*columns, padding=(0, gap, 0, 0))
     for row in table:
         cells = [[(piece, styles[n % 2]) for n, piece in enumerate(cell)] for cell in row]
         grid.add_row(*(Text.assemble(*cell) for cell in cells))
