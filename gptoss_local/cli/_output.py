@@ -63,6 +63,12 @@ def report(text: str, *, as_json: bool, **data: Any) -> None:
     print_json(**data) if as_json else say(text)
 
 
+def print_list(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], *, as_json: bool, **data: Any
+) -> None:
+    print_json(**data) if as_json else print_table(header, rows)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.cells import cell_len
 
