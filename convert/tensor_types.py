@@ -22,7 +22,7 @@ ABS = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
 """The bits of the least number that is not finite."""
 
-F16_ULP, F16_LEAST = np.float32(2.0**-11), np.float32(2.0**-25)
+F16_ULP, F16_LEAST = 2.0**-11, 2.0**-25
 """A float16 scale is off by up to the first of itself, or the second below its normal range."""
 
 
@@ -33,6 +33,8 @@ class TensorType(ABC):
     qtype: ClassVar[GGMLQuantizationType]
     layout: ClassVar[np.dtype[Any]]
     n_values: ClassVar[int]
+    slack: ClassVar[tuple[float, float]]
+    """How far off a value may be: a share of its block's largest, and as much besides."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -74,12 +76,12 @@ class TensorType(ABC):
         """Round blocks of values; large ones may become infinite."""
 
     @classmethod
-    @abstractmethod
     def bound(cls, values: Values) -> Values:
-        """Return how far any sound rounding may move values, (n_blocks, n_values).
-
-        The result has that shape, or (n_blocks, 1).
-        """
+        """Return how far any sound rounding may move values (n_blocks, n_values): (n_blocks, 1)."""
+        share, least = cls.slack
+        largest = np.abs(values).max(axis=1, keepdims=True)
+        bound: Values = largest * np.float32(share) + np.float32(least)
+        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
@@ -122,40 +124,32 @@ def set_codes(blocks: Blocks, codes: Bytes) -> None:
 
 class F32(TensorType):
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
+    slack = (0, 0)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return np.ascontiguousarray(values)
 
     @classmethod
-    def bound(cls, values: Values) -> Values:
-        return np.zeros_like(values)
-
-    @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
-        return (blocks.view("<u4") & ABS) >= INFINITY
+        is_bad: NDArray[np.bool_] = ~np.isfinite(blocks)
+        return is_bad
 
 
 class F16(F32):
     layout = np.dtype("<f2")
+    slack = (F16_ULP, F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return values.astype("<f2")
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        return np.maximum(np.abs(values) * F16_ULP, F16_LEAST)
-
-    @classmethod
-    def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
-        return (blocks.view("<u2") & np.uint16(0x7FFF)) >= np.uint16(0x7C00)
 
 
 class BF16(F32):
     """The upper halves of F32 values, rounded to the nearest, ties to even."""
 
     layout = np.dtype("<u2")
+    slack = (2.0**-8, 2.0**-134)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -165,11 +159,6 @@ class BF16(F32):
         upper: Blocks = (lifted >> np.uint32(16)).astype(np.uint16)
         upper[is_bad] = 0x7FC0  # or rounding could carry NaN into another sign
         return upper
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        bound: Values = np.maximum(np.abs(values) * np.float32(2.0**-8), np.float32(2.0**-134))
-        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
@@ -190,6 +179,7 @@ _HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 class Q8_0(TensorType):
     layout = np.dtype([("d", "<f2"), ("qs", "i1", 32)])
+    slack = (1 / 254 + F16_ULP, 127 * F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -202,17 +192,13 @@ class Q8_0(TensorType):
         out["d"], out["qs"] = scale[:, 0], whole(steps, scale)
         return out
 
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = largest * (np.float32(1 / 254) + F16_ULP) + 127 * F16_LEAST
-        return bound
-
 
 class Q4_0(TensorType):
     """A float16 scale, which takes the value of largest size to -8, and 32 steps from -8 to 7."""
 
     layout = np.dtype([("d", "<f2"), ("qs", "u1", 16)])
+    # The end of the range that has one step less may be a whole step off.
+    slack = (1 / 8 + F16_ULP, 8 * F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -223,13 +209,6 @@ class Q4_0(TensorType):
         out["d"] = scale[:, 0]
         set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 15))
         return out
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        # The end of the range that has one step less may be a whole step off.
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = largest * (np.float32(1 / 8) + F16_ULP) + 8 * F16_LEAST
-        return bound
 
 
 class Q5_1(TensorType):
@@ -270,6 +249,7 @@ class MXFP4(TensorType):
     """An E8M0 scale and 32 four-bit floats, as the published experts are."""
 
     layout = np.dtype([("e", "u1"), ("qs", "u1", 16)])
+    slack = (0.25, 2.0**-127)  # the largest lies in 4 to 8 scales, the widest gap is 2
 
     E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
     CODES = np.concatenate([E2M1, -E2M1])
@@ -301,13 +281,6 @@ class MXFP4(TensorType):
         out["e"] = scales
         set_codes(out, codes)
         return out
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        # The largest lies in 4 to 8 scales, the largest code is 6, and the widest gap is 2.
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = np.maximum(largest * np.float32(0.25), np.float32(2.0**-127))
-        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
