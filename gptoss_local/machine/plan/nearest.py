@@ -54,7 +54,7 @@ def nearest(
         return None
     search = _Search(facts, machine, options, plan)
     goal: Literal["experts", "gpu"] = "experts" if plan.uses_gpu else "gpu"
-    return Nearest(goal, search.missing_bytes(), tuple(search.proposals()))
+    return Nearest(goal, search.missing_bytes(), search.proposals())
 
 
 def smaller_dense(
@@ -72,7 +72,7 @@ class _Search(msgspec.Struct, frozen=True):
     options: PlanOptions
     plan: Plan
 
-    def proposals(self) -> list[Proposal]:
+    def proposals(self) -> tuple[Proposal, ...]:
         """Try each setting, the least change first that is enough, or else the most."""
         options, facts = self.options, self.facts
         least = max(_LEAST_CTX, options.min_ctx or 0)
@@ -86,7 +86,7 @@ class _Search(msgspec.Struct, frozen=True):
         )
         some = [each for each in found if each and (each.is_enough or self.plan.uses_gpu)]
         enough = [each for each in some if each.is_enough]
-        return sorted(enough or some, key=lambda each: each.request_s)
+        return tuple(sorted(enough or some, key=lambda each: each.request_s))
 
     def of_dense(self) -> Proposal | None:
         smaller = ((kind, with_dense(self.facts, kind)) for kind in DENSE_BITS)
