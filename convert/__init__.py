@@ -3,13 +3,3 @@
 from convert.pipeline import ConvertOptions, convert_checkpoint, finished_shards, plan_conversion
 from convert.plan import ConversionPlan
 from convert.tensor_map import DenseType, ExpertType
-
-__all__ = [
-    "ConversionPlan",
-    "ConvertOptions",
-    "DenseType",
-    "ExpertType",
-    "convert_checkpoint",
-    "finished_shards",
-    "plan_conversion",
-]

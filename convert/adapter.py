@@ -47,8 +47,11 @@ _WITHOUT_EFFECT = {
     *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules"),
     *("target_parameters", "task_type"),
 }
-# Others, such as pissa, change the base model as well.
-_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
+# Other starts, such as pissa, change the base model as well.
+_PLAIN = {
+    "init_lora_weights": ("true", "false", "none", "gaussian", "eva", "orthogonal", "mica"),
+    "bias": ("none",),
+}
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -57,8 +60,6 @@ class _Config(msgspec.Struct, frozen=True):
     use_rslora: bool = False
     rank_pattern: dict[str, int] | None = None
     alpha_pattern: dict[str, float] | None = None
-    init_lora_weights: bool | str | None = True
-    bias: str = "none"
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -111,16 +112,11 @@ class Adapter:
                 hint="Correct the value, or save the adapter again with peft.",
             ) from error
         known = {*_WITHOUT_EFFECT, *_Config.__struct_fields__}
-        odd = {key: value for key, value in stated.items() if value and key not in known}
-        start = self._config.init_lora_weights
-        if (start.lower() if isinstance(start, str) else start) not in _PLAIN_STARTS:
-            odd["init_lora_weights"] = start
-        if self._config.bias != "none":
-            odd["bias"] = self._config.bias
-        for key, value in odd.items():
-            raise ConvertError(
-                f"{path} states {key}: {value!a:.60}, which is not merged here.", hint=MERGE_HINT
-            )
+        for key, value in stated.items():
+            is_off = str(value).lower() in _PLAIN[key] if key in _PLAIN else not value
+            if not is_off and key not in known:
+                what = f"{path} states {key}: {value!a:.60}, which is not merged here."
+                raise ConvertError(what, hint=MERGE_HINT)
         self._version = str(stated.get("peft_version") or "0.17")  # which did not write it
         with reading(folder):
             self._held = read_header(folder / ADAPTER_WEIGHTS)

@@ -1,14 +1,14 @@
-"""The types of ggml that we can write, one class each: F32 values to blocks and back.
+"""The types of ggml that we can write, one class each: F32 values to blocks.
 
-Source: `quantize_row_*_ref` and `dequantize_row_*` in llama.cpp's ggml-quants.c; all bits equal
-theirs where those are defined (`tests/convert/test_tensor_types.py`).
+Source: `quantize_row_*_ref` in llama.cpp's ggml-quants.c; all bits equal theirs where those are
+defined (`tests/convert/test_tensor_types.py`). PERF: gguf's own are slower.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
 Values = NDArray[np.float32]
@@ -22,7 +22,7 @@ ABS = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
 """The bits of the least number that is not finite."""
 
-F16_ULP, F16_LEAST = np.float32(2.0**-11), np.float32(2.0**-25)
+F16_ULP, F16_LEAST = 2.0**-11, 2.0**-25
 """A float16 scale is off by up to the first of itself, or the second below its normal range."""
 
 
@@ -33,6 +33,8 @@ class TensorType(ABC):
     qtype: ClassVar[GGMLQuantizationType]
     layout: ClassVar[np.dtype[Any]]
     n_values: ClassVar[int]
+    slack: ClassVar[tuple[float, float]]
+    """How far off a value may be: a share of its block's largest, and as much besides."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -59,7 +61,8 @@ class TensorType(ABC):
     def dequantize(cls, data: Bytes) -> Values:
         """Return the values that llama.cpp reads from whole blocks, (n_blocks, n_values)."""
         with np.errstate(all="ignore"):
-            return cls.dequantize_blocks(data.view(cls.layout))
+            values: Values = quants.dequantize(data, cls.qtype).reshape(-1, cls.n_values)
+        return values
 
     @classmethod
     def first_infinite(cls, data: Bytes) -> int | None:
@@ -73,16 +76,12 @@ class TensorType(ABC):
         """Round blocks of values; large ones may become infinite."""
 
     @classmethod
-    @abstractmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values: ...
-
-    @classmethod
-    @abstractmethod
     def bound(cls, values: Values) -> Values:
-        """Return how far any sound rounding may move values, (n_blocks, n_values).
-
-        The result has that shape, or (n_blocks, 1).
-        """
+        """Return how far any sound rounding may move values (n_blocks, n_values): (n_blocks, 1)."""
+        share, least = cls.slack
+        largest = np.abs(values).max(axis=1, keepdims=True)
+        bound: Values = largest * np.float32(share) + np.float32(least)
+        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
@@ -115,12 +114,6 @@ def whole(steps: Values, scale: Values) -> Values:
     return steps
 
 
-def scaled(scale: NDArray[np.float16], steps: NDArray[Any]) -> Values:
-    values = steps.astype(np.float32)
-    values *= scale.astype(np.float32)[:, None]
-    return values
-
-
 def set_codes(blocks: Blocks, codes: Bytes) -> None:
     """Store 32 codes: the low four bits of two in a byte, fifth bits in `qh`."""
     if "qh" in (blocks.dtype.names or ()):
@@ -129,58 +122,34 @@ def set_codes(blocks: Blocks, codes: Bytes) -> None:
     blocks["qs"] = codes[:, :16] | codes[:, 16:] << np.uint8(4)
 
 
-def get_codes(blocks: Blocks) -> Bytes:
-    packed = blocks["qs"]
-    codes = np.concatenate([packed & np.uint8(0x0F), packed >> np.uint8(4)], axis=1)
-    if "qh" in (blocks.dtype.names or ()):
-        codes |= np.unpackbits(blocks["qh"], axis=1, bitorder="little") << np.uint8(4)
-    return codes
-
-
 class F32(TensorType):
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
+    slack = (0, 0)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return np.ascontiguousarray(values)
 
     @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return blocks[:, None]
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        return np.zeros_like(values)
-
-    @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
-        return (blocks.view("<u4") & ABS) >= INFINITY
+        is_bad: NDArray[np.bool_] = ~np.isfinite(blocks)
+        return is_bad
 
 
 class F16(F32):
     layout = np.dtype("<f2")
+    slack = (F16_ULP, F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
         return values.astype("<f2")
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return blocks.astype(np.float32)[:, None]
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        return np.maximum(np.abs(values) * F16_ULP, F16_LEAST)
-
-    @classmethod
-    def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
-        return (blocks.view("<u2") & np.uint16(0x7FFF)) >= np.uint16(0x7C00)
 
 
 class BF16(F32):
     """The upper halves of F32 values, rounded to the nearest, ties to even."""
 
     layout = np.dtype("<u2")
+    slack = (2.0**-8, 2.0**-134)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -190,15 +159,6 @@ class BF16(F32):
         upper: Blocks = (lifted >> np.uint32(16)).astype(np.uint16)
         upper[is_bad] = 0x7FC0  # or rounding could carry NaN into another sign
         return upper
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return widen_bf16(blocks)[:, None]
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        bound: Values = np.maximum(np.abs(values) * np.float32(2.0**-8), np.float32(2.0**-134))
-        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:
@@ -219,6 +179,7 @@ _HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 class Q8_0(TensorType):
     layout = np.dtype([("d", "<f2"), ("qs", "i1", 32)])
+    slack = (1 / 254 + F16_ULP, 127 * F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -231,21 +192,13 @@ class Q8_0(TensorType):
         out["d"], out["qs"] = scale[:, 0], whole(steps, scale)
         return out
 
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return scaled(blocks["d"], blocks["qs"])
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = largest * (np.float32(1 / 254) + F16_ULP) + 127 * F16_LEAST
-        return bound
-
 
 class Q4_0(TensorType):
     """A float16 scale, which takes the value of largest size to -8, and 32 steps from -8 to 7."""
 
     layout = np.dtype([("d", "<f2"), ("qs", "u1", 16)])
+    # The end of the range that has one step less may be a whole step off.
+    slack = (1 / 8 + F16_ULP, 8 * F16_LEAST)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -256,17 +209,6 @@ class Q4_0(TensorType):
         out["d"] = scale[:, 0]
         set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 15))
         return out
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return scaled(blocks["d"], get_codes(blocks).view(np.int8) - np.int8(8))
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        # The end of the range that has one step less may be a whole step off.
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = largest * (np.float32(1 / 8) + F16_ULP) + 8 * F16_LEAST
-        return bound
 
 
 class Q5_1(TensorType):
@@ -291,12 +233,6 @@ class Q5_1(TensorType):
         return out
 
     @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        values = scaled(blocks["d"], get_codes(blocks))
-        values += blocks["m"].astype(np.float32)[:, None]
-        return values
-
-    @classmethod
     def bound(cls, values: Values) -> Values:
         # One step, and the rounding of the least value and the scale to float16.
         largest = np.abs(values).max(axis=1, keepdims=True)
@@ -313,6 +249,7 @@ class MXFP4(TensorType):
     """An E8M0 scale and 32 four-bit floats, as the published experts are."""
 
     layout = np.dtype([("e", "u1"), ("qs", "u1", 16)])
+    slack = (0.25, 2.0**-127)  # the largest lies in 4 to 8 scales, the widest gap is 2
 
     E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
     CODES = np.concatenate([E2M1, -E2M1])
@@ -344,19 +281,6 @@ class MXFP4(TensorType):
         out["e"] = scales
         set_codes(out, codes)
         return out
-
-    @classmethod
-    def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        exponents = blocks["e"].astype(np.int32) - 127
-        values: Values = np.ldexp(cls.CODES[get_codes(blocks)], exponents[:, None])
-        return values
-
-    @classmethod
-    def bound(cls, values: Values) -> Values:
-        # The largest lies in 4 to 8 scales, the largest code is 6, and the widest gap is 2.
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = np.maximum(largest * np.float32(0.25), np.float32(2.0**-127))
-        return bound
 
     @classmethod
     def _is_infinite(cls, blocks: Blocks) -> NDArray[np.bool_]:

@@ -2,5 +2,3 @@
 
 from convert.verify.pipeline import verify_model
 from convert.verify.report import ClassReport, Finding, Report, TensorReport
-
-__all__ = ["ClassReport", "Finding", "Report", "TensorReport", "verify_model"]

@@ -110,9 +110,7 @@ def _words(model: CatalogModel, fit: "ModelFit | None") -> str:
 
 
 def _size(model: CatalogModel) -> str:
-    source = model.checkpoint or model.gguf
-    n_bytes = source.size_bytes if source else 0
-    return decimal(n_bytes) if n_bytes else "size unknown"
+    return decimal(model.download_bytes) if model.download_bytes else "size unknown"
 
 
 def _fetch(model: CatalogModel, settings: Settings) -> None:

@@ -11,14 +11,11 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import is_searching
 from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100_parser import Vt100Parser
-from prompt_toolkit.key_binding import KeyBindings, KeyPress
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from gptoss_local.base.whole_file import open_private
-from gptoss_local.cli._question import take_typed
 
 
 class LineEditor:
@@ -42,9 +39,6 @@ class LineEditor:
 
     def read(self, prompt: str, prompt_more: str, placeholder: str = "") -> str:
         """Return a message. Raises EOFError for Ctrl-D in an empty line, KeyboardInterrupt."""
-        keys: list[KeyPress] = []
-        Vt100Parser(keys.append).feed(take_typed())
-        store_typeahead(self._session.input, keys)
         return self._session.prompt(
             prompt,
             prompt_continuation=prompt_more,

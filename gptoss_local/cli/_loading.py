@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gptoss_local.api.models import LoadStatus, RunningModel
 from gptoss_local.base.errors import UnauthorizedError
 from gptoss_local.base.types import Progress
-from gptoss_local.cli._output import progress_bar
+from gptoss_local.cli._output import progress_bar, say
 from gptoss_local.models.catalog import canonical_name
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def loaded_model(client: "Client", model: str) -> RunningModel | None:
 
 def warn_if_smaller(loaded: RunningModel | None, n_ctx: int | None) -> None:
     if n_ctx is not None and loaded is not None and loaded.context_length < n_ctx:
-        print(
-            f"{loaded.name} reads {loaded.context_length:,} tokens at most, not {n_ctx:,}.",
-            file=sys.stderr,
-        )
+        say(f"{loaded.name} reads {loaded.context_length:,} tokens at most, not {n_ctx:,}.")
 
 
 def load_text(load: LoadStatus) -> str:

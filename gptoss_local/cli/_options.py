@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ _ADDRESS = re.compile(
 )
 
 
-_PATHS = ("/", ".", "~")  # with which a path begins, and no name
+PATHS = ("/", ".", "~")  # with which a path begins, and no name
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print names only.")]
@@ -104,8 +105,21 @@ def adapter_folder(adapter: str, progress: Progress) -> Path | None:
         return folder
 
 
+def with_missing_values(
+    arguments: Sequence[str], options: Mapping[str, tuple[Callable[[str], bool], str]]
+) -> list[str]:
+    """Give an option its usual value unless the word after it is one; click knows no such."""
+    given = list(arguments)
+    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=False)):
+        if argument == "--":
+            break
+        if argument in options and not options[argument][0](follows):
+            given[n] = f"{argument}={options[argument][1]}"
+    return given
+
+
 def is_path(text: str) -> bool:
-    return text.lower().endswith(".gguf") or text.startswith(_PATHS)
+    return text.lower().endswith(".gguf") or text.startswith(PATHS)
 
 
 def named(model: str, settings: Settings) -> str:
@@ -120,7 +134,7 @@ def named(model: str, settings: Settings) -> str:
         return model
     if path.is_file():
         return adopt_file(path, settings).name
-    if not model.startswith(_PATHS):
+    if not model.startswith(PATHS):
         with suppress(ModelNotFoundError):  # it may be a name that ends so
             return find_model(model, settings).name
     if path.is_dir():

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import msgspec
 
 from gptoss_local.base.errors import GptOssError
-from gptoss_local.base.printable import on_one_line, write_style
+from gptoss_local.base.printable import on_one_line
 from gptoss_local.base.progress import each_step, each_tenth
 from gptoss_local.base.types import Progress
 
@@ -26,7 +26,7 @@ _MAX_CELLS = 48  # of a title or of another text in a table
 Cell = str | tuple[str, ...]
 """Content of a table's cell; of several pieces every second one is bold on a terminal."""
 
-BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+DIM, RESET = "\x1b[2m", "\x1b[0m"
 
 _UNITS = (  # name, seconds, up to where it is used
     ("second", 1, 60),
@@ -63,6 +63,12 @@ def report(text: str, *, as_json: bool, **data: Any) -> None:
     print_json(**data) if as_json else say(text)
 
 
+def print_list(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], *, as_json: bool, **data: Any
+) -> None:
+    print_json(**data) if as_json else print_table(header, rows)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.cells import cell_len
 
@@ -70,57 +76,37 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     widths = [
         max(cell_len("".join(cell)) for cell in column) for column in zip(*table, strict=True)
     ]
-    if sys.stdout.isatty() and _print_fitting(table, widths):
+    if sys.stdout.isatty():
+        _print_wrapped(table, widths)
         return
     for row in table:
-        filled = [n for n, cell in enumerate(row) if any(cell)]
-        for n, cell in enumerate(row[: filled[-1] + 1]):
-            gap = widths[n] - cell_len("".join(cell)) + _GAP if n < filled[-1] else 0
-            _print_pieces(cell, " " * gap)
-        print()
+        texts = zip(map("".join, row), widths, strict=True)
+        print("".join(t + " " * (width - cell_len(t) + _GAP) for t, width in texts).rstrip())
 
 
-def _print_fitting(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> bool:
-    """Print a table that is too wide, the widest columns wrapped; return False for another one."""
-    from rich.table import Table
+def _print_wrapped(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> None:
+    """Print a table for a terminal; if it is too narrow, the widest columns are wrapped."""
+    from rich.table import Column, Table
     from rich.text import Text
 
     from gptoss_local.cli._console import CleanConsole
 
-    console, gap, n_gaps = CleanConsole(), _GAP, len(widths) - 1
+    console, styles, n_gaps = CleanConsole(), ("", "" if is_plain() else "bold"), len(widths) - 1
+    gap = _GAP if sum(widths) + _GAP * n_gaps <= console.width else _GAP // 2
     n_over = sum(widths) + gap * n_gaps - console.width
-    if n_over <= 0:
-        return False
-    if max(widths) - n_over < _LEAST_CELLS:
-        gap, n_over = _GAP // 2, n_over - _GAP // 2 * n_gaps
-    grid = Table.grid(padding=(0, gap, 0, 0))
     for n in sorted(range(len(widths)), key=widths.__getitem__, reverse=True):
-        n_cut = min(n_over, max(0, widths[n] - _LEAST_CELLS))
+        n_cut = max(0, min(n_over, widths[n] - _LEAST_CELLS))
         widths[n], n_over = widths[n] - n_cut, n_over - n_cut
-    for width in widths:
-        grid.add_column(width=width, overflow="fold")
-    styles = ("", "" if is_plain() else "bold")
+    columns = (Column(width=width, overflow="fold") for width in widths)
+    grid = Table.grid(*columns, padding=(0, gap, 0, 0))
     for row in table:
         cells = [[(piece, styles[n % 2]) for n, piece in enumerate(cell)] for cell in row]
         grid.add_row(*(Text.assemble(*cell) for cell in cells))
     console.print(grid, soft_wrap=False)
-    return True
 
 
 def _pieces(cell: Cell) -> tuple[str, ...]:
     return tuple(map(on_one_line, (cell,) if isinstance(cell, str) else cell))
-
-
-def _print_pieces(pieces: Sequence[str], end: str) -> None:
-    is_styled = sys.stdout.isatty() and not is_plain()
-    for n, piece in enumerate(pieces):
-        is_bold = is_styled and n % 2 == 1
-        if is_bold:
-            write_style(sys.stdout, BOLD)
-        print(piece, end="")
-        if is_bold:
-            write_style(sys.stdout, RESET)
-    print(end=end)
 
 
 def shortened(text: str) -> str:

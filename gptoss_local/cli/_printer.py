@@ -10,7 +10,7 @@ from gptoss_local.base.events import ContentDelta, Done, Growing, ReasoningDelta
 from gptoss_local.base.printable import shown, write_style
 from gptoss_local.base.quantities import per_token
 from gptoss_local.cli._loading import show_load
-from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
+from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json, say
 from gptoss_local.talk.answer import figures_of, wire_call
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ class Printer:
         self._note(f"{name} → " + "\n".join([*lines[:_N_LINES], *more]))
 
     def grow(self, client: "Client", model: str, growth: Growing) -> None:
-        print(
+        say(
             f"The prompt has {growth.n_prompt:,} tokens: the context of {model} grows from "
-            f"{growth.n_ctx_before:,} to {growth.n_ctx:,}.",
-            file=sys.stderr,
+            f"{growth.n_ctx_before:,} to {growth.n_ctx:,}."
         )
         show_load(client, {"model": model, "options": {"num_ctx": growth.n_ctx}})
 

@@ -13,9 +13,6 @@ _ESCAPE = "\x1b"
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
-_typed: list[str] = []
-
-
 def has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -40,30 +37,21 @@ def echo(*, is_on: bool) -> Iterator[None]:
 
 def keep_typed() -> None:
     """Set what was typed before a question aside, for the next message: it answers nothing."""
-    if sys.platform == "win32":
-        import msvcrt
+    from prompt_toolkit.input import create_input  # PERF: 0.15 s
+    from prompt_toolkit.input.typeahead import store_typeahead
 
-        while msvcrt.kbhit():
-            _typed.append(msvcrt.getwch())
-        return
-    import termios
-
-    before = termios.tcgetattr(sys.stdin)
-    changed = [*before[:6], [*before[6]]]
-    changed[3] = before[3] & ~termios.ICANON  # else only whole lines could be read
-    changed[6][termios.VMIN] = changed[6][termios.VTIME] = 0
-    termios.tcsetattr(sys.stdin, termios.TCSANOW, changed)
-    try:
-        data = b"".join(iter(lambda: os.read(sys.stdin.fileno(), 4096), b""))
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
-    _typed.append(data.decode(errors="replace"))
+    keyboard = create_input()
+    with keyboard.raw_mode():  # else only whole lines could be read
+        while keys := keyboard.read_keys():
+            store_typeahead(keyboard, keys)
 
 
 def take_typed() -> str:
-    typed = "".join(_typed)
-    _typed.clear()
-    return typed
+    """Return what was set aside, for a message that is read without the line editor."""
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.input.typeahead import get_typeahead
+
+    return "".join(key.data for key in get_typeahead(create_input()))
 
 
 def confirm(question: str, *, default: bool = False) -> bool:

@@ -86,7 +86,8 @@ class Repl:
             hint = _HINT if prompt == self._prompt else ""
             return editor.read(prompt, self._prompt_more, hint)
         if _has_terminal():
-            if not (typed := take_typed()):
+            typed = take_typed() if self._session.chat.tools is not None else ""
+            if not typed:
                 return input(prompt)
             print(prompt + typed, end="", flush=True)
             return typed.removesuffix("\n") if typed.endswith("\n") else typed + input()

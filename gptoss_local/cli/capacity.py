@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from gptoss_local.base.errors import ContextOverflowError, DoesNotFitError, UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.base.validation import in_words
 from gptoss_local.base.whole_file import read_text
 from gptoss_local.cli._options import Json, number
@@ -64,9 +65,8 @@ def capacity(
     if json:
         print_json(model=machine.model, goal=goal, capacity=found, notes=notes)
         return
-    machines = "1 machine" if found.n_machines == 1 else f"{found.n_machines:,} machines"
     print(
-        f"{users:,} users of {machine.model}: {machines} like this. "
+        f"{users:,} users of {machine.model}: {counted(found.n_machines, 'machine')} like this. "
         f"One carries {found.users_per_machine:,}.\n"
     )
     print_table(

@@ -14,7 +14,13 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.base.types import Effort
 from gptoss_local.cli._first_model import ask_for_model, chosen_model
-from gptoss_local.cli._options import named, running_server, server_for
+from gptoss_local.cli._options import (
+    PATHS,
+    named,
+    running_server,
+    server_for,
+    with_missing_values,
+)
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
 from gptoss_local.cli.passphrase import open_history
 from gptoss_local.cli.web import show_page
@@ -178,17 +184,13 @@ def _show(
     return app.chat.conversation
 
 
-def with_folder(arguments: Sequence[str]) -> list[str]:
+def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--work` its value; a word after it is one if it names a folder."""
-    given = list(arguments)
-    for n, (argument, follows) in enumerate(zip(given, [*given[1:], ""], strict=False)):
-        if argument == "--":
-            break
-        if argument == "--work" and not (
-            os.path.isdir(follows) or follows.startswith(("/", ".", "~"))
-        ):
-            given[n] = "--work="
-    return given
+    return with_missing_values(arguments, {"--work": (_is_folder, "")})
+
+
+def _is_folder(word: str) -> bool:
+    return os.path.isdir(word) or word.startswith(PATHS)
 
 
 def welcome() -> None:

@@ -11,7 +11,7 @@ import typer
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
+from gptoss_local.cli._output import human_age, print_json, print_list, print_table, say, shortened
 from gptoss_local.cli.passphrase import open_history
 from gptoss_local.talk.history import (
     MATCH_END,
@@ -93,9 +93,6 @@ def _import(history: History, path: Path, json: bool) -> None:
 
 
 def _print_chats(chats: list[ChatSummary], json: bool) -> None:
-    if json:
-        print_json(chats=chats)
-        return
     rows = [
         (
             str(chat.id),
@@ -106,16 +103,13 @@ def _print_chats(chats: list[ChatSummary], json: bool) -> None:
         )
         for chat in chats
     ]
-    print_table(("CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"), rows)
+    print_list(("CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"), rows, as_json=json, chats=chats)
 
 
 def _print_hits(hits: list[Hit], json: bool) -> None:
-    if json:
-        as_dict = msgspec.structs.asdict
-        print_json(hits=[as_dict(hit) | {"snippet": "".join(_pieces(hit))} for hit in hits])
-        return
+    found = [msgspec.structs.replace(hit, snippet="".join(_pieces(hit))) for hit in hits]
     rows = [(str(hit.chat_id), shortened(hit.title), _pieces(hit)) for hit in hits]
-    print_table(("CHAT", "TITLE", "FOUND"), rows)
+    print_list(("CHAT", "TITLE", "FOUND"), rows, as_json=json, hits=found)
 
 
 def _pieces(hit: Hit) -> tuple[str, ...]:

@@ -13,33 +13,23 @@ from gptoss_local.base.settings import Settings, config_path, explain_settings, 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, say
 
-_MEANINGS: dict[str, tuple[Any, str]] = {
-    "context_length": (0, "what fits"),
-    "num_parallel": (None, "4, or as the preset has it"),
-    "threads": (0, "one per physical core, fewer with a GPU"),
-    "gpu_layers": (-1, "as many as fit"),
-    "cpu_moe": (-1, "as few as possible"),
-    "checkpoint_bytes": (None, "512 MiB, or less where RAM is short"),
-    "vram": ("", "what is free"),
-    "api_key": ("", "none"),
-    "api_keys_file": (None, "none"),
-    "allowed_hosts": ("", "none besides this machine's"),
-    "origins": ("", "none besides this machine's"),
-    "keys": ({}, "none"),
-    "tools": ({}, "none"),
-    "enabled_tools": ("", "none"),
-    "read_folder": (None, "where a chat was started, but not the home folder"),
-    "work_folder": ("", "none"),
-    "api_tools": ("", "none"),
-    "mcp_config": (None, "none"),
-    "search": ("", "off"),
-    "searxng_url": ("", "none"),
-    "search_key": ("", "none"),
-    "embeddings_url": ("", "none"),
-    "embeddings_key": ("", "none"),
-    "home": (None, "the platform's folders"),
+_MEANINGS = {
+    **dict.fromkeys(("api_key", "api_keys_file", "api_tools", "enabled_tools", "keys"), "none"),
+    **dict.fromkeys(("embeddings_key", "embeddings_url", "mcp_config", "search_key"), "none"),
+    **dict.fromkeys(("searxng_url", "tools", "work_folder"), "none"),
+    **dict.fromkeys(("allowed_hosts", "origins"), "none besides this machine's"),
+    "context_length": "what fits",
+    "num_parallel": "4, or as the preset has it",
+    "threads": "one per physical core, fewer with a GPU",
+    "gpu_layers": "as many as fit",
+    "cpu_moe": "as few as possible",
+    "checkpoint_bytes": "512 MiB, or less where RAM is short",
+    "vram": "what is free",
+    "read_folder": "where a chat was started, but not the home folder",
+    "search": "off",
+    "home": "the platform's folders",
 }
-"""The values that leave a choice to gptoss, with their meanings."""
+"""What the defaults mean that leave a choice to gptoss."""
 
 
 def config(
@@ -80,8 +70,8 @@ def config(
 
 
 def _meaning(name: str, value: Any) -> str:
-    automatic, meaning = _MEANINGS.get(name, (value, ""))
-    return meaning if value == automatic else ""
+    is_default = value == msgspec.to_builtins(getattr(Settings(), name), enc_hook=str)
+    return _MEANINGS.get(name, "") if is_default else ""
 
 
 def _with_meaning(name: str, value: Any) -> str:

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings, config_path, load_settings
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table, report, say
+from gptoss_local.cli._output import print_json, print_list, report, say
 from gptoss_local.server.keys import add_key, read_keys, remove_key
 
 
@@ -94,9 +93,6 @@ def _print_owner_key(settings: Settings, *, json: bool) -> None:
 
 def _list(path: Path, *, json: bool) -> None:
     found = read_keys(path) if path.exists() else []
-    if json:
-        print_json(file=path, keys=[msgspec.structs.asdict(key) for key in found])
-        return
     rows = [
         (
             key.name,
@@ -113,4 +109,5 @@ def _list(path: Path, *, json: bool) -> None:
         )
         for key in found
     ]
-    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "TOOLS", "OPENS", "HASH"), rows)
+    header = ("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "TOOLS", "OPENS", "HASH")
+    print_list(header, rows, as_json=json, file=path, keys=found)

@@ -181,14 +181,9 @@ def _root(
 
 def main() -> None:
     ready_streams()
-    if sys.argv[1:2] == ["run"]:
-        from gptoss_local.cli.run import with_values
-
-        sys.argv[2:] = with_values(sys.argv[2:])
-    if sys.argv[1:2] == ["chat"]:
-        from gptoss_local.cli.chat import with_folder
-
-        sys.argv[2:] = with_folder(sys.argv[2:])
+    if sys.argv[1:2] in (["run"], ["chat"]):
+        command = import_module(f"gptoss_local.cli.{sys.argv[1]}")
+        sys.argv[2:] = command.with_values(sys.argv[2:])
     is_welcome = not sys.argv[1:] and _has_terminal()
     app = _make_welcome_app() if is_welcome else _app_with(*sys.argv[1:2])
     try:

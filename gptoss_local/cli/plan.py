@@ -35,13 +35,13 @@ from gptoss_local.models.catalog import canonical_name, known_model
 from gptoss_local.models.store import find_model
 
 _WIDTH, _N_LABEL, _N_SIZE = 64, 8, 11  # of a bar, before it, after it: ` 1,024.0 GiB` at most
-_N_LEGEND = 84
+_N_LEGEND = 86
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
 _PARTS = (  # letter, colour, name, in the order of a bar
     ("#", "cyan", "weights"),
     ("=", "green", "cache"),
     ("+", "yellow", "compute"),
-    ("o", "magenta", "CUDA or engine"),
+    ("o", "magenta", "driver or engine"),
     ("x", "red", "other programs"),
     (".", "dim", "free"),
 )
@@ -196,7 +196,7 @@ def _print(name: str, summary: str, machine: Machine, chosen: Plan, reasons: lis
             "weights": memory.weights,
             "cache": memory.cache,
             "compute": memory.compute,
-            "CUDA": memory.runtime,
+            "driver": memory.runtime,
             "other programs": gpu.total_bytes - gpu.free_bytes,
         }
         _print_bar(console, f"VRAM {gpu.index}", gpu.total_bytes, sizes, gpu.name)

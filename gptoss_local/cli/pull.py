@@ -20,8 +20,8 @@ from gptoss_local.machine.plan.words import rate
 from gptoss_local.models.catalog import (
     CatalogModel,
     canonical_name,
-    catalog,
     known_model,
+    model_from,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def pull(
     """
     settings = load_settings()
     say_unreadable(settings)
-    known = known_model(canonical_name(model)) or _model_at(repository(model))
+    known = known_model(canonical_name(model)) or model_from(repository(model) or "")
     if known and "/" in model:
         model = known.name
     if known and dense:
@@ -98,14 +98,6 @@ def _propose_dense(known: CatalogModel, settings: Settings) -> None:
             f"{rate(better.decode_tok_s)} tokens/s instead of {rate(plan.speed.decode_tok_s)}. "
             "`gptoss plan` says more."
         )
-
-
-def _model_at(repo: str | None) -> CatalogModel | None:
-    for model in catalog() if repo else ():
-        sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
-        if repo in [source.partition("@")[0] for source in sources]:
-            return model
-    return None
 
 
 def _on_hub(name: str, dense: str) -> CatalogModel:

@@ -28,6 +28,7 @@ from gptoss_local.cli._options import (
     read_format,
     request_option,
     server_for,
+    with_missing_values,
 )
 from gptoss_local.cli._output import INTERRUPTED, say
 from gptoss_local.cli._printer import JsonPrinter, Printer
@@ -248,16 +249,8 @@ def with_values(arguments: Sequence[str]) -> list[str]:
 
     A word after `--tools` that could name a tool is its value, so that a typo is refused.
     """
-    given = list(arguments)
-    for n, argument in enumerate(given):
-        if argument == "--":
-            break
-        follows = given[n + 1] if n + 1 < len(given) else ""
-        if argument == "--think" and follows not in get_args(Think):
-            given[n] = "--think=true"
-        if argument == "--tools" and not _are_tools(follows):
-            given[n] = "--tools="
-    return given
+    options = {"--think": (get_args(Think).__contains__, "true"), "--tools": (_are_tools, "")}
+    return with_missing_values(arguments, options)
 
 
 def _are_tools(word: str) -> bool:

@@ -35,37 +35,3 @@ from gptoss_local.harmony.message import (
 )
 from gptoss_local.harmony.session import answer, n_prompt_tokens, prompt_tokens
 from gptoss_local.harmony.vocabulary import Vocabulary, load_vocabulary
-
-__all__ = [
-    "GAP",
-    "AnswerFormat",
-    "AnswerNow",
-    "CallDelta",
-    "ChatEvent",
-    "ChatRequest",
-    "ContentDelta",
-    "Delta",
-    "Done",
-    "FreeText",
-    "Growing",
-    "JsonFormat",
-    "Message",
-    "Prefilling",
-    "RawRequest",
-    "ReasoningDelta",
-    "RegexFormat",
-    "Started",
-    "TokenDelta",
-    "TokenLogprob",
-    "Tool",
-    "ToolCall",
-    "ToolRequest",
-    "Vocabulary",
-    "WholeAnswer",
-    "answer",
-    "inspect_tokens",
-    "load_vocabulary",
-    "n_prompt_tokens",
-    "prompt_tokens",
-    "text_size",
-]

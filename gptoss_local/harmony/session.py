@@ -33,12 +33,11 @@ from gptoss_local.harmony.budget import (
     least_tokens,
     text_size,
 )
-from gptoss_local.harmony.conversation import StartDates, lineage, shorten
+from gptoss_local.harmony.conversation import Recall, StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import ChatRequest, RawRequest
 from gptoss_local.harmony.parser import HarmonyParser, RawParser, TokenParser
 from gptoss_local.harmony.reader import Reader, WaitingLogprobs
-from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
     begun_answer,
     correction,

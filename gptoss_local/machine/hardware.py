@@ -8,7 +8,9 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +20,6 @@ import psutil
 from gptoss_local.machine import cgroup
 from gptoss_local.machine.cgroup import read
 from gptoss_local.machine.nvidia import Driver, Gpu, read_gpus, visible
-from gptoss_local.machine.vulkan import of_one_maker
-from gptoss_local.machine.vulkan import read_gpus as vulkan_gpus
 
 Platform = Literal["linux", "wsl", "windows", "other"]
 Backend = Literal["CPU", "CUDA", "Vulkan"]
@@ -31,6 +31,7 @@ _SYS, _PROC = Path("/sys"), Path("/proc")
 _FAST_CAPACITY = 0.8  # of the fastest core's; cores of one kind differ by less
 # Of Arm's, as the kernel names it and as Arm does; llama.cpp is compiled for these.
 _ARM_FEATURES = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "sve": "SVE", "sve2": "SVE2"}
+_VULKAN_S = 30.0  # of patience with graphics drivers
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ def read_machine(models_dir: Path) -> Machine:
     driver, nvidia = read_gpus()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     backend = llama_backend()
-    gpus = of_one_maker(vulkan_gpus()) if backend == "Vulkan" else visible(nvidia, wanted)
+    gpus = _of_one_maker(_vulkan_gpus()) if backend == "Vulkan" else visible(nvidia, wanted)
     memory = psutil.virtual_memory()
     group = cgroup.memory(_SYS, _PROC) or cgroup.Memory(memory.total, memory.available)
     total_bytes = min(memory.total, group.limit_bytes)
@@ -120,6 +121,49 @@ def read_machine(models_dir: Path) -> Machine:
         n_numa_nodes=len(list((_SYS / "devices/system/node").glob("node[0-9]*"))) or None,
         disk=_disk_kind(models_dir, _SYS),
     )
+
+
+class VulkanDevice(msgspec.Struct):
+    """One device of any maker as ggml lists it; an integrated one has the system's RAM."""
+
+    name: str
+    description: str
+    free_bytes: int
+    total_bytes: int
+    shares_ram: bool
+
+
+def _vulkan_gpus() -> list[Gpu]:
+    """Ask in a process of its own, as graphics drivers keep memory and threads; half a second."""
+    command = [sys.executable, "-m", "gptoss_local.engine.llama", "--devices"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_VULKAN_S, check=True)
+        devices = msgspec.json.decode(done.stdout, type=list[VulkanDevice])
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return []  # `gptoss doctor` says why llama.cpp does not load
+    return [
+        Gpu(
+            index=i,
+            name=device.description,
+            total_bytes=device.total_bytes,
+            free_bytes=device.free_bytes,
+            shares_ram=device.shares_ram,
+        )
+        for i, device in enumerate(devices)
+    ]
+
+
+def _of_one_maker(gpus: list[Gpu]) -> list[Gpu]:
+    """Return the cards of the maker with most memory, unless the user chose among them.
+
+    The slower of two kinds would keep the faster one waiting in every token.
+    """
+    if os.environ.get("GGML_VK_VISIBLE_DEVICES"):
+        return gpus
+    makers: dict[str, list[Gpu]] = defaultdict(list)
+    for gpu in gpus:
+        makers[gpu.name.partition(" ")[0]].append(gpu)
+    return max(makers.values(), key=lambda cards: sum(c.total_bytes for c in cards), default=[])
 
 
 def read_cuda_gpus() -> tuple[Gpu, ...]:

@@ -179,6 +179,15 @@ def known_model(name: str) -> CatalogModel | None:
     return next((model for model in catalog() if model.name == name), None)
 
 
+def model_from(repo: str) -> CatalogModel | None:
+    """Return the model that is pulled from a repository, at any revision."""
+    for model in catalog():
+        sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
+        if repo in [source.partition("@")[0] for source in sources]:
+            return model
+    return None
+
+
 def known_names() -> list[str]:
     return [name for model in catalog() for name in (model.name, *model.aliases)]
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from gptoss_local.base.settings import load_settings
-from gptoss_local.cli.chat import with_folder
+from gptoss_local.cli.chat import with_values
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset, save_preset
@@ -186,7 +186,7 @@ def test_a_folder_after_work(
 ) -> None:
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert with_folder(typed.split()) == given.split()
+    assert with_values(typed.split()) == given.split()
 
 
 def test_a_chat_that_works_in_a_folder(fresh: dict[str, str], tmp_path: Path) -> None:

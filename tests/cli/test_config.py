@@ -50,7 +50,7 @@ def test_rows_fit_the_terminal_and_words_stay_whole(columns: int, tmp_path: Path
     commands = {
         ("config",): ("127.0.0.1", "GPTOSS_MAX_LOADED_MODELS", "config.toml", '"{city}",',
                       '"/home/me/tools/weather.py",' if columns > 60 else "weather"),
-        ("plan", "20b", "--gpu", "RTX 4090"): ("prompts", "programs", "(RTX", "o CUDA or engine"),
+        ("plan", "20b", "--gpu", "RTX 4090"): ("prompts", "programs", "(RTX", "o driver or engine"),
         ("doctor",): ("llama.cpp:", "available."),
     }  # fmt: skip
     for command, words in commands.items():

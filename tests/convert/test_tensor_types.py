@@ -93,13 +93,6 @@ def test_equals_llama_cpp_for_anything(values: Rows, kind: type[TensorType]) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_dequantizes_as_gguf_does(kind: type[TensorType]) -> None:
-    data = kind.quantize(ROWS["random"])
-    expected = quants.dequantize(data.reshape(-1, kind.layout.itemsize), kind.qtype)
-    np.testing.assert_array_equal(kind.dequantize(data).reshape(-1), expected.reshape(-1))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", ["random", "of many sizes", "tiny", "constant", "halves"])
 def test_no_value_is_rounded_beyond_the_bound(kind: type[TensorType], name: str) -> None:
     values = ROWS[name]

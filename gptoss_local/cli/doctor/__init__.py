@@ -32,7 +32,7 @@ from gptoss_local.cli.doctor.diagnosis import Level, Surroundings, Verdict, diag
 from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.machine.hardware import Machine, free_bytes, llama_version, read_machine
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.models.store import list_models
+from gptoss_local.models.store import ModelEntry, list_models
 from gptoss_local.runner import losses
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
@@ -131,7 +131,7 @@ def _look_around(settings: Settings) -> Surroundings:
     return Surroundings(
         models_dir=str(settings.models_dir),
         disk_free_bytes=free_bytes(settings.models_dir),
-        has_model=_has_model(settings),
+        has_model=any(e.path and not e.embedded for e in _models(settings)),
         address=settings.url,
         answers=_who_answers(settings),
         kv_type=settings.kv_type,
@@ -165,18 +165,15 @@ def _llama_problem() -> str:
     return (said.partition("Error: ")[2] or said) if done.returncode else ""
 
 
-def _has_model(settings: Settings) -> bool:
+def _models(settings: Settings) -> list[ModelEntry]:
     try:
-        return any(e.path and not e.embedded for e in list_models(settings))
+        return list_models(settings)
     except (GptOssError, OSError):  # a folder that may not be read
-        return False
+        return []
 
 
 def _upstreams(settings: Settings) -> list[Verdict]:
-    try:
-        found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
-    except (GptOssError, OSError):
-        return []
+    found = [(e.name, e.upstream) for e in _models(settings) if e.upstream]
 
     async def look() -> list[Verdict]:
         return await asyncio.gather(*(_upstream(name, address) for name, address in found))

@@ -15,6 +15,7 @@ from pathlib import Path
 from shlex import quote
 
 from gptoss_local.base.errors import GptOssError, HistoryError, UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.base.settings import Settings, check_config, config_path, user_models_file
 from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.models.catalog import check_models_file
@@ -169,7 +170,7 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
     interrupted = [each for each in found if each.kind == "interrupted"]
     unneeded = [each for each in found if each.kind != "interrupted"]
     if unneeded:
-        text = f"No model needs {_n_files(unneeded)} ({_size(unneeded)})."
+        text = f"No model needs {counted(len(unneeded), 'file')} ({_size(unneeded)})."
         yield Verdict(
             "leftovers",
             "note",
@@ -179,7 +180,7 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
             partial(_remove, unneeded),
         )
     if interrupted:
-        text = f"Interrupted pulls left {_n_files(interrupted)} ({_size(interrupted)})."
+        text = f"Interrupted pulls left {counted(len(interrupted), 'file')} ({_size(interrupted)})."
         fix = "They stay, as a pull continues from there; `gptoss gc --interrupted` removes them."
         yield Verdict("interrupted pulls", "note", text, fix)
 
@@ -189,12 +190,8 @@ def _remove(found: list[Leftover]) -> str:
         each.remove()
     left = [each for each in found if each.path.exists()]
     if left:
-        raise OSError(f"{_n_files(left)} could not be removed, as {left[0].path}")
+        raise OSError(f"{counted(len(left), 'file')} could not be removed, as {left[0].path}")
     return f"{_size(found)} freed."
-
-
-def _n_files(found: list[Leftover]) -> str:
-    return f"{len(found)} file{'s' * (len(found) > 1)}"
 
 
 def _size(found: list[Leftover]) -> str:

@@ -112,10 +112,9 @@ def is_lower(now: Tally, before: Tally) -> bool:
 
 def read_runs(settings: Settings) -> list[Run]:
     """Return the kept runs, newest last; none if the file cannot be read."""
+    path = settings.evals_dir / "runs.json"
     try:
-        return msgspec.json.decode(
-            settings.evals_dir.joinpath("runs.json").read_bytes(), type=list[Run]
-        )
+        return msgspec.json.decode(path.read_bytes(), type=list[Run])
     except (OSError, msgspec.DecodeError):
         return []
 

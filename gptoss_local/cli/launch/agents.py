@@ -127,9 +127,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         home = Path.home()
         places = [home / place for place in _FOLDERS] + [Path("/opt/homebrew/bin")]
         places += [Path("/usr/local/bin"), Path(os.environ.get("APPDATA", home), "npm")]
-        found = shutil.which(self.program) or shutil.which(
-            self.program, path=os.pathsep.join(map(str, places))
-        )
+        known = os.pathsep.join(map(str, places))
+        found = shutil.which(self.program) or shutil.which(self.program, path=known)
         return Path(found).absolute() if found else None
 
 

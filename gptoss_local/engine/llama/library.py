@@ -91,7 +91,7 @@ def has_gpu() -> bool:
 
 
 def gpu_devices() -> list[dict[str, Any]]:
-    """Return the GPUs that llama.cpp finds, as `machine.vulkan.Device`; integrated ones come last.
+    """Return the GPUs that llama.cpp finds, as `VulkanDevice`; integrated ones come last.
 
     As in `llama_model_load`, those are used only where there is no other.
     """

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from gptoss_local.base.errors import ModelLoadError
-from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info, split_files
 
 _LAYER = re.compile(r"blk\.(\d+)\.(?:ffn_(gate|up|down)_exps\.)?")
-_SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
 
 DENSE_BITS = {"q8_0": 8.5, "q5_1": 6.0, "q4_0": 4.5}
 """Bits a weight of `gptoss pull --dense`, the most exact first."""
@@ -88,13 +87,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
-    """Read the headers of a GGUF (its first file) and of its LoRA, or raise ModelLoadError."""
-    infos = [read_info(path)]
-    if split := _SPLIT.search(path.name):
-        stem = path.name.removesuffix(split[0])
-        for i in range(2, int(split[1]) + 1):
-            infos.append(read_info(path.with_name(f"{stem}-{i:05d}-of-{split[1]}.gguf")))
-    return model_facts(*infos, *([read_info(adapter)] if adapter else []))
+    """Read the headers of a GGUF, any of its files, and of its LoRA, or raise ModelLoadError."""
+    return model_facts(*map(read_info, [*split_files(path), *([adapter] if adapter else [])]))
 
 
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:

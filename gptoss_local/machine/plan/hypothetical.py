@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.quantities import counted
 from gptoss_local.machine.hardware import Machine, pinnable_bytes
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.speed import RAM_BYTES_S
@@ -71,8 +72,8 @@ def card_named(text: str) -> Gpu:
     key = _key(text)
     key = _OTHER_NAMES.get(key, key)
     for each in (key, f"rtx{key}", key.replace("pcie", "")):
-        if (card := by_key.get(each)) is not None:
-            return card
+        if each in by_key:
+            return by_key[each]
     # As "H100 80GB HBM3" or "RTX 4090 24GB", which are known without their size.
     if size := _SIZE.search(text):
         key = _key(text.replace(size[0], " "))
@@ -121,14 +122,14 @@ def imagine(
         changed |= {"disk": "nvme", "n_numa_nodes": 1}
         if n_cores is None:
             n_cores = _PC_CORES
-            assumed.append(_cores(n_cores))
+            assumed.append(counted(n_cores, "core"))
         if ram_bytes_s is None:
             ram_bytes_s = RAM_BYTES_S
             assumed.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s (two channels of DDR5-4800)")
         assumed.append("an NVMe disk")
     elif cards is not None or ram_bytes is not None:
         if n_cores is None:
-            assumed.append(f"{_cores(here.n_cores or 1)} of this machine")
+            assumed.append(f"{counted(here.n_cores or 1, 'core')} of this machine")
         assumed.append(f"the {'GPU' if cards is None else 'RAM'} of this machine")
     if n_cores is not None:
         changed |= dict.fromkeys(("n_cores", "n_performance_cores"), n_cores)
@@ -144,7 +145,3 @@ def imagine(
         changed |= {"total_bytes": ram_bytes, "available_bytes": ram_bytes * 9 // 10}
         changed["pinnable_bytes"] = pinnable_bytes(here.platform, ram_bytes, ram_bytes * 9 // 10)
     return replace(here, ram_bytes_s=ram_bytes_s, **changed), assumed
-
-
-def _cores(n: int) -> str:
-    return f"{n} core{'s' * (n > 1)}"

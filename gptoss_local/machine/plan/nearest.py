@@ -54,19 +54,16 @@ def nearest(
         return None
     search = _Search(facts, machine, options, plan)
     goal: Literal["experts", "gpu"] = "experts" if plan.uses_gpu else "gpu"
-    return Nearest(goal, search.missing_bytes(), tuple(search.proposals()))
+    return Nearest(goal, search.missing_bytes(), search.proposals())
 
 
 def smaller_dense(
     facts: ModelFacts, machine: Machine, options: PlanOptions
 ) -> tuple[Plan, Proposal] | None:
     """Return a plan with experts in RAM, and the type of dense weights that keeps more in VRAM."""
-    try:
-        plan = make_plan(facts, machine, options)
-    except DoesNotFitError:
-        return None
-    found = _Search(facts, machine, options, plan).of_dense()
-    return (plan, found) if found and plan.placement.shares_experts else None
+    plan = _planned(facts, machine, options)
+    found = plan and _Search(facts, machine, options, plan).of_dense()
+    return (plan, found) if plan and found and plan.placement.shares_experts else None
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -75,7 +72,7 @@ class _Search(msgspec.Struct, frozen=True):
     options: PlanOptions
     plan: Plan
 
-    def proposals(self) -> list[Proposal]:
+    def proposals(self) -> tuple[Proposal, ...]:
         """Try each setting, the least change first that is enough, or else the most."""
         options, facts = self.options, self.facts
         least = max(_LEAST_CTX, options.min_ctx or 0)
@@ -89,23 +86,20 @@ class _Search(msgspec.Struct, frozen=True):
         )
         some = [each for each in found if each and (each.is_enough or self.plan.uses_gpu)]
         enough = [each for each in some if each.is_enough]
-        return sorted(enough or some, key=lambda each: each.request_s)
+        return tuple(sorted(enough or some, key=lambda each: each.request_s))
 
     def of_dense(self) -> Proposal | None:
         smaller = ((kind, with_dense(self.facts, kind)) for kind in DENSE_BITS)
         return self._first([(f"--dense {k}", self.options, facts) for k, facts in smaller if facts])
-
-    def _may_be_smaller(self) -> bool:
-        return self.options.cache_type in ("f16", "bf16") and can_cache(self.facts, "q8_0")
 
     def _first(self, tries: Sequence[tuple[str, PlanOptions, ModelFacts]]) -> Proposal | None:
         """Return the first that is enough, or else the last, as the user will ask for it."""
         for i, (flag, options, facts) in enumerate(tries, start=1):
             # PERF: one context first; all of them take ten times as long.
             fixed = replace(options, n_ctx=options.n_ctx or self.plan.shape.n_ctx)
-            plan = self._planned(self.machine, fixed, facts)
+            plan = _planned(facts, self.machine, fixed)
             if plan and fixed != options and (i == len(tries) or self._is_goal(plan)):
-                plan = self._planned(self.machine, options, facts)
+                plan = _planned(facts, self.machine, options)
             if plan and (i == len(tries) or self._is_goal(plan)):
                 is_enough, speed = self._is_goal(plan), plan.speed
                 if speed.request_s > self.plan.speed.request_s * (1 if is_enough else _CLEARLY):
@@ -124,18 +118,19 @@ class _Search(msgspec.Struct, frozen=True):
             machine = replace(self.machine, gpus=tuple(more if g is largest else g for g in gpus))
             allowed = limit and limit + n_steps * _STEP
             options = replace(self.options, n_ctx=self.plan.shape.n_ctx, vram_bytes=allowed)
-            plan = self._planned(machine, options, self.facts)
+            plan = _planned(self.facts, machine, options)
             return plan is not None and self._is_goal(plan)
 
         n_steps = bisect_left(range(_MOST_STEPS), True, key=fits)
         return n_steps * _STEP if n_steps < _MOST_STEPS else 0
 
-    def _planned(self, machine: Machine, options: PlanOptions, facts: ModelFacts) -> Plan | None:
-        try:
-            return make_plan(facts, machine, options)
-        except DoesNotFitError:
-            return None
-
     def _is_goal(self, plan: Plan) -> bool:
         is_whole = not plan.placement.expert_bytes_on_host(self.facts)
         return plan.uses_gpu and (is_whole or not self.plan.uses_gpu)
+
+
+def _planned(facts: ModelFacts, machine: Machine, options: PlanOptions) -> Plan | None:
+    try:
+        return make_plan(facts, machine, options)
+    except DoesNotFitError:
+        return None

@@ -3,7 +3,7 @@
 from gptoss_local.base.errors import UsageError
 
 try:
-    import huggingface_hub.constants  # noqa: F401 - reads the environment
+    import huggingface_hub.constants  # reads the environment
 except ValueError as error:
     raise UsageError(
         f"A variable of the hub is wrong: {error}.",
@@ -19,14 +19,3 @@ from gptoss_local.models.hub.download import (
 )
 from gptoss_local.models.hub.folder import DownloadFolder
 from gptoss_local.models.hub.listing import HubFile, Listing
-
-__all__ = [
-    "DownloadFolder",
-    "HubCheckpoint",
-    "HubClient",
-    "HubFile",
-    "Listing",
-    "download_files",
-    "is_offline",
-    "open_checkpoint",
-]

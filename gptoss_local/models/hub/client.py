@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from urllib.parse import urljoin, urlsplit
 
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
@@ -112,8 +111,8 @@ class HubClient:
     ) -> None:
         """Fetch the rest of a partial file, over as many connections as it takes.
 
-        `add` gets the bytes gained. `stopped` ends the download
-        with DownloadError, as do attempts without a byte.
+        `add` gets the bytes gained. `stopped` ends the download with DownloadError, as do attempts
+        without a byte.
         """
         n_failures = 0
         while (n_held := partial.size_bytes) < file.size_bytes:
@@ -284,17 +283,7 @@ def _session() -> httpx2.Client:
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Hook: refuse what no redirect can lead to; bound all but files, whose size is known."""
-    if response.is_redirect and "Location" in response.headers:
-        address = response.headers["Location"]
-        try:
-            target = urlsplit(urljoin(str(response.url), address))
-            is_usable = target.scheme in ("http", "https") and bool(target.hostname)
-            is_usable = is_usable and target.port != 0  # which raises if it is no number of one
-        except ValueError:
-            is_usable = False
-        if not is_usable:
-            raise httpx2.UnsupportedProtocol(f"{address:.200}", request=response.request)
+    """Hook: bound all but files, whose size is known."""
     is_file = response.request.extensions.get(_IS_FILE) and response.is_success
     bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
 

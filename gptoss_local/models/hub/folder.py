@@ -20,8 +20,6 @@ from gptoss_local.base.lock import locked
 from gptoss_local.base.whole_file import replace
 from gptoss_local.models.hub.listing import HubFile, Listing
 
-_PIECE_BYTES = 1 << 20
-
 
 def new_digest(file: HubFile) -> "hashlib._Hash":
     if file.checksum.startswith("sha256:"):
@@ -41,8 +39,7 @@ class PartialFile:
         self._sink = path.open("ab+", buffering=0)
         if path.is_file():
             self._sink.seek(0)
-            while piece := self._sink.read(_PIECE_BYTES):
-                self._digest.update(piece)
+            hashlib.file_digest(self._sink, lambda: self._digest)
         self.size_bytes = self._sink.tell()
 
     @property

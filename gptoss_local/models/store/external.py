@@ -14,7 +14,7 @@ import msgspec
 
 from gptoss_local.base.errors import ConvertError, GptOssError, ModelLoadError
 from gptoss_local.base.formats.gguf_file import read_info, split_files
-from gptoss_local.models.catalog import canonical_name, catalog
+from gptoss_local.models.catalog import canonical_name, catalog, model_from
 from gptoss_local.models.names import is_model_file
 from gptoss_local.models.store.checks import check_usable
 
@@ -111,15 +111,17 @@ def _ollama_name(path: Path) -> str:
 
 def _in_hugging_face() -> Iterator[FoundModel]:
     for repo in _cached_repos():
+        known = model_from(repo.repo)
+        model = known.name if known else ""
         for inner in sorted(filter(is_model_file, repo.files)):  # quants often have folders
             name, file = f"hf/{repo.repo}/{inner}", repo.folder / inner
-            yield from _found_gguf(name, "Hugging Face", file, _pulled_from(repo.repo))
+            yield from _found_gguf(name, "Hugging Face", file, model)
         sizes = [n for name, n in repo.files.items() if name.endswith(".safetensors")]
         if sizes and _is_checkpoint(repo.folder):
             name = f"hf/{repo.repo}"
-            model, problem = _pulled_from(repo.repo), _missing_shard(repo.folder)
+            problem, n_bytes = _missing_shard(repo.folder), sum(sizes)
             yield FoundModel(
-                name, "Hugging Face", "checkpoint", repo.folder, sum(sizes), model, problem
+                name, "Hugging Face", "checkpoint", repo.folder, n_bytes, model, problem
             )
 
 
@@ -161,14 +163,6 @@ def _found_gguf(
     known = model if any(model == each.name for each in catalog()) else ""
     size_bytes = sum(part.stat().st_size for part in split_files(path) if part.is_file())
     yield FoundModel(name, owner, "gguf", path, size_bytes, known, problem)
-
-
-def _pulled_from(repo: str) -> str:
-    for model in catalog():
-        sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
-        if repo in (source.partition("@")[0] for source in sources):
-            return model.name
-    return ""
 
 
 def _is_checkpoint(folder: Path) -> bool:

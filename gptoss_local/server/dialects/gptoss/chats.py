@@ -350,8 +350,8 @@ async def import_chats(request: Request) -> Response:
         add = partial(History.add_tree, chat=chat, turns=turns)
         added.append(await _answers(request).store.call(add))
     _answers(request).changes.look_now()
-    more = {"n_chats": len(added), "notes": found.notes}
-    return json_response(Added(**msgspec.structs.asdict(added[0]), **more))
+    first = msgspec.structs.asdict(added[0])
+    return json_response(Added(**first, n_chats=len(added), notes=found.notes))
 
 
 @endpoints.for_chat(
