@@ -124,7 +124,7 @@ def set_codes(blocks: Blocks, codes: Bytes) -> None:
 
 class F32(TensorType):
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
-    slack = (0, 0)
+    slack: ClassVar[tuple[float, float]] = (0, 0)
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
