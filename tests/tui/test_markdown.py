@@ -15,12 +15,11 @@ from textual.content import Content
 from tests.prose import PROSE, Piece
 from tests.tui.documents import at_random, every_pair
 from tui.code_rows import DARK
-from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_math import formula, formula_rows
 from tui.markdown_rows import markdown_rows, parse
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows
-from tui.widgets.answer_view import AnswerView
+from tui.widgets.answer_view import AnswerView, Block, BlockSplitter
 
 pytestmark = pytest.mark.quick
 
@@ -292,13 +291,16 @@ def test_signs_stay_as_they_were_written(line: str) -> None:
 
 
 @pytest.mark.parametrize("width", [100, 60, 14])
-async def test_a_long_table_stays_a_table_while_it_streams(width: int) -> None:
+async def test_a_long_table_stays_a_table_while_it_streams(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its columns stay as they were once it is long; no cell is lost."""
     cells = [(str(n), f"**name** {n}", "some words " * (n % 5)) for n in range(400)]
     head = "| n | name | about |\n|---|:-:|---|\n"
     text = head + "".join(f"| {' | '.join(row)} |\n" for row in cells)
     view, widths = AnswerView(), set()
-    view._look = lambda: DARK  # type: ignore[method-assign]
+    monkeypatch.setattr(AnswerView, "app", None)
+    monkeypatch.setattr("tui.widgets.answer_view.look_of", lambda _: DARK)
     view.drop_from = lambda y: None  # type: ignore[method-assign]
     view.wrap(width)
     for end in range(len(head), len(text), 977):
