@@ -1,12 +1,10 @@
 """The model picker: models on this machine, and others of the catalogue."""
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
 
 from rich.filesize import decimal
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -22,7 +20,6 @@ from tui.screens.dialog import Dialog
 class ModelsDialog(Dialog[str | None]):
     """Chooses a model; None leaves it as it is. `fits` is asked once the list is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     TITLE = "Models"
     KEYS = "Enter choose, or download   Esc leave"
 

@@ -186,14 +186,6 @@ class PresetForm(Dialog[str | None]):
         else:
             self.dismiss(None)
 
-    def action_copy_or_leave(self) -> None:
-        """Do as Ctrl-C does in all dialogs, but ask before changes are lost."""
-        selected = getattr(self.focused, "selected_text", "") or self.get_selected_text()
-        if selected:
-            self.app.copy_to_clipboard(selected)
-        else:
-            self.action_leave()
-
     def _filled_in(self) -> Preset:
         effort = self._effort_field.value.strip().lower()
         if effort and effort not in get_args(Effort):

@@ -17,7 +17,6 @@ _MAX_SHOWN = 100
 
 class RecallDialog(Dialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Leave"),
         Binding("down,ctrl+r", "move(1)", show=False, priority=True),
         Binding("up", "move(-1)", show=False, priority=True),
     ]
@@ -50,7 +49,3 @@ class RecallDialog(Dialog[str | None]):
     def choose(self) -> None:
         if (n := self.query_one(OptionList).highlighted) is not None:
             self.dismiss(self._found[n])
-
-    def action_move(self, step: int) -> None:
-        options = self.query_one(OptionList)
-        (options.action_cursor_down if step > 0 else options.action_cursor_up)()

@@ -18,10 +18,7 @@ _N_NAMES = 12
 class ToolsDialog(Dialog[None]):
     """Turns tools on and off until it is left; `is_in_use`: an answer streams with the old ones."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Leave"),
-        Binding("space", "switch", "On or off"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "switch", "On or off")]
     TITLE = "Tools"
     LOOK = "-question"
     KEYS = "Enter, Space on or off   Esc leave"
