@@ -9,15 +9,11 @@ import msgspec
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import as_written
-from gptoss_local.base.settings import (
-    Settings,
-    ToolCommand,
-    config_path,
-)
+from gptoss_local.base.settings import Settings, ToolCommand, config_path
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents, program_digest
 from gptoss_local.talk.tools.files import Files
-from gptoss_local.talk.tools.mcp import McpServers
+from gptoss_local.talk.tools.mcp.server import McpServers
 from gptoss_local.talk.tools.processes import run_program
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource

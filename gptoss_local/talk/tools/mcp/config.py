@@ -59,14 +59,6 @@ class Entry:
     problem: str = ""
 
     @property
-    def is_on(self) -> bool:
-        return not self.fields.disabled
-
-    @property
-    def url(self) -> str:
-        return self.fields.url
-
-    @property
     def is_sse(self) -> bool:
         """Return whether it says that it speaks SSE, the transport before streamable HTTP."""
         return "sse" in (self.fields.type.lower(), self.fields.transport.lower())
