@@ -56,9 +56,8 @@ _SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|", "∛": "3
 
 
 def formula(tex: str) -> str | None:
-    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+    if not (tex := _plainer(tex)):
         return None
-    tex = _plainer(tex)
     from tui.markdown_math_line import NotOnOneLineError, math_line  # PERF: it loads TeXicode
 
     with suppress(NotOnOneLineError):
@@ -80,9 +79,8 @@ def formula_rows(tex: str, width: int) -> list[str] | None:
 
 
 def _drawn(tex: str) -> list[str] | None:
-    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+    if not (tex := _plainer(tex)):
         return None
-    tex = _plainer(tex)
     from texicode.pipeline import render_tex  # PERF: 18 ms, and most answers have no formula
 
     source = tex
@@ -106,8 +104,10 @@ def _drawn(tex: str) -> list[str] | None:
 def _plainer(tex: str) -> str:
     r"""Write chemistry, arrays in brackets and numbers of equations with commands that are drawn.
 
-    What only places or colours the formula is dropped.
+    What only places or colours the formula is dropped. Empty for what is no formula.
     """
+    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+        return ""
     tex = re.sub(r"\\ce\s*\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: _chemistry(m[1]), tex)
     tex = _ARRAY.sub(lambda m: _matrix(m[1] or "", m[2] or "", m[3]) or m[0], tex)
     for pattern, replacement in _PLAINER:

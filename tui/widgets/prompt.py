@@ -194,18 +194,13 @@ class Prompt(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         self._fill_menu()
-        if self.menu.handles(event.key):
+        is_taken = self.menu.handles(event.key)
+        if not is_taken and (event.key == "enter" or event.key in _NEWLINE):
+            is_taken = True
+            (self.submit if event.key == "enter" else self.action_newline)()
+        if is_taken:
             event.stop()
-            event.prevent_default()
-        elif event.key == "enter":
-            event.stop()
-            event.prevent_default()
-            self.submit()
-        elif event.key in _NEWLINE:
-            event.stop()
-            event.prevent_default()
-            self.action_newline()
-        elif event.key.startswith("alt+"):  # the text area would take its letter
+        if is_taken or event.key.startswith("alt+"):  # the text area would take its letter
             event.prevent_default()
         else:
             await super()._on_key(event)
