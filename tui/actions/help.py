@@ -13,7 +13,7 @@ from tui.chat_parts import ChatParts
 from tui.commands import Registry
 from tui.screens.chats import ChatsDialog
 from tui.screens.dialog import Dialog
-from tui.screens.download import DownloadDialog
+from tui.screens.models import DownloadDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.widgets.prompt import Prompt
 from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView

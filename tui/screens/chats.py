@@ -163,8 +163,7 @@ class ChatsDialog(Dialog[Place | None]):
         about = f"the first {_MAX_SHOWN}; {more}" if len(found) == _MAX_SHOWN else ""
         self.query_one(".dialog").border_subtitle = about
         self._places = [place for place, _ in found]
-        options.clear_options()
-        options.add_options([Option(line) for _, line in found])
+        options.set_options(Option(line) for _, line in found)
         if found:
             ids = [place.chat_id for place in self._places]
             options.highlighted = ids.index(marked_id) if marked_id in ids else 0

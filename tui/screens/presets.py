@@ -89,10 +89,7 @@ class PresetsDialog(Dialog[str | None]):
             self._presets = read_presets()
         except GptOssError as error:
             self._presets, why = {}, f"{error.message}. {error.hint}"
-        options.clear_options()
-        options.add_options(
-            [Option(self._line(name, preset)) for name, preset in self._presets.items()]
-        )
+        options.set_options(Option(self._line(*each)) for each in self._presets.items())
         names = list(self._presets)
         if names:
             options.highlighted = names.index(marked) if marked in names else 0

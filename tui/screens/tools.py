@@ -73,10 +73,8 @@ class ToolsDialog(Dialog[None]):
 
     def _refill(self, marked: int) -> None:
         options = self.query_one(OptionList)
-        options.clear_options()
-        options.add_options(
-            [Option(self._line(group), id=group.name) for group in self._toolbox.groups()]
-        )
+        groups = self._toolbox.groups()
+        options.set_options(Option(self._line(group), id=group.name) for group in groups)
         options.highlighted = marked
 
     def _line(self, group: Group) -> Content:

@@ -22,9 +22,8 @@ from gptoss_local.base.printable import printable
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
-from tui.attachments import attach, is_pattern
+from tui.attachments import attach, image_note, is_pattern
 from tui.commands import Registry
-from tui.documents import image_note
 from tui.paste import (
     Composed,
     FoldedTexts,
