@@ -53,11 +53,13 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def started(argv: list[str], folder: Path, **options: Any) -> asyncio.subprocess.Process:
+async def started(
+    argv: list[str], folder: Path | None = None, **options: Any
+) -> asyncio.subprocess.Process:
     """Start a program without our secrets, all its output in one pipe. Raises UsageError."""
-    options = {"env": environment_without_secrets(), **options}
+    usual = {"env": environment_without_secrets(), "stderr": asyncio.subprocess.STDOUT}
     try:
-        return await start(*argv, stderr=asyncio.subprocess.STDOUT, cwd=folder, **options)
+        return await start(*argv, cwd=folder, **(usual | options))
     except (OSError, ValueError) as error:
         raise UsageError(f"{argv[0]} does not start: {error}") from error
 
@@ -72,7 +74,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
     """Run a program without a shell, and kill it with its children when the time is over."""
     output = bytearray()
     process = await started(argv, folder)
-    code = await _end_of(process, output, timeout_s, stdin, n_first=MAX_OUTPUT_BYTES)
+    code = await end_of(process, output, timeout_s, stdin, n_first=MAX_OUTPUT_BYTES)
     text = output[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
     if len(output) > MAX_OUTPUT_BYTES:
         return text + CUT
@@ -88,10 +90,10 @@ async def run_shell(command: str, timeout_s: float, folder: Path) -> tuple[int |
     output = bytearray()
     environment = environment_without_secrets() | _PLAIN
     process = await started(shell_argv(command), folder, env=environment)
-    return await _end_of(process, output, timeout_s), bytes(output)
+    return await end_of(process, output, timeout_s), bytes(output)
 
 
-async def _end_of(
+async def end_of(
     process: asyncio.subprocess.Process,
     output: bytearray,
     timeout_s: float,
