@@ -15,7 +15,6 @@ from gptoss_local.talk.history.plain import one_line
 from tui.chat_parts import ChatParts
 from tui.conversation import composed_of
 from tui.screens.dialog import Dialog, LineDialog
-from tui.screens.errors import errors_shown
 
 _MAX_SHOWN = 100
 
@@ -24,14 +23,9 @@ async def find(chat: ChatParts, argument: str) -> None:
     """Show words in the chat; with the same words again, further up."""
     if argument:
         await _find(chat, argument)
-        return
-
-    async def find_them(words: str | None) -> None:
-        if words:
-            with errors_shown(chat.app):
-                await _find(chat, words)
-
-    chat.app.push_screen(LineDialog("Find in this chat", chat.found.words), find_them)
+    else:
+        dialog = LineDialog("Find in this chat", chat.found.words)
+        chat.app.push_screen(dialog, chat.then(_find))
 
 
 async def _find(chat: ChatParts, words: str) -> None:

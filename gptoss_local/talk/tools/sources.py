@@ -44,11 +44,7 @@ class Program(ToolSource):
         self._command, self._folder = command, folder
 
     async def tools(self) -> Sequence[RunnableTool]:
-        return [self.tool]
-
-    @property
-    def tool(self) -> RunnableTool:
-        return RunnableTool(
+        tool = RunnableTool(
             self.name,
             self.description,
             {"type": "object", "properties": {}} | self._command.parameters,
@@ -59,6 +55,7 @@ class Program(ToolSource):
             timeout_s=self._command.timeout_s + 5,
             identity=program_digest(self._command.command, self._folder, {}),
         )
+        return [tool]
 
     async def _run(self, arguments: Arguments) -> str:
         stdin, timeout_s = msgspec.json.encode(arguments), self._command.timeout_s
