@@ -215,7 +215,8 @@ class History:
     def update(self, turn_id: int, **changes: Unpack[TurnChanges]) -> None:
         """Replace the given fields. Searches find a turn once it no longer streams."""
         state = changes.get("state")
-        given = stored(changes) | ({"owner": self._owner} if state == "streaming" else {})
+        given = {name: value for name, value in stored(changes).items() if value is not None}
+        given |= {"owner": self._owner} if state == "streaming" else {}
         if not given:
             return
         columns = ", ".join(f"{name} = {sealed(f'turn.{name}')}" for name in given)
