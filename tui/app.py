@@ -120,21 +120,19 @@ def copy_natively(text: str) -> bool:
     return True
 
 
+_COPIERS = {  # by the variable that says that one works
+    ("wl-copy",): "WAYLAND_DISPLAY",
+    ("xclip", "-selection", "clipboard"): "DISPLAY",
+    ("xsel", "-ib"): "DISPLAY",
+    ("clip.exe",): "WSL_DISTRO_NAME",
+}
+
+
 def native_command(environment: Mapping[str, str], platform: str) -> list[str]:
     if environment.get("SSH_CONNECTION"):
         return []
-    candidates: list[list[str]] = []
-    if platform == "win32":
-        candidates = [["clip"]]
-    elif platform == "darwin":
-        candidates = [["pbcopy"]]
-    else:
-        if environment.get("WAYLAND_DISPLAY"):
-            candidates.append(["wl-copy"])
-        if environment.get("DISPLAY"):
-            candidates += [["xclip", "-selection", "clipboard"], ["xsel", "-ib"]]
-        if environment.get("WSL_DISTRO_NAME"):
-            candidates.append(["clip.exe"])
+    known = [list(command) for command, name in _COPIERS.items() if environment.get(name)]
+    candidates = {"win32": [["clip"]], "darwin": [["pbcopy"]]}.get(platform, known)
     return next((command for command in candidates if shutil.which(command[0])), [])
 
 

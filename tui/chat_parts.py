@@ -1,7 +1,7 @@
 """The parts of the open chat, for the commands."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from tui.conversation import Conversation
 from tui.dialogue import Dialogue
 from tui.downloads import Downloads
 from tui.screens.dialog import Dialog
+from tui.screens.errors import errors_shown
 from tui.server import ChatServer
 
 _POLL_S = 0.05
@@ -77,6 +78,18 @@ class ChatParts:
         else:
             name = (dialog.title or "it").lower()
             self.app.notify(f"You typed on, so {name} did not open.", markup=False)
+
+    def then(
+        self, act: Callable[["ChatParts", _T], Awaitable[None]]
+    ) -> Callable[[_T | None], Awaitable[None]]:
+        """Return what does something with the choice of a dialog, unless it was left."""
+
+        async def chosen(choice: _T | None) -> None:
+            if choice:
+                with errors_shown(self.app):
+                    await act(self, choice)
+
+        return chosen
 
 
 class Rooms:

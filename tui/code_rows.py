@@ -84,8 +84,10 @@ def label_rows(info: str, width: int, look: CodeStyle) -> list[Row]:
 
 
 class CodeRows(LineRows):
+    n_padding = 2 * _PAD
+
     def __init__(self, info: str, look: CodeStyle) -> None:
-        super().__init__(self._rows_of_line, n_padding=2 * _PAD)
+        super().__init__()
         self._language_name = _language(info)
         self._look = look
         self._contents: list[Content] | None = None
@@ -95,7 +97,7 @@ class CodeRows(LineRows):
         self._contents = _highlighted(self.lines, self._language_name, self._look)
         self._rows.clear()
 
-    def _rows_of_line(self, n: int, line: str, width: int) -> list[Row]:
+    def rows_of(self, n: int, line: str, width: int) -> list[Row]:
         if self._contents is not None:
             return _folded(self._contents[n], width, self._look)
         content = _styled(line, self._language_name, self._look)

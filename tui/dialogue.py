@@ -4,9 +4,9 @@ from gptoss_local.base.errors import AnsweringError, GptOssError, HistoryError, 
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Toolbox
+from tui.attachments import image_note
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
-from tui.documents import image_note
 from tui.exchange import LiveExchange
 from tui.paste import FoldedTexts, current_folder
 from tui.screens.errors import errors_shown, show_error

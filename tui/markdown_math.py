@@ -6,26 +6,24 @@ TeXicode draws rows. What it does not know is rewritten before, or stands on one
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rich.cells import cell_len
 
 _NAMES = "arccos|arcsin|arctan|arg|cosh?|cot|csc|det|dim|exp|gcd|ln|log|max|min|sec|sinh?|tanh?"
 _FUNCTION = rf"\\(?:{_NAMES})(?![A-Za-z])"
-_REWRITES = [  # commands that TeXicode does not know, and spaces that it does not leave
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
-        (r"\\operatorname\*?(?![A-Za-z])", r"\\text"),
-        (r"\\(?:display|text)style(?![A-Za-z])", " "),
-        (r"\\implies(?![A-Za-z])", r"\\Rightarrow "),
-        (r"\\iff(?![A-Za-z])", r"\\Leftrightarrow "),
-        (r"\\bmod(?![A-Za-z])", r"\\,\\text{mod}\\,"),
-        (r"\\pmod\s*\{([^{}]*)\}", r"\\,(\\text{mod}\\,\1)"),
-        (rf"(?<=[\w)\]}}])\s*({_FUNCTION})", r"\\,\1"),
-        (rf"({_FUNCTION})\s*(?=[A-Za-z0-9\\])(?!\\left)", r"\1\\,"),
-    )
-]
+_REWRITES = (  # commands that TeXicode does not know, and spaces that it does not leave
+    (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
+    (r"\\operatorname\*?(?![A-Za-z])", r"\\text"),
+    (r"\\(?:display|text)style(?![A-Za-z])", " "),
+    (r"\\implies(?![A-Za-z])", r"\\Rightarrow "),
+    (r"\\iff(?![A-Za-z])", r"\\Leftrightarrow "),
+    (r"\\bmod(?![A-Za-z])", r"\\,\\text{mod}\\,"),
+    (r"\\pmod\s*\{([^{}]*)\}", r"\\,(\\text{mod}\\,\1)"),
+    (rf"(?<=[\w)\]}}])\s*({_FUNCTION})", r"\\,\1"),
+    (rf"({_FUNCTION})\s*(?=[A-Za-z0-9\\])(?!\\left)", r"\1\\,"),
+)
 _LONGEST = 1000  # PERF: of 4,000 characters that are not a formula, TeXicode needs 0.3 s
 _BOXED = re.compile(r"\s*\\boxed\s*\{(.*)\}\s*\.?\s*", re.DOTALL)
 _ROOT = re.compile(r"\\(?:sqrt|x\w+arrow)\s*\[([^\]]*)\]")
@@ -56,9 +54,8 @@ _SAME = str.maketrans({"−": "-", "∗": "*", "′": "'", "∣": "|", "∛": "3
 
 
 def formula(tex: str) -> str | None:
-    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+    if not (tex := _plainer(tex)):
         return None
-    tex = _plainer(tex)
     from tui.markdown_math_line import NotOnOneLineError, math_line  # PERF: it loads TeXicode
 
     with suppress(NotOnOneLineError):
@@ -80,16 +77,13 @@ def formula_rows(tex: str, width: int) -> list[str] | None:
 
 
 def _drawn(tex: str) -> list[str] | None:
-    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+    if not (tex := _plainer(tex)):
         return None
-    tex = _plainer(tex)
     from texicode.pipeline import render_tex  # PERF: 18 ms, and most answers have no formula
 
-    source = tex
-    for pattern, replacement in _REWRITES:
-        source = pattern.sub(replacement, source)
+    source = _rewritten(tex, _REWRITES).strip()
     try:
-        drawn = render_tex(source.strip(), False, False, "raw", {"fonts": "normal"})
+        drawn = render_tex(source, False, False, "raw", {"fonts": "normal"})
     except Exception:  # any of them means that it cannot draw this
         return None
     if drawn.startswith("TeXicode: "):  # how it says that it cannot
@@ -106,30 +100,33 @@ def _drawn(tex: str) -> list[str] | None:
 def _plainer(tex: str) -> str:
     r"""Write chemistry, arrays in brackets and numbers of equations with commands that are drawn.
 
-    What only places or colours the formula is dropped.
+    What only places or colours the formula is dropped. Empty for what is no formula.
     """
+    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+        return ""
     tex = re.sub(r"\\ce\s*\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: _chemistry(m[1]), tex)
     tex = _ARRAY.sub(lambda m: _matrix(m[1] or "", m[2] or "", m[3]) or m[0], tex)
-    for pattern, replacement in _PLAINER:
-        tex = pattern.sub(replacement, tex)
-    return tex.strip()
+    return _rewritten(tex, _PLAINER).strip()
 
 
-_PLAINER = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\tag\*?\s*\{([^{}]*)\}", r"\\quad(\1)"),
-        (r"\\label\s*\{[^{}]*\}|\\nonumber|\\notag(?![A-Za-z])", ""),
-        (r"\\color\s*\{\w+\}|\\textcolor\s*\{\w+\}", ""),
-        (r"\{\\(rm|bf|it)\s+([^{}]*)\}", r"\\math\1{\2}"),
-        (r"\\(?:boldsymbol|bm|pmb)(?![A-Za-z])", r"\\mathbf"),
-        (r"\\not\s*=", r"\\neq "),
-        (r"\\not\s*\\in(?![A-Za-z])", r"\\notin "),
-        (r"\\ket\s*\{([^{}]*)\}", r"|\1\\rangle "),
-        (r"\\bra\s*\{([^{}]*)\}", r"\\langle \1|"),
-        (r"\\braket\s*\{([^{}]*)\}", r"\\langle \1\\rangle "),
-    )
-]
+_PLAINER = (
+    (r"\\tag\*?\s*\{([^{}]*)\}", r"\\quad(\1)"),
+    (r"\\label\s*\{[^{}]*\}|\\nonumber|\\notag(?![A-Za-z])", ""),
+    (r"\\color\s*\{\w+\}|\\textcolor\s*\{\w+\}", ""),
+    (r"\{\\(rm|bf|it)\s+([^{}]*)\}", r"\\math\1{\2}"),
+    (r"\\(?:boldsymbol|bm|pmb)(?![A-Za-z])", r"\\mathbf"),
+    (r"\\not\s*=", r"\\neq "),
+    (r"\\not\s*\\in(?![A-Za-z])", r"\\notin "),
+    (r"\\ket\s*\{([^{}]*)\}", r"|\1\\rangle "),
+    (r"\\bra\s*\{([^{}]*)\}", r"\\langle \1|"),
+    (r"\\braket\s*\{([^{}]*)\}", r"\\langle \1\\rangle "),
+)
+
+
+def _rewritten(tex: str, rules: Sequence[tuple[str, str]]) -> str:
+    for pattern, replacement in rules:
+        tex = re.sub(pattern, replacement, tex)
+    return tex
 
 
 def _chemistry(text: str) -> str:

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
 from textual.style import Style
@@ -286,6 +287,16 @@ def parse(text: str) -> SyntaxTreeNode:
     return SyntaxTreeNode(_PARSER.parse(text))
 
 
+def block_tokens(text: str) -> list[Token]:
+    """Return the tokens that begin the outermost blocks, of lists those of their items."""
+    return [
+        token
+        for token in _BLOCK_PARSER.parse(text.replace("\r", " "))
+        if (token.level == 0 and token.map and not token.type.endswith("list_open"))
+        or (token.level == 1 and token.type == "list_item_open")
+    ]
+
+
 def normal_link(target: object) -> str:
     """Return the address of a link as people read it: no `%E6`."""
     return _PARSER.normalizeLinkText(str(target))
@@ -358,3 +369,4 @@ def _make_parser() -> MarkdownIt:
 
 
 _PARSER = _make_parser()
+_BLOCK_PARSER = _make_parser().disable("inline")

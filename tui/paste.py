@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from gptoss_local.base.quantities import counted
+from gptoss_local.talk.ignored import MAX_SEEN, Walk
 
 _MAX_LINES = 8
 _MAX_CHARACTERS = 1000
@@ -21,7 +22,6 @@ _CHIP_AT_END = re.compile(rf"{_CHIP.pattern}\Z")
 _MAX_SHOWN_LINES, _MAX_SHOWN_CHARACTERS = 30, 3000  # of a typed message in the transcript
 _N_FIRST_LINES = 10
 _MAX_DROPPED = 8192  # characters
-_MAX_FILES = 20_000  # of a folder, for completion
 _KNOWN_S = 5.0
 _known_files: dict[Path, tuple[float, list[str]]] = {}  # by folder, with the time
 
@@ -192,7 +192,7 @@ def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
 
 
 def _files_in(folder: Path) -> list[str]:
-    """Return the paths of files, as git knows them, or of the first `_MAX_FILES` of any folder."""
+    """Return the paths of files, as git knows them, or as git would know them."""
     now_s = time.monotonic()
     if folder in _known_files and now_s - _known_files[folder][0] < _KNOWN_S:
         return _known_files[folder][1]
@@ -201,15 +201,10 @@ def _files_in(folder: Path) -> list[str]:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=0.3, check=True)
         files = os.fsdecode(done.stdout).split("\0")[:-1]
     except (OSError, subprocess.SubprocessError):
-        files = []
-        for place, folders, names in os.walk(folder):
-            folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
-            inside = place.removeprefix(str(folder)).replace(os.sep, "/").lstrip("/")
-            files += [f"{inside}/{name}".lstrip("/") for name in names]
-            if len(files) > _MAX_FILES:
-                break
-    _known_files[folder] = now_s, files[:_MAX_FILES]
-    return files[:_MAX_FILES]
+        shown = (path for path, is_ignored in Walk(folder) if not is_ignored)
+        files = [path.relative_to(folder).as_posix() for path in shown]
+    _known_files[folder] = now_s, files[:MAX_SEEN]
+    return files[:MAX_SEEN]
 
 
 def _completions(typed: str, folder: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
@@ -72,16 +71,14 @@ def _breaks(text: str, width: int) -> list[int]:
 class LineRows:
     """Lines that grow at their end, and their rows, broken when they are seen.
 
-    `rows_of` makes the rows of a line for a width; `n_padding` cells of a row have no text.
+    `n_padding` cells of a row have no text.
     """
 
-    def __init__(
-        self, rows_of: Callable[[int, str, int], list[Row]] | None = None, n_padding: int = 0
-    ) -> None:
-        self._n_padding = n_padding
-        self._rows_of = rows_of
+    n_padding = 0
+
+    def __init__(self) -> None:
         self._text = ""
-        self._lines = [""]
+        self.lines = [""]
         self._starts: list[int] = []  # the row at which each line starts, for `_width`
         self._rows: dict[int, list[Row]] = {}
         self._width = 0
@@ -89,18 +86,17 @@ class LineRows:
         self.n_same = 0
         """Rows that `show` and `fit` left as they were."""
 
-    @property
-    def lines(self) -> list[str]:
-        return self._lines
+    def rows_of(self, _n: int, line: str, width: int) -> list[Row]:
+        return wrapped(Content(line), width)
 
     def show(self, text: str) -> None:
         if not text.startswith(self._text):
-            self._text, self._lines, self._starts, self.n_rows = "", [""], [], 0
+            self._text, self.lines, self._starts, self.n_rows = "", [""], [], 0
             self._rows.clear()
         first, *more = text[len(self._text) :].split("\n")
         self._text = text
         self._extend(first)
-        self._lines += more
+        self.lines += more
         self._measure()
 
     def fit(self, width: int) -> None:
@@ -116,11 +112,11 @@ class LineRows:
 
     def _extend(self, piece: str) -> None:
         """Add to the last line. PERF: of a long line only the last row is wrapped again."""
-        last = len(self._lines) - 1
-        line = self._lines[last]
-        self._lines[last] += piece
+        last = len(self.lines) - 1
+        line = self.lines[last]
+        self.lines[last] += piece
         rows = self._rows.pop(last, None)
-        if not rows or self._rows_of is not None or "\t" in line + piece:
+        if not rows or self.n_padding or "\t" in line + piece:
             return
         *same, row = rows
         start = len(line.rstrip()) - len(row.content.plain.rstrip())
@@ -134,16 +130,16 @@ class LineRows:
         first = max(0, len(self._starts) - 1)
         row = self.n_same = self._starts[first] if self._starts else 0
         del self._starts[first:]
-        for line_idx in range(first, len(self._lines)):
+        for line_idx in range(first, len(self.lines)):
             self._starts.append(row)
             row += self._height(line_idx)
         self.n_rows = row
 
     def _height(self, line_idx: int) -> int:
-        line = self._lines[line_idx]
-        if not line.strip() and line_idx == len(self._lines) - 1:
+        line = self.lines[line_idx]
+        if not line.strip() and line_idx == len(self.lines) - 1:
             return 0  # not begun yet
-        room = self._width - self._n_padding
+        room = self._width - self.n_padding
         if "\t" not in line and len(line) <= room and cell_len(line) <= room:
             return 1
         return len(self._rows_at(line_idx))
@@ -151,10 +147,6 @@ class LineRows:
     def _rows_at(self, line_idx: int) -> list[Row]:
         rows = self._rows.get(line_idx)
         if rows is None:
-            line = self._lines[line_idx]
-            if self._rows_of is None:
-                rows = wrapped(Content(line), self._width)
-            else:
-                rows = self._rows_of(line_idx, line, self._width)
+            rows = self.rows_of(line_idx, self.lines[line_idx], self._width)
             self._rows[line_idx] = rows
         return rows

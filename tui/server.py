@@ -33,20 +33,19 @@ class ChatServer:
         Restarts a server that was stopped. `begun` gets the id of the answer, for `answer_now`.
         """
         body = body | {"return_progress": True, "return_tokens": True}
-        n_events = 0
-        try:
-            async with aclosing(self._source.stream_chat(body, begun)) as events:
-                async for event in events:
-                    n_events += 1
-                    yield event
-            return
-        except ServerUnavailableError:
-            if self._start is None or n_events:
-                raise
-        await asyncio.to_thread(self._start)
-        async with aclosing(self._source.stream_chat(body, begun)) as events:
-            async for event in events:
-                yield event
+        start = self._start
+        while True:
+            try:
+                async with aclosing(self._source.stream_chat(body, begun)) as events:
+                    async for event in events:
+                        start = None
+                        yield event
+                return
+            except ServerUnavailableError:
+                if start is None:
+                    raise
+            await asyncio.to_thread(start)
+            start = None
 
     async def answer_now(self, answer_id: str) -> None:
         body = {"id": answer_id}

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gptoss_local.base.printable import printable, shown, write_style
 from tui.code_rows import ANSI_DARK
-from tui.markdown_blocks import Block, BlockSplitter
+from tui.widgets.answer_view import Block, BlockSplitter
 from tui.markdown_rows import markdown_rows
 from tui.rows import Row
 

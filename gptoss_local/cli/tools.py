@@ -14,7 +14,8 @@ from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say, shortened
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox, ToolSources
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.mcp import McpServers, add_server, new_entry, remove_server
+from gptoss_local.talk.tools.mcp.config import add_server, new_entry, remove_server
+from gptoss_local.talk.tools.mcp.server import McpServers
 from gptoss_local.talk.tools.sources import taken_names
 
 

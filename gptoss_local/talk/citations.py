@@ -13,7 +13,7 @@ _CITATION = re.compile(
     r"""
     【(?P<cursor>\d{1,6})(?::\d{1,6})?†[ \t]*
     (?:
-        L(?P<first>\d{1,9})(?:[ \t]*[-–—][ \t]*L?(?P<last>\d{1,9}))?[^【】†\n`]{0,80}
+        L\d{1,9}(?:[ \t]*[-–—][ \t]*L?\d{1,9})?[^【】†\n`]{0,80}
         |source|
     )
     [ \t]*(?:†[^【】†\n`]{0,200})?】
@@ -31,8 +31,6 @@ class Citation(NamedTuple):
     start: int
     end: int
     cursor: int
-    first_line: int | None
-    last_line: int | None
 
 
 def find_citations(text: str) -> list[Citation]:
@@ -43,7 +41,7 @@ def find_citations(text: str) -> list[Citation]:
     code = sorted(_code(text))
     starts = [start for start, _ in code]
     return [
-        Citation(each.start(), each.end(), int(each["cursor"]), *_lines(each))
+        Citation(each.start(), each.end(), int(each["cursor"]))
         for each in found
         if not (n := bisect(starts, each.start())) or code[n - 1][1] <= each.start()
     ]
@@ -65,13 +63,6 @@ def linked(text: str, pages: "Iterable[Page]") -> str:
             parts += [before, "" if follows.isspace() or follows in "([" else " ", link]
             end = citation.end
     return "".join([*parts, text[end:]])
-
-
-def _lines(found: re.Match[str]) -> tuple[int | None, int | None]:
-    if found["first"] is None:
-        return None, None
-    first = int(found["first"])
-    return first, max(first, int(found["last"] or first))
 
 
 def _link(url: str) -> str:

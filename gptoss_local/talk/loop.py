@@ -140,7 +140,8 @@ class Loop:
             for call in ours:
                 if self._n_left == 0:
                     limit = limit or f"{self._n_calls_max} calls"
-                if (n_equal := self._count(call)) == _N_EQUAL_MAX:
+                self._n_equal[_key(call)] += 1
+                if (n_equal := self._n_equal[_key(call)]) == _N_EQUAL_MAX:
                     limit, was_refused = limit or f"{n_equal} equal calls of {call.name}", True
                 made = await asyncio.to_thread(self.toolbox.call, call.name, call.arguments)
                 if limit or self._ended:
@@ -168,12 +169,6 @@ class Loop:
             return f"{self.toolbox.n_rounds} rounds of tools"
         is_over = time.monotonic() > self._end_s
         return f"{self.toolbox.loop_s:g} s of tools" if is_over else ""
-
-    def _count(self, call: ToolCall) -> int:
-        """Return how many calls of the exchange were equal to this one, itself included."""
-        key = _key(call)
-        self._n_equal[key] += 1
-        return self._n_equal[key]
 
     async def until_stopped(self, work: Awaitable[T]) -> T | None:
         """Do a part of the exchange that `stop` ends; None if it did."""

@@ -6,7 +6,7 @@ People may edit the file: their text and comments stay.
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import OptionValue, parse_option
 from gptoss_local.base.settings import config_path
 from gptoss_local.base.types import Effort
+from gptoss_local.base.validation import in_words
 from gptoss_local.base.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     effort: Effort | None = None
     options: dict[str, OptionValue] = {}
+
+
+class _Table(Preset, frozen=True, forbid_unknown_fields=True):
+    options: dict[str, Any] = {}
 
 
 POLICY = Preset(effort="medium", options={"temperature": 0.0})
@@ -124,26 +129,16 @@ def _read(path: Path) -> dict[str, Preset]:
 
 
 def _checked(name: str, table: Any, path: Path) -> Preset:
-    def refuse(why: str, hint: str = "") -> UsageError:
-        return UsageError(f"{path}: the preset '{name}' {why}", hint=hint)
-
-    if not isinstance(table, dict):
-        raise refuse("is not a table", f"It begins with a line [{name}].")
-    for key in table:
-        if key not in _KEYS:
-            raise refuse(f"has '{key}'", f"A preset has {', '.join(_KEYS)}.")
-    system, effort, options = table.get("system", ""), table.get("effort"), table.get("options", {})
-    if not isinstance(system, str):
-        raise refuse("has a system message that is not text")
-    if effort not in (None, *get_args(Effort)):
-        raise refuse(f"has an unknown effort: {effort}", "It is low, medium or high.")
-    if not isinstance(options, dict):
-        raise refuse("has options that are not a table", "options = { temperature = 0.7 }")
+    where = f"{path}: the preset '{name}'"
     try:
-        values = {key: parse_option(key, str(value)) for key, value in options.items()}
+        preset = msgspec.convert(table, _Table)
+        values = {key: parse_option(key, str(value)) for key, value in preset.options.items()}
+    except msgspec.ValidationError as error:
+        hint = "A preset has system, effort (low, medium or high) and options."
+        raise UsageError(f"{where}: {in_words(error, table)}", hint=hint) from error
     except UsageError as error:
-        raise refuse(f"has a wrong option: {error.message}", error.hint) from error
-    return Preset(system=system, effort=effort, options=values)
+        raise UsageError(f"{where} has a wrong option: {error.message}", hint=error.hint) from error
+    return Preset(system=preset.system, effort=preset.effort, options=values)
 
 
 def _as_toml(value: Any) -> Any:

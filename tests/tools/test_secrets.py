@@ -13,7 +13,8 @@ import pytest
 from gptoss_local.base.errors import ToolError
 from gptoss_local.base.settings import HUB_TOKENS, SECRETS, Settings
 from gptoss_local.models.pulling.process import command
-from gptoss_local.talk.tools.mcp import Server, entry_of
+from gptoss_local.talk.tools.mcp.config import entry_of
+from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.sources import run_program
 from tests.conftest import run_server

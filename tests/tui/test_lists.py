@@ -19,7 +19,7 @@ from tui.markdown_blocks import code_blocks, links_of
 from tui.screens.chat import ChatScreen
 from tui.screens.chats import ChatsDialog
 from tui.screens.dialog import ConfirmDialog
-from tui.screens.download import DownloadDialog
+from tui.screens.models import DownloadDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.chat_list import ChatList

@@ -15,13 +15,11 @@ from textual.content import Content
 from tests.prose import PROSE, Piece
 from tests.tui.documents import at_random, every_pair
 from tui.code_rows import DARK
-from tui.markdown_blocks import Block, BlockSplitter
 from tui.markdown_math import formula, formula_rows
 from tui.markdown_rows import markdown_rows, parse
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows
-from tui.widgets import answer_view
-from tui.widgets.answer_view import AnswerView
+from tui.widgets.answer_view import AnswerView, Block, BlockSplitter
 
 pytestmark = pytest.mark.quick
 
@@ -301,8 +299,8 @@ async def test_a_long_table_stays_a_table_while_it_streams(
     head = "| n | name | about |\n|---|:-:|---|\n"
     text = head + "".join(f"| {' | '.join(row)} |\n" for row in cells)
     view, widths = AnswerView(), set()
-    monkeypatch.setattr(answer_view, "look_of", lambda _app: DARK)
     monkeypatch.setattr(AnswerView, "app", None)
+    monkeypatch.setattr("tui.widgets.answer_view.look_of", lambda _: DARK)
     view.drop_from = lambda y: None  # type: ignore[method-assign]
     view.wrap(width)
     for end in range(len(head), len(text), 977):

@@ -13,7 +13,6 @@ from gptoss_local.talk.presets import Preset, find_preset
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place
-from tui.screens.errors import errors_shown
 from tui.screens.presets import PresetsDialog
 from tui.widgets.turn_view import TurnView
 
@@ -82,11 +81,6 @@ async def system(chat: ChatParts, argument: str) -> None:
 async def resume(chat: ChatParts, argument: str) -> None:
     """Choose a chat to continue; words search all chats."""
 
-    async def chosen(place: Place | None) -> None:
-        if place is not None:
-            with errors_shown(chat.app):
-                await open_chat(chat, place)
-
     async def delete(chat_id: int) -> None:
         await chat.rooms.end_answer(chat_id)
         chat.history.delete(chat_id)
@@ -95,7 +89,7 @@ async def resume(chat: ChatParts, argument: str) -> None:
 
     export, import_ = partial(write_export, chat), partial(import_chat, chat)
     dialog = ChatsDialog(chat.history, export, import_, delete, words=argument)
-    chat.app.push_screen(dialog, chosen)
+    chat.app.push_screen(dialog, chat.then(open_chat))
 
 
 async def branch(chat: ChatParts, _argument: str) -> None:
@@ -164,19 +158,13 @@ async def preset(chat: ChatParts, argument: str) -> None:
     if argument:
         await _begin(chat, argument)
         return
-
-    async def chosen(name: str | None) -> None:
-        if name:
-            with errors_shown(chat.app):
-                await _begin(chat, name)
-
     conversation = chat.conversation
     new = Preset(
         system=conversation.instructions,
         effort=conversation.effort,
         options=without_tools(conversation.options),
     )
-    chat.app.push_screen(PresetsDialog(conversation.preset, new), chosen)
+    chat.app.push_screen(PresetsDialog(conversation.preset, new), chat.then(_begin))
 
 
 async def _begin(chat: ChatParts, name: str) -> None:

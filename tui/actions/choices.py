@@ -15,9 +15,8 @@ from gptoss_local.talk.tools import ToolResult
 from gptoss_local.talk.tools.work import PATCH
 from tui.chat_parts import ChatParts
 from tui.screens.dialog import ConfirmDialog
-from tui.screens.download import DownloadDialog
 from tui.screens.errors import errors_shown
-from tui.screens.models import ModelsDialog
+from tui.screens.models import DownloadDialog, ModelsDialog
 from tui.screens.tools import ToolsDialog
 
 EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")

@@ -13,7 +13,7 @@ from tui.chat_parts import ChatParts
 from tui.commands import Registry
 from tui.screens.chats import ChatsDialog
 from tui.screens.dialog import Dialog
-from tui.screens.download import DownloadDialog
+from tui.screens.models import DownloadDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.widgets.prompt import Prompt
 from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
@@ -23,7 +23,7 @@ Section = tuple[str, Sequence[tuple[str, str]]]
 
 
 class HelpDialog(Dialog[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,alt+h,q", "dismiss(None)", "Leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f1,alt+h,q", "leave", "Leave")]
 
     def __init__(self, about: str, sections: Sequence[Section]) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def bindings_of(*owners: Any) -> list[Binding]:
 
 def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
     return [
-        (", ".join(_display(chat, key) for key in _keys_of(chat, each)), each.description)
+        (", ".join(_keys_of(chat, each)), each.description)
         for each in bindings_of(*owners)
         if each.description
     ]
@@ -95,8 +95,5 @@ def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
 
 def _keys_of(chat: ChatParts, binding: Binding) -> list[str]:
     keys = chat.keys.get(binding.id or "", binding.key)
-    return [key.strip() for key in keys.split(",") if key.strip() != "ctrl+q"]
-
-
-def _display(chat: ChatParts, key: str) -> str:
-    return chat.app.get_key_display(Binding(key, ""))
+    own = (key.strip() for key in keys.split(",") if key.strip() != "ctrl+q")
+    return [chat.app.get_key_display(Binding(key, "")) for key in own]

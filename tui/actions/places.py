@@ -1,28 +1,31 @@
 """Commands that look for words in the open chat, and for messages that were written."""
 
 import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.talk.history.plain import one_line
 from tui.chat_parts import ChatParts
 from tui.conversation import composed_of
-from tui.screens.dialog import LineDialog
-from tui.screens.errors import errors_shown
-from tui.screens.recall import RecallDialog
+from tui.screens.dialog import Dialog, LineDialog
+
+_MAX_SHOWN = 100
 
 
 async def find(chat: ChatParts, argument: str) -> None:
     """Show words in the chat; with the same words again, further up."""
     if argument:
         await _find(chat, argument)
-        return
-
-    async def find_them(words: str | None) -> None:
-        if words:
-            with errors_shown(chat.app):
-                await _find(chat, words)
-
-    chat.app.push_screen(LineDialog("Find in this chat", chat.found.words), find_them)
+    else:
+        dialog = LineDialog("Find in this chat", chat.found.words)
+        chat.app.push_screen(dialog, chat.then(_find))
 
 
 async def _find(chat: ChatParts, words: str) -> None:
@@ -45,6 +48,44 @@ def _spots(text: str, words: str) -> list[int]:
     ways = (text, re.sub(r"[*`]", "", text))
     found = [[m.start() for m in re.finditer(re.escape(words), w, re.IGNORECASE)] for w in ways]
     return found[0] or found[1]
+
+
+class RecallDialog(Dialog[str | None]):
+    """Searches sent messages, as a shell's Ctrl-R does."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+r", "move(1)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+    ]
+    TITLE = "Earlier messages"
+    KEYS = "Enter take  Esc leave"
+
+    def __init__(self, written: Sequence[str]) -> None:
+        super().__init__()
+        self._written = written
+        self._found: list[str] = []
+
+    def content(self) -> ComposeResult:
+        yield Input(placeholder="Search what you wrote")
+        yield OptionList(markup=False)
+
+    def opened(self) -> None:
+        self.search()
+
+    @on(Input.Changed)
+    def search(self) -> None:
+        words = self.query_one(Input).value.casefold().split()
+        found = (text for text in self._written if all(w in text.casefold() for w in words))
+        self._found = [text for text, _ in zip(found, range(_MAX_SHOWN), strict=False)]
+        options = self.query_one(OptionList)
+        options.set_options(Option(one_line(text, 200)) for text in self._found)
+        options.highlighted = 0 if self._found else None
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        if (n := self.query_one(OptionList).highlighted) is not None:
+            self.dismiss(self._found[n])
 
 
 async def recall(chat: ChatParts, _argument: str) -> None:

@@ -98,47 +98,38 @@ class ChatsDialog(Dialog[Place | None]):
         if place := self._marked():
             self.dismiss(place)
 
-    def action_move(self, step: int) -> None:
-        options = self.query_one(OptionList)
-        (options.action_cursor_down if step > 0 else options.action_cursor_up)()
-
     def action_rename(self) -> None:
-        if place := self._marked():
+        if chat := self._marked_chat():
 
             def rename(title: str | None) -> None:
                 if title:
                     with errors_shown(self):
-                        self._history.rename(place.chat_id, title)
-                    self._refill(place.chat_id)
+                        self._history.rename(chat.id, title)
+                    self._refill(chat.id)
 
-            with errors_shown(self):
-                old = self._history.chat(place.chat_id).title
-                self.app.push_screen(LineDialog("Rename the chat", old), rename)
+            self.app.push_screen(LineDialog("Rename the chat", chat.title), rename)
 
     def action_delete(self) -> None:
-        if place := self._marked():
+        if chat := self._marked_chat():
 
             async def delete(is_sure: bool | None) -> None:
                 if is_sure:
                     with errors_shown(self):
-                        await self._delete(place.chat_id)
+                        await self._delete(chat.id)
                     self._refill()
 
-            with errors_shown(self):
-                title = self._history.chat(place.chat_id).title
-                self.app.push_screen(ConfirmDialog(f"Delete “{title}” for good?"), delete)
+            self.app.push_screen(ConfirmDialog(f"Delete “{chat.title}” for good?"), delete)
 
     def action_export(self) -> None:
-        if place := self._marked():
+        if chat := self._marked_chat():
             with errors_shown(self):
-                self._export(place.chat_id)
+                self._export(chat.id)
 
     def action_pin(self) -> None:
-        if place := self._marked():
+        if chat := self._marked_chat():
             with errors_shown(self):
-                chat = self._history.chat(place.chat_id)
                 self._history.pin(chat.id, not chat.is_pinned)
-            self._refill(place.chat_id)
+            self._refill(chat.id)
 
     def action_import(self) -> None:
         def add(path: str | None) -> None:
@@ -151,6 +142,12 @@ class ChatsDialog(Dialog[Place | None]):
     def _marked(self) -> Place | None:
         idx = self.query_one(OptionList).highlighted
         return None if idx is None else self._places[idx]
+
+    def _marked_chat(self) -> ChatSummary | None:
+        with errors_shown(self):
+            if place := self._marked():
+                return self._history.chat(place.chat_id)
+        return None
 
     def _refill_if(self, words: str) -> None:
         """Search, unless more has been typed by now."""
@@ -166,8 +163,7 @@ class ChatsDialog(Dialog[Place | None]):
         about = f"the first {_MAX_SHOWN}; {more}" if len(found) == _MAX_SHOWN else ""
         self.query_one(".dialog").border_subtitle = about
         self._places = [place for place, _ in found]
-        options.clear_options()
-        options.add_options([Option(line) for _, line in found])
+        options.set_options(Option(line) for _, line in found)
         if found:
             ids = [place.chat_id for place in self._places]
             options.highlighted = ids.index(marked_id) if marked_id in ids else 0

@@ -22,7 +22,7 @@ _MAX_SHOWN = 3
 
 class CompareDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "Leave"),
+        Binding("q", "leave", "Leave"),
         Binding("tab,right", "app.focus_next", "Next", show=False),
         Binding("shift+tab,left", "app.focus_previous", "Previous", show=False),
     ]

@@ -38,7 +38,8 @@ class Dialog(ModalScreen[_T]):
     KEYS: ClassVar[str] = ""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True)
+        Binding("escape", "leave", "Leave"),
+        Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True),
     ]
 
     def __init__(self) -> None:
@@ -67,19 +68,24 @@ class Dialog(ModalScreen[_T]):
         pass
 
     def action_copy_or_leave(self) -> None:
-        focused = self.focused
-        selected = focused.selected_text if isinstance(focused, Input) else ""
-        selected = selected or self.get_selected_text() or ""
+        selected = getattr(self.focused, "selected_text", "") or self.get_selected_text()
         if selected:
             self.app.copy_to_clipboard(selected)
         else:
-            self.dismiss(None)
+            self.action_leave()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_move(self, step: int) -> None:
+        """Move in the list below a line that has the focus."""
+        options = self.query_one(OptionList)
+        (options.action_cursor_down if step > 0 else options.action_cursor_up)()
 
 
 class LineDialog(Dialog[str | None]):
     """Asks for one line; None when the user leaves it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     LOOK = "-small"
 
     def __init__(self, title: str, text: str = "") -> None:
@@ -98,7 +104,6 @@ class LineDialog(Dialog[str | None]):
 class ChoiceDialog(Dialog[int | None]):
     """Asks for one of several lines; returns its index."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     LOOK = "-question"
 
     def __init__(self, title: str, lines: Sequence[str], enter: str) -> None:

@@ -18,7 +18,7 @@ _MAX_IDS = 1000
 
 class InspectorDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f9", "dismiss(None)", "Leave"),
+        Binding("q,f9", "leave", "Leave"),
         Binding("space,t", "ids", "Token ids"),
     ]
     TITLE = "Harmony"

@@ -8,12 +8,13 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import OptionList
+from textual.widgets import OptionList, ProgressBar, Static
 from textual.widgets.option_list import Option
 
 from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.api.models import InstalledModel, RunningModel
 from gptoss_local.base.errors import GptOssError
+from gptoss_local.base.printable import printable
 from gptoss_local.models.catalog import CatalogModel, catalog
 from tui.downloads import Download
 from tui.screens.dialog import Dialog
@@ -22,7 +23,6 @@ from tui.screens.dialog import Dialog
 class ModelsDialog(Dialog[str | None]):
     """Chooses a model; None leaves it as it is. `fits` is asked once the list is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
     TITLE = "Models"
     KEYS = "Enter choose, or download   Esc leave"
 
@@ -129,3 +129,46 @@ def place_text(fit: ModelFit) -> str:
         "no": "✗ does not fit",
     }
     return words[fit.fits]
+
+
+_EVERY_S = 0.25
+
+
+class DownloadDialog(Dialog[None]):
+    """Shows a download, which continues when the dialog is left; closes at its end."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Leave it running"),
+        Binding("x", "cancel", "Cancel the download", id="download.cancel"),
+    ]
+    LOOK = "-small"
+    KEYS = "Esc leave it running   x cancel"
+    DEFAULT_CSS = "DownloadDialog ProgressBar { margin: 1 0; width: 100%; } Bar { width: 1fr; }"
+
+    def __init__(self, download: Download) -> None:
+        super().__init__()
+        self.title = f"Downloading {printable(download.name)}"
+        self._download = download
+        self._bar = ProgressBar(show_eta=False)
+        self._text = Static(markup=False)
+
+    def content(self) -> ComposeResult:
+        yield self._bar
+        yield self._text
+
+    def opened(self) -> None:
+        self._show()
+        self.set_interval(_EVERY_S, self._show)
+
+    def action_cancel(self) -> None:
+        self._download.cancel()
+
+    def _show(self) -> None:
+        if self.app.screen is not self:  # `dismiss` would close the one above
+            return
+        download = self._download
+        if not download.is_running:
+            self.dismiss(None)
+            return
+        self._bar.update(total=download.n_bytes or None, progress=download.n_done_bytes)
+        self._text.update(download.progress_text())

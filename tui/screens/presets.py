@@ -89,10 +89,7 @@ class PresetsDialog(Dialog[str | None]):
             self._presets = read_presets()
         except GptOssError as error:
             self._presets, why = {}, f"{error.message}. {error.hint}"
-        options.clear_options()
-        options.add_options(
-            [Option(self._line(name, preset)) for name, preset in self._presets.items()]
-        )
+        options.set_options(Option(self._line(*each)) for each in self._presets.items())
         names = list(self._presets)
         if names:
             options.highlighted = names.index(marked) if marked in names else 0
@@ -185,14 +182,6 @@ class PresetForm(Dialog[str | None]):
             self.app.push_screen(ConfirmDialog("Leave without saving what you wrote?"), leave)
         else:
             self.dismiss(None)
-
-    def action_copy_or_leave(self) -> None:
-        """Do as Ctrl-C does in all dialogs, but ask before changes are lost."""
-        selected = getattr(self.focused, "selected_text", "") or self.get_selected_text()
-        if selected:
-            self.app.copy_to_clipboard(selected)
-        else:
-            self.action_leave()
 
     def _filled_in(self) -> Preset:
         effort = self._effort_field.value.strip().lower()

@@ -18,10 +18,7 @@ _N_NAMES = 12
 class ToolsDialog(Dialog[None]):
     """Turns tools on and off until it is left; `is_in_use`: an answer streams with the old ones."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Leave"),
-        Binding("space", "switch", "On or off"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "switch", "On or off")]
     TITLE = "Tools"
     LOOK = "-question"
     KEYS = "Enter, Space on or off   Esc leave"
@@ -76,10 +73,8 @@ class ToolsDialog(Dialog[None]):
 
     def _refill(self, marked: int) -> None:
         options = self.query_one(OptionList)
-        options.clear_options()
-        options.add_options(
-            [Option(self._line(group), id=group.name) for group in self._toolbox.groups()]
-        )
+        groups = self._toolbox.groups()
+        options.set_options(Option(self._line(group), id=group.name) for group in groups)
         options.highlighted = marked
 
     def _line(self, group: Group) -> Content:

@@ -49,8 +49,7 @@ class ChatList(OptionList, can_focus=False):
         if (shown := (lines, open_id)) == self._shown:
             return
         self._shown = shown
-        self.clear_options()
-        self.add_options([Option(Content(line), id=name) for name, line in lines])
+        self.set_options(Option(Content(line), id=name) for name, line in lines)
         ids = [chat.id for chat in chats]
         self.highlighted = ids.index(open_id) if open_id in ids else None
 

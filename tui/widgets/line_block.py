@@ -127,10 +127,6 @@ class LineBlock(RowsView):
         self._rows = LineRows()
 
     @property
-    def text(self) -> str:
-        return self._text
-
-    @property
     def n_rows(self) -> int:
         n_rows = self._rows.n_rows
         return n_rows if self._tail_rows is None else min(n_rows, self._tail_rows)

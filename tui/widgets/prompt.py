@@ -22,9 +22,8 @@ from gptoss_local.base.printable import printable
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
-from tui.attachments import attach, is_pattern
+from tui.attachments import attach, image_note, is_pattern
 from tui.commands import Registry
-from tui.documents import image_note
 from tui.paste import (
     Composed,
     FoldedTexts,
@@ -194,18 +193,13 @@ class Prompt(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         self._fill_menu()
-        if self.menu.handles(event.key):
+        is_taken = self.menu.handles(event.key)
+        if not is_taken and (event.key == "enter" or event.key in _NEWLINE):
+            is_taken = True
+            (self.submit if event.key == "enter" else self.action_newline)()
+        if is_taken:
             event.stop()
-            event.prevent_default()
-        elif event.key == "enter":
-            event.stop()
-            event.prevent_default()
-            self.submit()
-        elif event.key in _NEWLINE:
-            event.stop()
-            event.prevent_default()
-            self.action_newline()
-        elif event.key.startswith("alt+"):  # the text area would take its letter
+        if is_taken or event.key.startswith("alt+"):  # the text area would take its letter
             event.prevent_default()
         else:
             await super()._on_key(event)

@@ -4,16 +4,15 @@ import asyncio
 import codecs
 import os
 import re
-import sys
 from contextlib import suppress
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from gptoss_local.base.errors import UsageError
 from gptoss_local.base.printable import shown
 from gptoss_local.base.quantities import counted
-from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.documents import fenced
 from gptoss_local.talk.history.plain import one_line, plain_text
 from gptoss_local.talk.tools import processes
@@ -87,20 +86,18 @@ class ShellView(Vertical):
         return f"exit status {self.status}" if self.status >= 0 else f"signal {-self.status}"
 
     async def run(self) -> None:
-        options = {"stdin": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.STDOUT}
-        environment = environment_without_secrets()
+        argv = processes.shell_argv(self.command, os.environ.get("SHELL", ""))
+        no_input = asyncio.subprocess.DEVNULL
         try:
-            self._process = process = await processes.start(
-                *_argv(self.command), cwd=current_folder(), env=environment, **options
-            )
-            assert process.stdout is not None
+            self._process = await processes.started(argv, current_folder(), stdin=no_input)
+            assert self._process.stdout is not None
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            while data := await process.stdout.read(_PIECE):
+            while data := await self._process.stdout.read(_PIECE):
                 self._output.write(decoder.decode(data))
-            self.status = await process.wait()
+            self.status = await self._process.wait()
             self._is_over = True
-        except OSError as error:
-            self._output.write(str(error))
+        except UsageError as error:
+            self._output.write(error.message)
             self._is_over = True
         finally:
             if not self._is_over:  # the chat ends
@@ -119,12 +116,6 @@ class ShellView(Vertical):
         if self.is_attached:
             self._lines.show(self.text.expandtabs())
             self._meta.update(self.outcome if self._is_over else "runs; Esc ends it")
-
-
-def _argv(command: str) -> list[str]:
-    if sys.platform == "win32":
-        return ["powershell", "-NoProfile", "-Command", command]
-    return [os.environ.get("SHELL") or "/bin/sh", "-c", command]
 
 
 class ShellTray(Static):

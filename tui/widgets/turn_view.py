@@ -32,82 +32,6 @@ _TAIL_ROWS = 5
 _NEXT: dict[Shown, Shown] = {"folded": "tail", "tail": "full", "full": "folded"}
 
 
-class ReasoningView(Vertical):
-    """Tail while the model reasons, folded when the answer starts, unless the user chose."""
-
-    BLANK = True  # PERF: as in AnswerView
-    DEFAULT_CSS = """
-    ReasoningView {
-        height: auto;
-        display: none;
-        color: $text-muted;
-        Static { height: 1; text-style: italic; }
-        LineBlock { padding: 0 0 1 2; max-width: 102; }  /* as prose */
-        &:ansi LineBlock { text-style: dim; }
-    }
-    """
-
-    def __init__(self, text: str = "") -> None:
-        super().__init__()
-        self._label = Static(markup=False)
-        self._lines = LineBlock(tail_rows=_TAIL_ROWS)
-        self._shown: Shown = "folded" if text else "tail"
-        self._is_chosen = False
-        self._facts = ""
-        self._text = text
-
-    def compose(self) -> ComposeResult:
-        yield self._label
-        yield self._lines
-
-    def on_mount(self) -> None:
-        if self._text:
-            self.display = True
-            self._lines.show(self._text)
-        self._apply()
-
-    @property
-    def shown(self) -> Shown:
-        return self._shown
-
-    @property
-    def label(self) -> str:
-        mark = {"folded": "▸", "tail": "▾", "full": "▾"}[self._shown]
-        state = {"folded": "", "tail": " (tail)", "full": " (full)"}[self._shown]
-        return f"{mark} {self._facts or 'reasoning'}{state}"
-
-    def show(self, text: str, *, n_tokens: int, seconds: float, is_live: bool) -> None:
-        if not text:
-            return
-        self.display = True
-        verb, about = ("reasoning", "~") if is_live else ("reasoned", "")
-        self._facts = f"{verb} {about}{counted(n_tokens, 'token')} · {seconds:.1f} s"
-        self._lines.show(text)
-        if not is_live and not self._is_chosen:
-            self._shown = "folded"
-        self._apply()
-
-    def cycle(self) -> None:
-        self._shown, self._is_chosen = _NEXT[self._shown], True
-        self._apply()
-
-    def on_click(self, event: Click) -> None:
-        if event.widget is self._label:  # below it text can be selected
-            self.cycle()
-
-    def _apply(self) -> None:
-        self._label.update(self.label)
-        self._lines.display = self._shown != "folded"
-        self._lines.set_tail(_TAIL_ROWS if self._shown == "tail" else None)
-
-
-Wish = Literal["edit", "continue", "copy", "previous", "next"]
-_STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
-_ENDS = {"length": "✂ reached its length limit", "repetition": "■ stopped: it went in circles"}
-_CONTINUE = "/continue resumes it"
-_LONGEST_CITATION = 60  # characters
-
-
 class Fold(Vertical):
     """A label, and a text below it, folded at first; a click on the label opens it."""
 
@@ -122,11 +46,18 @@ class Fold(Vertical):
     }
     """
 
-    def __init__(self, label: str, text: str, block: type[LineBlock] = LineBlock) -> None:
+    def __init__(
+        self,
+        label: str,
+        text: str,
+        block: type[LineBlock] = LineBlock,
+        *,
+        tail_rows: int | None = None,
+    ) -> None:
         super().__init__()
         self._facts = printable(label)
         self._label = Static(markup=False)
-        self._lines = block()
+        self._lines = block(tail_rows=tail_rows)
         self._lines.show(text)
 
     def compose(self) -> ComposeResult:
@@ -146,7 +77,69 @@ class Fold(Vertical):
 
     def on_click(self, event: Click) -> None:
         if event.widget is self._label:  # below it text can be selected
-            self.set_open(not self.is_open)
+            self.turn()
+
+    def turn(self) -> None:
+        self.set_open(not self.is_open)
+
+
+class ReasoningView(Fold):
+    """Tail while the model reasons, folded when the answer starts, unless the user chose."""
+
+    DEFAULT_CSS = """
+    ReasoningView {
+        display: none;
+        Static { text-style: italic; }
+        LineBlock { padding: 0 0 1 2; max-width: 102; }  /* as prose */
+        &:ansi LineBlock { text-style: dim; }
+    }
+    """
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__("reasoning", text, tail_rows=_TAIL_ROWS)
+        self._shown: Shown = "folded" if text else "tail"
+        self._is_chosen = False
+        self.display = bool(text)
+
+    def on_mount(self) -> None:
+        self._apply()
+
+    @property
+    def shown(self) -> Shown:
+        return self._shown
+
+    @property
+    def label(self) -> str:
+        mark = {"folded": "▸", "tail": "▾", "full": "▾"}[self._shown]
+        state = {"folded": "", "tail": " (tail)", "full": " (full)"}[self._shown]
+        return f"{mark} {self._facts}{state}"
+
+    def show(self, text: str, *, n_tokens: int, seconds: float, is_live: bool) -> None:
+        if not text:
+            return
+        self.display = True
+        verb, about = ("reasoning", "~") if is_live else ("reasoned", "")
+        self._facts = f"{verb} {about}{counted(n_tokens, 'token')} · {seconds:.1f} s"
+        self._lines.show(text)
+        if not is_live and not self._is_chosen:
+            self._shown = "folded"
+        self._apply()
+
+    def turn(self) -> None:
+        self._shown, self._is_chosen = _NEXT[self._shown], True
+        self._apply()
+
+    def _apply(self) -> None:
+        self._label.update(self.label)
+        self._lines.display = self._shown != "folded"
+        self._lines.set_tail(_TAIL_ROWS if self._shown == "tail" else None)
+
+
+Wish = Literal["edit", "continue", "copy", "previous", "next"]
+_STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
+_ENDS = {"length": "✂ reached its length limit", "repetition": "■ stopped: it went in circles"}
+_CONTINUE = "/continue resumes it"
+_LONGEST_CITATION = 60  # characters
 
 
 class TurnView(Vertical, can_focus=True):
@@ -354,7 +347,7 @@ class AssistantTurnView(TurnView):
         await self.show(answer)
 
     def action_reasoning(self) -> None:
-        self.reasoning.cycle()
+        self.reasoning.turn()
         for call in self._calls:
             call.set_open(self.reasoning.shown != "folded")
 
@@ -379,7 +372,7 @@ class ToolTurnView(TurnView):
         yield self._fold
 
     def action_fold(self) -> None:
-        self._fold.set_open(not self._fold.is_open)
+        self._fold.turn()
 
 
 def call_fold(call: dict[str, Any]) -> Fold:

@@ -21,13 +21,14 @@ from gptoss_local.talk.history.rows import (
     Hit,
     Role,
     Turn,
+    TurnChanges,
     TurnFields,
-    TurnState,
     insert_chat,
     insert_tree,
     insert_turn,
     read_chat,
     read_turn,
+    stored,
     title_of,
     write_json,
 )
@@ -227,26 +228,11 @@ class History:
             self._streaming.add(turn_id)
         return self.turn(turn_id)
 
-    def update(
-        self,
-        turn_id: int,
-        *,
-        content: str | None = None,
-        reasoning: str | None = None,
-        state: TurnState | None = None,
-        stats: dict[str, Any] | None = None,
-        tool_calls: Sequence[dict[str, Any]] | None = None,
-    ) -> None:
+    def update(self, turn_id: int, **changes: Unpack[TurnChanges]) -> None:
         """Replace the given fields. Searches find a turn once it no longer streams."""
-        changes = {
-            "content": content if content is None else storable(content),
-            "reasoning": reasoning if reasoning is None else storable(reasoning),
-            "state": state,
-            "owner": self._owner if state == "streaming" else None,
-            "stats": stats if stats is None else write_json(stats),
-            "tool_calls": tool_calls if tool_calls is None else write_json(list(tool_calls)),
-        }
-        given = {name: value for name, value in changes.items() if value is not None}
+        state = changes.get("state")
+        given = {name: value for name, value in stored(changes).items() if value is not None}
+        given |= {"owner": self._owner} if state == "streaming" else {}
         if not given:
             return
         columns = ", ".join(f"{name} = {sealed(f'turn.{name}')}" for name in given)

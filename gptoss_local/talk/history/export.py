@@ -60,6 +60,17 @@ class _Stats(AnswerMetrics, msgspec.Struct):
     folds: list[tuple[int, int, str]] = []
 
 
+class _Detail(msgspec.Struct):
+    tool_calls: list[_Call] = []
+    stats: _Stats | None = None
+
+
+class _Details(msgspec.Struct):
+    """Calls and figures that the chat can show."""
+
+    turns: list[_Detail]
+
+
 class Exported(NamedTuple):
     """Chats of a file.
 
@@ -187,6 +198,7 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
     """Read the JSON of `render_json`: turns have parents before children, and none streams."""
     try:
         found = msgspec.json.decode(text, type=_Export)
+        msgspec.json.decode(text, type=_Details)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
         raise UsageError(f"{_NOT_ONE}{why}.", hint=_HINT) from error
@@ -197,26 +209,11 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
         known.add(turn.id)
     if found.chat.leaf_id not in known:
         raise UsageError(f"{_NOT_ONE}turn {found.chat.leaf_id} is missing.")
-    for turn in found.turns:
-        _check_details(turn)
     found.chat.options.pop("tools", None)  # a file from elsewhere switches none on
     return found.chat, [
         msgspec.structs.replace(turn, state="stopped") if turn.state == "streaming" else turn
         for turn in found.turns
     ]
-
-
-def _check_details(turn: Turn) -> None:
-    """Raise UsageError for calls and figures that the chat could not show."""
-    for name, value, kind in (
-        ("calls", list(turn.tool_calls), list[_Call]),
-        ("figures", turn.stats, _Stats),
-    ):
-        try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            message = f"{_NOT_ONE}the {name} of turn {turn.id} are wrong."
-            raise UsageError(message, hint=_HINT) from error
 
 
 def _below_headings(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -50,6 +51,14 @@ class TurnFields(TypedDict, total=False):
     tool_name: str
     model: str
     effort: str
+    state: TurnState
+    stats: dict[str, Any]
+
+
+class TurnChanges(TypedDict, total=False):
+    content: str
+    reasoning: str
+    tool_calls: Sequence[dict[str, Any]]
     state: TurnState
     stats: dict[str, Any]
 
@@ -123,12 +132,21 @@ def write_json(value: Any) -> str:
     return storable(json.dumps(value, ensure_ascii=False))
 
 
+def stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of columns for what Python has: JSON, and texts that can be stored."""
+    return {
+        name: storable(value)
+        if isinstance(value, str)
+        else write_json(value)
+        if isinstance(value, dict | list | tuple)
+        else value
+        for name, value in values.items()
+    }
+
+
 def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
-    values = msgspec.structs.asdict(chat) | {
+    values = stored(msgspec.structs.asdict(chat)) | {
         "title": one_line(chat.title),
-        "model": storable(chat.model),
-        "effort": storable(chat.effort),
-        "options": write_json(chat.options),
         "preset": one_line(chat.preset),
         "folder": one_line(chat.folder),
         "n_turns": 0,
@@ -141,13 +159,7 @@ def insert_turn(
     database: sqlite3.Connection, turn: Turn, owner: str = "", *, moves_leaf: bool = True
 ) -> int:
     """Insert `turn` with a new id, which is returned, and make it the leaf, as `add` says."""
-    values = msgspec.structs.asdict(turn) | {
-        "tool_calls": write_json(turn.tool_calls),
-        "stats": write_json(turn.stats),
-        "owner": owner,
-    }
-    for name in ("content", "reasoning", "tool_name", "model", "effort"):
-        values[name] = storable(values[name])
+    values = stored(msgspec.structs.asdict(turn)) | {"owner": owner}
     turn_id = _insert(database, "turn", values)
     database.execute(
         "UPDATE chat SET n_turns = n_turns + 1, updated_s = ?, "

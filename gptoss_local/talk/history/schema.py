@@ -19,6 +19,14 @@ FIRST_TEMPORARY = 1 << 30
 _CLOCK_STEP_S = 5.0  # start times derive from the wall clock, which may be adjusted
 _BUSY_S = 5.0  # how long to wait for another process that writes
 
+_ADD, _DROP = (
+    "INSERT INTO {0}_words(rowid, {1}) VALUES (new.id, new.{1});",
+    "INSERT INTO {0}_words({0}_words, rowid, {1}) VALUES ('delete', old.id, old.{1});",
+)
+_ADD_TURN, _DROP_TURN = (each.format("turn", "content") for each in (_ADD, _DROP))
+_ADD_CHAT, _DROP_CHAT = (each.format("chat", "title") for each in (_ADD, _DROP))
+_REWRITTEN, _IS_WHOLE = "UPDATE OF content, state ON turn", "WHEN {}.state <> 'streaming'"
+
 SEARCH = (
     # Words of turns and titles. The text itself is only in the tables above, so an entry must be
     # removed with exactly the text it was made of. A turn has one unless it is streaming: to
@@ -33,44 +41,18 @@ SEARCH = (
     CREATE VIRTUAL TABLE chat_words USING fts5(
         title, content='chat', content_rowid='id', tokenize='unicode61 remove_diacritics 2')
     """,
-    """
-    CREATE TRIGGER turn_insert AFTER INSERT ON turn WHEN new.state <> 'streaming' BEGIN
-        INSERT INTO turn_words(rowid, content) VALUES (new.id, new.content);
-    END
-    """,
-    """
-    CREATE TRIGGER turn_delete AFTER DELETE ON turn WHEN old.state <> 'streaming' BEGIN
-        INSERT INTO turn_words(turn_words, rowid, content) VALUES ('delete', old.id, old.content);
-    END
-    """,
-    """
-    CREATE TRIGGER turn_update_before BEFORE UPDATE OF content, state ON turn
-    WHEN old.state <> 'streaming' BEGIN
-        INSERT INTO turn_words(turn_words, rowid, content) VALUES ('delete', old.id, old.content);
-    END
-    """,
-    """
-    CREATE TRIGGER turn_update_after AFTER UPDATE OF content, state ON turn
-    WHEN new.state <> 'streaming' BEGIN
-        INSERT INTO turn_words(rowid, content) VALUES (new.id, new.content);
-    END
-    """,
-    """
-    CREATE TRIGGER chat_insert AFTER INSERT ON chat BEGIN
-        INSERT INTO chat_words(rowid, title) VALUES (new.id, new.title);
-    END
-    """,
-    """
-    CREATE TRIGGER chat_delete AFTER DELETE ON chat BEGIN
-        INSERT INTO chat_words(chat_words, rowid, title) VALUES ('delete', old.id, old.title);
-    END
-    """,
-    """
-    CREATE TRIGGER chat_update AFTER UPDATE OF title ON chat BEGIN
-        INSERT INTO chat_words(chat_words, rowid, title) VALUES ('delete', old.id, old.title);
-        INSERT INTO chat_words(rowid, title) VALUES (new.id, new.title);
-    END
-    """,
+    *(
+        f"CREATE TRIGGER {name} {when} BEGIN {' '.join(changes)} END"
+        for name, when, *changes in (
+            ("turn_insert", f"AFTER INSERT ON turn {_IS_WHOLE.format('new')}", _ADD_TURN),
+            ("turn_delete", f"AFTER DELETE ON turn {_IS_WHOLE.format('old')}", _DROP_TURN),
+            ("turn_update_before", f"BEFORE {_REWRITTEN} {_IS_WHOLE.format('old')}", _DROP_TURN),
+            ("turn_update_after", f"AFTER {_REWRITTEN} {_IS_WHOLE.format('new')}", _ADD_TURN),
+            ("chat_insert", "AFTER INSERT ON chat", _ADD_CHAT),
+            ("chat_delete", "AFTER DELETE ON chat", _DROP_CHAT),
+            ("chat_update", "AFTER UPDATE OF title ON chat", _DROP_CHAT, _ADD_CHAT),
+        )
+    ),
 )
 """The index of the search, which a file with a passphrase lacks."""
 DROP_SEARCH = (

@@ -42,10 +42,8 @@ def search(database: sqlite3.Connection, words: str, limit: int, *, has_index: b
     found = {hit.chat_id for hit in turns}
     titles = [hit for hit in titles if hit.chat_id not in found]
     found |= {hit.chat_id for hit in titles}
-    in_folders = [
-        hit for hit in _in_folders(database, terms, limit, column) if hit.chat_id not in found
-    ]
-    return [*titles, *turns, *in_folders][:limit]
+    in_folders = _in_chats(database, terms, limit, column, "chat.folder")
+    return [*titles, *turns, *(hit for hit in in_folders if hit.chat_id not in found)][:limit]
 
 
 def _parse_terms(words: str) -> list[str]:
@@ -85,28 +83,26 @@ def _scan(
 ) -> tuple[list[Hit], list[Hit]]:
     """Scan every text, newest first. PERF: 30 ms for 40 MB of it (bench/results/chat.md)."""
     like, patterns = _like(terms, column)
-    titles = database.execute(
-        f"SELECT id, NULL, {_TITLE}, {_TITLE}, created_s FROM chat WHERE {like('chat.title')} "
-        "ORDER BY id DESC LIMIT ?",
-        (*patterns, limit),
-    )
     turns = database.execute(
         f"SELECT chat.id, turn.id, {_TITLE}, {opened('turn.content')}, turn.created_s "
         f"FROM turn CROSS JOIN chat ON chat.id = chat_id WHERE {like('turn.content')} "
         "AND state <> 'streaming' ORDER BY turn.id DESC LIMIT ?",
         (*patterns, limit),
     )
-    return _hits(titles, terms), _hits(turns, terms)
+    return _in_chats(database, terms, limit, column, "chat.title"), _hits(turns, terms)
 
 
-def _in_folders(
-    database: sqlite3.Connection, terms: list[str], limit: int, column: Callable[[str], str]
+def _in_chats(
+    database: sqlite3.Connection,
+    terms: list[str],
+    limit: int,
+    read: Callable[[str], str],
+    column: str,
 ) -> list[Hit]:
-    like, patterns = _like(terms, column)
+    like, patterns = _like(terms, read)
     found = database.execute(
-        f"SELECT id, NULL, {_TITLE}, {opened('chat.folder')}, created_s "
-        f"FROM chat WHERE {like('chat.folder')} "
-        "ORDER BY updated_s DESC LIMIT ?",
+        f"SELECT id, NULL, {_TITLE}, {opened(column)}, created_s FROM chat WHERE {like(column)} "
+        "ORDER BY updated_s DESC, id DESC LIMIT ?",
         (*patterns, limit),
     )
     return _hits(found, terms)

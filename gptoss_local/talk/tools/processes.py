@@ -53,90 +53,87 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+async def started(
+    argv: list[str], folder: Path | None = None, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a program without our secrets, all its output in one pipe. Raises UsageError."""
+    usual = {"env": environment_without_secrets(), "stderr": asyncio.subprocess.STDOUT}
+    try:
+        return await start(*argv, cwd=folder, **(usual | options))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{argv[0]} does not start: {error}") from error
+
+
+def shell_argv(command: str, shell: str = "") -> list[str]:
+    if sys.platform == "win32":
+        return ["powershell", "-NoProfile", "-Command", command]
+    return [shell or shutil.which("bash") or "/bin/sh", "-c", command]
+
+
 async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
     """Run a program without a shell, and kill it with its children when the time is over."""
-    process = await _started(argv, folder)
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, is_cut = await _talk(process, stdin)
-            code = None if is_cut else await process.wait()
-    except TimeoutError as error:
-        raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            kill_tree(process)
-        await process.communicate()  # `wait` hangs if the pipe is full and not read
-    text = output.decode("utf-8", "replace")
-    if is_cut:
+    output = bytearray()
+    process = await started(argv, folder)
+    code = await end_of(process, output, timeout_s, stdin, n_first=MAX_OUTPUT_BYTES)
+    text = output[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    if len(output) > MAX_OUTPUT_BYTES:
         return text + CUT
+    if code is None:
+        raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped")
     if code:
         raise UsageError(f"exit code {code}\n{text}".rstrip())
     return text
 
 
-async def _started(argv: list[str], folder: Path, **options: Any) -> asyncio.subprocess.Process:
-    options = {"env": environment_without_secrets(), **options}
-    try:
-        return await start(*argv, stderr=asyncio.subprocess.STDOUT, cwd=folder, **options)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{argv[0]} does not start: {error}") from error
-
-
-async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with contextlib.suppress(ConnectionError):  # it reads nothing
-        process.stdin.write(stdin)
-        await process.stdin.drain()
-    process.stdin.close()
-    output = b""
-    while len(output) <= MAX_OUTPUT_BYTES:
-        piece = await process.stdout.read(MAX_OUTPUT_BYTES)
-        if not piece:
-            return output, False
-        output += piece
-    return output[:MAX_OUTPUT_BYTES], True
-
-
 async def run_shell(command: str, timeout_s: float, folder: Path) -> tuple[int | None, bytes]:
-    """Run a command line; return its exit code, None if the time was over, and its output's end.
+    """Run a command line; return its exit code, None if the time was over, and its output's end."""
+    output = bytearray()
+    environment = environment_without_secrets() | _PLAIN
+    process = await started(shell_argv(command), folder, env=environment)
+    return await end_of(process, output, timeout_s), bytes(output)
+
+
+async def end_of(
+    process: asyncio.subprocess.Process,
+    output: bytearray,
+    timeout_s: float,
+    stdin: bytes = b"",
+    n_first: int | None = None,
+) -> int | None:
+    """Read what a program writes until it ends, or more than `n_first`; return its exit code.
 
     All that it has started is killed then, also what it left in the background.
     """
-    shell = [shutil.which("bash") or "/bin/sh", "-c"]
-    if sys.platform == "win32":
-        shell = ["powershell", "-NoProfile", "-Command"]
-    environment = environment_without_secrets() | _PLAIN
-    no_input = asyncio.subprocess.DEVNULL
-    process = await _started([*shell, command], folder, stdin=no_input, env=environment)
-    output = bytearray()
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         async with asyncio.timeout(timeout_s):
-            await _keep_end(process, output)
+            with contextlib.suppress(ConnectionError):  # it reads nothing
+                process.stdin.write(stdin)
+                await process.stdin.drain()
+            process.stdin.close()
+            while process.returncode is None or not process.stdout.at_eof():
+                try:
+                    piece = await asyncio.wait_for(process.stdout.read(MAX_OUTPUT_BYTES), _LOOK_S)
+                except TimeoutError:
+                    if process.returncode is not None:
+                        break  # its children in the background hold the pipe
+                    continue
+                output += piece
+                if n_first is None:
+                    del output[:-_MAX_TAIL_BYTES]
+                elif len(output) > n_first:
+                    return None
+                if not piece:
+                    await process.wait()
+            return process.returncode
     except TimeoutError:
-        return None, bytes(output)
+        return None
     finally:
         with contextlib.suppress(ProcessLookupError):
             kill_tree(process)
         with contextlib.suppress(TimeoutError):  # one that left the group may hold the pipe
-            await asyncio.wait_for(process.communicate(), 1)
-    return process.returncode, bytes(output)
-
-
-async def _keep_end(process: asyncio.subprocess.Process, output: bytearray) -> None:
-    """Read until the shell ends; its children in the background may hold the pipe."""
-    assert process.stdout is not None
-    while process.returncode is None or not process.stdout.at_eof():
-        try:
-            piece = await asyncio.wait_for(process.stdout.read(MAX_OUTPUT_BYTES), _LOOK_S)
-        except TimeoutError:
-            if process.returncode is not None:
-                return
-            continue
-        output += piece
-        del output[:-_MAX_TAIL_BYTES]
-        if not piece:
-            await process.wait()
+            await asyncio.wait_for(process.communicate(), 1)  # `wait` hangs if it is full
 
 
 if sys.platform == "win32":

@@ -9,15 +9,11 @@ import msgspec
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import as_written
-from gptoss_local.base.settings import (
-    Settings,
-    ToolCommand,
-    config_path,
-)
+from gptoss_local.base.settings import Settings, ToolCommand, config_path
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents, program_digest
 from gptoss_local.talk.tools.files import Files
-from gptoss_local.talk.tools.mcp import McpServers
+from gptoss_local.talk.tools.mcp.server import McpServers
 from gptoss_local.talk.tools.processes import run_program
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
@@ -48,11 +44,7 @@ class Program(ToolSource):
         self._command, self._folder = command, folder
 
     async def tools(self) -> Sequence[RunnableTool]:
-        return [self.tool]
-
-    @property
-    def tool(self) -> RunnableTool:
-        return RunnableTool(
+        tool = RunnableTool(
             self.name,
             self.description,
             {"type": "object", "properties": {}} | self._command.parameters,
@@ -63,6 +55,7 @@ class Program(ToolSource):
             timeout_s=self._command.timeout_s + 5,
             identity=program_digest(self._command.command, self._folder, {}),
         )
+        return [tool]
 
     async def _run(self, arguments: Arguments) -> str:
         stdin, timeout_s = msgspec.json.encode(arguments), self._command.timeout_s

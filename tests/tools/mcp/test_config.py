@@ -7,7 +7,7 @@ import pytest
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.base.settings import Settings
-from gptoss_local.talk.tools.mcp import entry_of, read_entries, without_entry
+from gptoss_local.talk.tools.mcp.config import entry_of, read_entries, without_entry
 
 pytestmark = pytest.mark.quick
 
@@ -34,7 +34,7 @@ def test_files_of_other_programs(config: Path, tmp_path: Path) -> None:
     assert read_entries(Settings()) == {}
     config.write_text("\ufeff" + OF_OTHERS)
     entries = read_entries(Settings())
-    assert [(e.name, e.is_on, e.reached) for e in entries.values()] == [
+    assert [(e.name, not e.fields.disabled, e.reached) for e in entries.values()] == [
         ("files", True, "npx -y @modelcontextprotocol/server-filesystem /home/me"),
         ("remote", False, "https://example.org/mcp"),
     ]

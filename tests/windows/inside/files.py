@@ -18,8 +18,7 @@ from gptoss_local.models.store import add_model, delete_model, find_model, list_
 from gptoss_local.models.store.blobs import disk_errors
 from gptoss_local.models.store.manifests import changing
 from gptoss_local.talk.history import History
-from tui.attachments import attach
-from tui.documents import image_in
+from tui.attachments import attach, image_in
 from tui.paste import dropped_paths, find_files
 
 

@@ -26,14 +26,14 @@ from gptoss_local.server.dialects.options import NUMBER, number_in
 from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
-from gptoss_local.talk.tools.mcp import (
-    Server,
+from gptoss_local.talk.tools.mcp.config import (
     add_server,
     entry_of,
     mcp_path,
     new_entry,
     remove_server,
 )
+from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.sources import taken_names
 from gptoss_local.talk.tools.work import PATCH
 
@@ -120,7 +120,7 @@ async def test_server(request: Request) -> Response:
             seconds = round(time.monotonic() - start_s, 3)
             return TestedServer(server.version, seconds, [tool.name for tool in tools])
         except ToolError as error:
-            hint = _TRY_ADDRESS if entry.url else _TRY_COMMAND
+            hint = _TRY_ADDRESS if entry.fields.url else _TRY_COMMAND
             raise ToolError(error.message, hint=f"{hint} {error.hint}".rstrip()) from error
         finally:
             await server.end()

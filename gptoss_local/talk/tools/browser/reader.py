@@ -5,14 +5,12 @@ killed when its time is over.
 """
 
 import asyncio
-import contextlib
 import sys
 from typing import Literal, TypeVar
 
 import msgspec
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.base.settings import environment_without_secrets
 from gptoss_local.talk.tools.browser.addresses import shortened
 from gptoss_local.talk.tools.browser.page import (
     Attached,
@@ -22,11 +20,13 @@ from gptoss_local.talk.tools.browser.page import (
     Unreadable,
     UnreadableError,
 )
+from gptoss_local.talk.tools.processes import end_of, started
 
 AnswerT = TypeVar("AnswerT", Content, Attached)
 
 _MODULE = "gptoss_local.talk.tools.browser.reading"
 _TIMEOUT_S, _ATTACHED_TIMEOUT_S = 15.0, 30.0
+_MAX_BYTES = 2**28  # which no answer has
 _TOO_MUCH = "Attach a part of it."
 
 
@@ -43,22 +43,11 @@ async def read_attached(body: bytes, what: Literal["pdf", "docx"]) -> Attached:
 
 
 async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", _MODULE),  # -P: not from the current directory
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment_without_secrets(),
-    )
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate(msgspec.msgpack.encode(request))
-    except TimeoutError as error:
-        raise UnreadableError(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH) from error
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    output, no_log = bytearray(), asyncio.subprocess.DEVNULL
+    argv = [sys.executable, "-P", "-m", _MODULE]  # -P: not from the current directory
+    process, asked = await started(argv, stderr=no_log), msgspec.msgpack.encode(request)
+    if await end_of(process, output, timeout_s, asked, n_first=_MAX_BYTES) is None:
+        raise UnreadableError(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH)
     try:
         answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
     except msgspec.DecodeError as error:  # it has crashed, perhaps without memory

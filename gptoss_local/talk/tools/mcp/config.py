@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gptoss_local.base.errors import ToolError, UsageError
+from gptoss_local.base.errors import PathNotFoundError, ToolError, UsageError
 from gptoss_local.base.printable import is_segment, visible
 from gptoss_local.base.quantities import as_written
 from gptoss_local.base.settings import Settings, config_path, secrets
 from gptoss_local.base.validation import in_words
-from gptoss_local.base.whole_file import write_whole
+from gptoss_local.base.whole_file import read_text, write_whole
 
 KEYS = ("mcpServers", "servers")  # the second is VS Code's
 HIDDEN = "***"
@@ -57,14 +57,6 @@ class Entry:
     file: Path
     fields: _Fields = field(repr=False)
     problem: str = ""
-
-    @property
-    def is_on(self) -> bool:
-        return not self.fields.disabled
-
-    @property
-    def url(self) -> str:
-        return self.fields.url
 
     @property
     def is_sse(self) -> bool:
@@ -143,7 +135,7 @@ def read_entries(settings: Settings, taken: Collection[str] = ()) -> dict[str, E
     entries: dict[str, Entry] = {}
     left_out: list[tuple[str, Path, str]] = []
     for file in files:
-        for name, value in parse_servers(read_text(file), file)[1].items():
+        for name, value in parse_servers(_text_of(file), file)[1].items():
             try:
                 entries[name] = entry_of(name, value, file, taken)
             except UsageError as error:
@@ -168,16 +160,11 @@ def parse_servers(text: str, file: Path) -> tuple[str, Mapping[str, Any]]:
     return key, servers
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file; empty if there is none. Raises UsageError."""
+def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+        return read_text(file)
+    except PathNotFoundError:
         return ""
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not text") from error
 
 
 def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> Entry:
@@ -209,7 +196,7 @@ def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> 
 
 def check_file(file: Path) -> None:
     """Raise UsageError if a file or one of its servers cannot be used."""
-    for name, value in parse_servers(read_text(file), file)[1].items():
+    for name, value in parse_servers(_text_of(file), file)[1].items():
         entry_of(name, value, file)
 
 
@@ -274,7 +261,7 @@ def add_server(
     from gptoss_local.base.settings_file import merge  # PERF: slow, and seldom needed
 
     file = mcp_path()
-    text = read_text(file)
+    text = _text_of(file)
     key, servers = parse_servers(text, file)
     if name in servers:
         hint = f"`gptoss tools rm {name}` removes it."
@@ -287,7 +274,7 @@ def add_server(
 def remove_server(name: str) -> Path:
     """Remove a server from mcp.json, and return the file. Raises UsageError if it lacks it."""
     file = mcp_path()
-    write_whole(file, without_entry(read_text(file), name, file))
+    write_whole(file, without_entry(_text_of(file), name, file))
     return file
 
 

@@ -37,7 +37,7 @@ class Server(ToolSource):
     is_mcp = True
 
     def __init__(self, entry: Entry, folder: Path, log_dir: Path) -> None:
-        self.name, self.is_on = entry.name, entry.is_on
+        self.name, self.is_on = entry.name, not entry.fields.disabled
         self.about = f"is an MCP server ({entry.reached})"
         self.entry, self.version = entry, ""
         self._folder, self._log_dir = folder / os.path.expanduser(entry.fields.cwd), log_dir

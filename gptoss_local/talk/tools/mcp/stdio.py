@@ -20,8 +20,7 @@ from gptoss_local.talk.tools.mcp.messages import Inbox, ServerLog
 from gptoss_local.talk.tools.processes import kill_tree, start
 
 END_S = 2.0  # for a program to end by itself, and again after SIGTERM
-_PAUSE_S = 0.2  # after which an unreadable line is all that comes
-_MAX_UNREADABLE_BYTES = 2**20
+_PAUSE_S = 0.2  # for the last words
 _PIECE_BYTES = 2**16
 
 
@@ -43,8 +42,8 @@ async def run(
 
     async def read() -> None:
         try:
-            async for text in _texts(process.stdout, inbox):
-                for message in inbox.read(text):
+            async for line in _lines(process.stdout, inbox):
+                for message in inbox.read(line):
                     await put.send(SessionMessage(message))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass  # it is being ended
@@ -75,37 +74,21 @@ async def run(
                 stream.close()
             await _end(process)
             tasks.append(asyncio.create_task(process.wait()))
-            await asyncio.wait(tasks, timeout=_PAUSE_S)  # for the last words
+            await asyncio.wait(tasks, timeout=_PAUSE_S)
             for task in tasks:
                 task.cancel()
             take.close()
 
 
-async def _texts(stdout: asyncio.StreamReader, inbox: Inbox) -> AsyncIterator[bytes]:
-    """Yield each line, or several that only together are a message."""
-    unreadable, is_over = b"", False
-    while not (is_over or inbox.is_over):
-        line = b""
+async def _lines(stdout: asyncio.StreamReader, inbox: Inbox) -> AsyncIterator[bytes]:
+    while not inbox.is_over:
         try:
-            async with asyncio.timeout(_PAUSE_S if unreadable else None):
-                line = await stdout.readuntil()
-        except TimeoutError:
-            pass
+            yield await stdout.readuntil()
         except asyncio.IncompleteReadError as end:
-            line, is_over = end.partial, True
+            yield end.partial
+            return
         except asyncio.LimitOverrunError:
             inbox.end(f"sent a message of more than {messages.MAX_MESSAGE_BYTES // 2**20} MiB")
-            return
-        is_whole = line.strip().endswith((b"}", b"]")) and b"{" in line.lstrip()[:4]
-        is_message = is_whole and (not unreadable or b'"jsonrpc"' in line)
-        if line and not is_message and len(unreadable) < _MAX_UNREADABLE_BYTES:
-            unreadable += line
-            if not is_over:
-                continue
-            line = b""
-        for text in filter(None, (unreadable, line)):
-            yield text
-        unreadable = b""
 
 
 async def _log(stderr: asyncio.StreamReader, log: ServerLog) -> None:
