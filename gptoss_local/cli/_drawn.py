@@ -14,8 +14,8 @@ from rich.text import Text
 
 from gptoss_local.base.printable import printable, shown, write_style
 from tui.code_rows import ANSI_DARK
-from tui.widgets.answer_view import Block, BlockSplitter
 from tui.markdown_rows import markdown_rows
+from tui.markdown_splitter import Block, BlockSplitter
 from tui.rows import Row
 
 _EVERY_S = 0.1  # the open block is drawn

@@ -17,9 +17,10 @@ from tests.tui.documents import at_random, every_pair
 from tui.code_rows import DARK
 from tui.markdown_math import formula, formula_rows
 from tui.markdown_rows import markdown_rows, parse
+from tui.markdown_splitter import Block, BlockSplitter
 from tui.markdown_table import Cell, column_widths, table_rows
 from tui.rows import LineRows
-from tui.widgets.answer_view import AnswerView, Block, BlockSplitter
+from tui.widgets.answer_view import AnswerView
 
 pytestmark = pytest.mark.quick
 
