@@ -218,7 +218,8 @@ class Printable(LineFilter):
 
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
-_OPENING_S = 2.0  # keys wait so long for a dialog that opens
+_OPENING_S = 2.0  # keys wait so long for a dialog that opens, or for what follows an answer
+_TURN_S = 0.005
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -291,9 +292,12 @@ class ChatApp(App[None], inherit_bindings=False):
         Textual hands them on by queues: letters overtake Backspace, and Ctrl-S the letters before
         it (Textual's issue 6605).
         """
-        if isinstance(self.screen, Dialog):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.screen.is_open.wait(), _OPENING_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OPENING_S):
+                if isinstance(self.screen, Dialog):
+                    await self.screen.is_open.wait()
+                while self._chat.question.is_settling:
+                    await asyncio.sleep(_TURN_S)
         self.app_focus = True
         self._chat.take_key(event)
         key = event.key if isinstance(event, Key) else ""
