@@ -17,7 +17,7 @@ from rich.text import Text
 
 from docs.screenshots import run_script
 from gptoss_local.models.nano import ensure_gguf
-from tests.cli.conftest import in_terminal
+from tests.cli.conftest import in_terminal, rows_left
 
 _QUESTION = "Is 221 a prime number?"
 PICTURES = {
@@ -45,7 +45,8 @@ def photograph(environment: dict[str, str], commands: list[tuple[str, ...]]) -> 
     for command in commands:
         console.print(Text.assemble(("$ ", "green"), (shlex.join(command), "bold")))
         written = in_terminal({**os.environ, **environment}, *command[1:])
-        console.print(Text.from_ansi(written.replace("\r\n", "\n").rstrip()))
+        rows = rows_left(written.replace("\r\n", "\n"))
+        console.print(Text.from_ansi("\n".join(rows).rstrip()))
         console.print()
     return console.export_svg(title="gptoss")
 

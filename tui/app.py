@@ -5,10 +5,12 @@ import codecs
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -17,15 +19,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual._callback import invoke
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import BLACK, WHITE, Color
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
-from textual.driver import Driver
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
+from textual.geometry import Region, Size
 from textual.screen import Screen
 
 from gptoss_local.base.errors import UsageError
@@ -136,7 +140,43 @@ def native_command(environment: Mapping[str, str], platform: str) -> list[str]:
     return next((command for command in candidates if shutil.which(command[0])), [])
 
 
-_SYNCHRONIZED = ("\x1b[?2026h", "\x1b[?2026l")  # begin and end a frame
+_MOVE = re.compile(r"\x1b\[(\d+);(\d+)H")
+_NO_TEXT = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\")
+_SHOWN_S = 5.0  # then another program may have written over it
+_MOST_ROWS, _LEAST_GAIN = 9, 4  # of a scroll; rows that it must save
+
+
+class Painter:
+    """Knows what the terminal shows: sends what is new, and has it move the rows that scrolled."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[int, tuple[int, str]]] = {}  # pieces by column, with their ends
+        self._made_for, self._since_s = (Size(), object()), 0.0
+
+    def paint(self, frame: str, size: Size, scrolls: Region, opened: object = None) -> str:
+        if (size, opened) != self._made_for or time.monotonic() - self._since_s > _SHOWN_S:
+            self._rows, self._made_for, self._since_s = {}, (size, opened), time.monotonic()
+        shown, rows = self._rows, dict(self._rows)
+        parts = _MOVE.split(frame)
+        for row, column, part in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            y, x, text = int(row) - 1, int(column) - 1, part.rstrip("\n")
+            end = x + cell_len(_NO_TEXT.sub("", text))
+            beside = {a: (b, t) for a, (b, t) in rows.get(y, {}).items() if b <= x or end <= a}
+            rows[y] = beside | ({x: (end, text)} if text else {})
+        self._rows = rows if len(rows) <= size.height else {}  # a frame of before the window shrank
+        span = range(scrolls.y, scrolls.bottom)
+        gains = [sum(rows.get(y) == shown.get(y + n) != shown.get(y) for y in span[:-n])
+                 for n in range(1, _MOST_ROWS)]  # fmt: skip
+        n = 1 + gains.index(max(gains))
+        n_known = sum(end - x for y in span for x, (end, _) in rows.get(y, {}).items())
+        sent = []
+        if max(gains) >= _LEAST_GAIN and n_known == size.width * len(span):
+            top, bottom, lines = scrolls.y + 1, scrolls.bottom, "\n" * n
+            sent.append(f"\x1b[{top};{bottom}r\x1b[{bottom};1H{lines}\x1b[r")
+            shown = shown | {y: shown[y + n] if y in span[:-n] else {} for y in span}
+        sent += [f"\x1b[{y + 1};{x + 1}H{piece[1]}" for y, row in rows.items()
+                 for x, piece in row.items() if shown.get(y, {}).get(x) != piece]  # fmt: skip
+        return "".join(sent)
 
 
 class RegistryProvider(Provider):
@@ -176,7 +216,8 @@ class Printable(LineFilter):
 
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
-_OPENING_S = 2.0  # keys wait so long for a dialog that opens
+_OPENING_S = 2.0  # keys wait so long for a dialog that opens, or for what follows an answer
+_TURN_S = 0.005
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -194,17 +235,16 @@ class ChatApp(App[None], inherit_bindings=False):
     alerts = "all"  # or "bell", "off"
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
-    def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver without repeated frames, which growing widgets cause."""
-        base: Any = super().get_driver_class()
-
-        def write(driver: Any, data: str) -> None:
-            if data in _SYNCHRONIZED or data != driver.written:
-                base.write(driver, data)
-            if data not in _SYNCHRONIZED:
-                driver.written = data
-
-        return type(base.__name__, (base,), {"write": write, "written": ""})
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """PERF: Textual draws the whole screen again at each scroll, 347 kB/s at 300 tokens/s."""
+        if isinstance(renderable, CompositorUpdate):
+            frame: Any = renderable
+            draw, scrolls = renderable.render_segments, self._chat.transcript.region
+            opened = getattr(self._driver, "_writer_thread", None)  # another one after a pause
+            frame.render_segments = lambda to: self._painter.paint(
+                draw(to), self.size, scrolls, opened
+            )
+        super()._display(screen, renderable)
 
     def __init__(
         self,
@@ -217,6 +257,7 @@ class ChatApp(App[None], inherit_bindings=False):
         keys: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self._painter = Painter()
         guard_input()
         if theme:
             use_theme(self, theme)
@@ -249,9 +290,12 @@ class ChatApp(App[None], inherit_bindings=False):
         Textual hands them on by queues: letters overtake Backspace, and Ctrl-S the letters before
         it (Textual's issue 6605).
         """
-        if isinstance(self.screen, Dialog):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.screen.is_open.wait(), _OPENING_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OPENING_S):
+                if isinstance(self.screen, Dialog):
+                    await self.screen.is_open.wait()
+                while self._chat.question.is_settling:
+                    await asyncio.sleep(_TURN_S)
         self.app_focus = True
         self._chat.take_key(event)
         key = event.key if isinstance(event, Key) else ""

@@ -17,8 +17,13 @@ from textual.highlight import (
 from tui.rows import TAB, LineRows, Row, wrapped
 
 _DIM = "italic $text-comment"  # of tui.app
-_DIFF = {Token.Generic.Deleted: "$text-error", Token.Generic.Inserted: "$text-success"}
-_ANSI_DIFF = {Token.Generic.Deleted: "ansi_red", Token.Generic.Inserted: "ansi_green"}
+
+_OURS = (Token.Generic.Deleted, Token.Generic.Inserted,
+         Token.Comment.Preproc, Token.Comment.PreprocFile)  # fmt: skip
+_COLORS = dict(
+    zip(_OURS, ("$text-error", "$text-success", "$text-accent", "$text-success"), strict=True)
+)
+_ANSI = dict(zip(_OURS, ("ansi_red", "ansi_green", "ansi_magenta", "ansi_green"), strict=True))
 
 
 class _Tokens(HighlightTheme):
@@ -27,15 +32,15 @@ class _Tokens(HighlightTheme):
     STYLES = {
         token: _DIM if token in Token.Comment else re.sub(r" \d+%", "", style)
         for token, style in HighlightTheme.STYLES.items()
-    } | _DIFF
+    } | _COLORS
 
 
 class _AnsiDark(ANSIDarkHighlightTheme):
-    STYLES = ANSIDarkHighlightTheme.STYLES | _ANSI_DIFF
+    STYLES = ANSIDarkHighlightTheme.STYLES | _ANSI
 
 
 class _AnsiLight(ANSILightHighlightTheme):
-    STYLES = ANSILightHighlightTheme.STYLES | _ANSI_DIFF
+    STYLES = ANSILightHighlightTheme.STYLES | _ANSI
 
 
 class CodeStyle(NamedTuple):

@@ -3,6 +3,7 @@
 import gc
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -126,6 +127,19 @@ def _as_process(environment: dict[str, str], *files: IO[bytes]) -> Iterator[None
 
 
 _STREAMS = (("stdin", "strict"), ("stdout", "strict"), ("stderr", "replace"))
+
+
+def rows_left(written: str) -> list[str]:
+    """Return the rows that stay on a terminal, where some are drawn again."""
+    rows = [""]
+    for n, part in enumerate(re.split(r"\x1b\[(\d+)F\x1b\[J", written)):
+        if n % 2:
+            rows[-1 - int(part) :] = [""]
+        else:
+            first, *more = part.split("\n")
+            rows[-1] += first
+            rows += more
+    return rows
 
 
 def in_terminal(

@@ -8,6 +8,7 @@ import pytest
 
 from gptoss_local.cli import _drawn
 from gptoss_local.cli._drawn import DrawnText
+from tests.cli.conftest import rows_left
 from tests.tui.documents import BLOCKS, pieces
 from tui.code_rows import ANSI_DARK
 from tui.markdown_rows import markdown_rows
@@ -15,21 +16,11 @@ from tui.markdown_rows import markdown_rows
 pytestmark = pytest.mark.quick
 
 _CODES = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\")
-_BACK = re.compile(r"\x1b\[(\d+)F\x1b\[J")
 
 
 def on_screen(written: str) -> list[str]:
     """Return the rows that a terminal shows, which obeys what was written."""
-    rows = [""]
-    parts = _BACK.split(_CODES.sub("", written))
-    for n, text in enumerate(parts):
-        if n % 2:
-            del rows[-1 - int(text) :]
-            rows.append("")
-        else:
-            first, *more = text.split("\n")
-            rows[-1] += first
-            rows += more
+    rows = rows_left(_CODES.sub("", written))
     assert not any("\x1b" in row for row in rows)
     return [row.rstrip() for row in rows]
 

@@ -1,22 +1,22 @@
-"""The terminal: its bytes become keys and text, equal frames are not written, texts are copied."""
+"""The terminal: its bytes become keys and text, nothing is sent to it twice, texts are copied."""
 
 import random
+import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from textual.app import App
+from rich.cells import cell_len
+from textual.geometry import Region, Size
 
 from gptoss_local.talk.history.plain import plain_text
-from tui.app import ChatApp, InputDecoder, copy_natively, native_command
+from tui.app import InputDecoder, Painter, copy_natively, native_command
 
 pytestmark = pytest.mark.quick
 
 START, END = b"\x1b[200~", b"\x1b[201~"
-BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 
 
 def decoded(data: bytes, size: int) -> str:
@@ -59,32 +59,64 @@ def test_colours_of_a_paste_are_dropped_as_a_whole() -> None:
 
 
 class Terminal:
-    """Has rows; a frame such as `3=x` paints some of them."""
+    """Obeys what frames consist of; a wide character takes the cell after it too."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, str] = {}
-        self.n_frames = 0
+        self.rows = [[" "] * SIZE.width for _ in range(SIZE.height)]
+        self.y = self.x = self.top = 0
+        self.bottom = SIZE.height
 
     def write(self, data: str) -> None:
-        if data not in (BEGIN_FRAME, END_FRAME):
-            self.rows.update(part.split("=") for part in data.split(";"))  # type: ignore[arg-type]
-            self.n_frames += 1
+        for y, x, region, text in SEQUENCE.findall(re.sub(r"\x1b\[[\d;]*m", "", data)):
+            if region:
+                self.top, self.bottom = int(y or 1) - 1, int(x or SIZE.height)
+            elif not text:
+                self.y, self.x = int(y) - 1, int(x) - 1
+            elif text != "\n":
+                row, end = self.rows[self.y], self.x + cell_len(text)
+                if not row[self.x]:
+                    row[self.x - 1] = " "  # of a wide character, the other half
+                if end < len(row) and not row[end]:
+                    row[end] = " "
+                row[self.x : end] = [text, ""][: end - self.x]
+                self.x = end
+            elif self.y == self.bottom - 1:
+                del self.rows[self.top]
+                self.rows.insert(self.y, [" "] * SIZE.width)
+            else:
+                self.y += 1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_screen_is_the_same_with_fewer_frames(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(App, "get_driver_class", lambda _app: Terminal)
-    rng, plain = random.Random(seed), Terminal()
-    driver: Any = ChatApp.get_driver_class(object.__new__(ChatApp))()
-    frames = ["1=a;2=b", "1=b", "2=b;3=c", "1=a;2=b;3=d"]
-    for _ in range(200):
-        for data in (BEGIN_FRAME, rng.choice(frames), END_FRAME):
-            plain.write(data)
-            driver.write(data)
-        assert driver.rows == plain.rows
-    assert driver.n_frames < plain.n_frames
+SIZE, SCROLLS = Size(20, 12), Region(2, 1, 18, 8)
+SEQUENCE = re.compile(r"\x1b\[(\d*);?(\d*)(?:H|(r))|([^\x1b])")
+
+
+def frame_of(rows: list[str], first: int, chance: random.Random) -> str:
+    """All rows, or a piece of one of them."""
+    if chance.random() < 0.7:
+        return "\n".join(f"\x1b[{y};1H\x1b[1m{row}\x1b[0m" for y, row in enumerate(rows, 1))
+    y, start, length = (chance.randrange(n) for n in (SIZE.height, 10, 8))
+    row, cursor = rows[y], f"\x1b[{first % 9 + 1};1H"
+    return f"\x1b[{y + 1};{cell_len(row[:start]) + 1}H{row[start : start + length]}{cursor}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_screen_is_the_same_with_fewer_bytes(seed: int) -> None:
+    chance, plain, less, painter = random.Random(seed), Terminal(), Terminal(), Painter()
+    lines = ["".join(chance.choices("ab 好", k=10)) for _ in range(400)]
+    first = n_plain = n_less = 0
+    for n in range(100):
+        first += chance.choice([0, 0, 1, 1, 2, 5, -1])
+        size = SIZE if n % 30 else Size(SIZE.width, n)  # another one, and back
+        seen = [str(n), *lines[first + 10 :][: SCROLLS.height], "—", "input", f"{n // 9}"]
+        rows = [f"{line}{' ' * (SIZE.width - cell_len(line))}" for line in seen]
+        frame = frame_of(rows, first, chance)
+        sent = painter.paint(frame, size, SCROLLS)
+        plain.write(frame)
+        less.write(sent)
+        assert less.rows == plain.rows, n
+        n_plain, n_less = n_plain + len(frame), n_less + len(sent)
+    assert n_less < 0.6 * n_plain
 
 
 @pytest.fixture

@@ -103,7 +103,8 @@ def _luminance(*channels: int) -> float:
 async def test_comments_are_dimmer_than_code_and_diffs_coloured(history: History) -> None:
     conversation = Conversation(history, "nano", "medium")
     talk(conversation)
-    answer(conversation, content="```py\nx = 1  # why\n```\n\n```diff\n-old\n+new\n same\n```\n")
+    answer(conversation, content="```py\nx = 1  # why\n```\n\n```diff\n-old\n+new\n same\n```\n"
+           "\n```c\n#define N 3\n```\n")  # fmt: skip
     app = ChatApp(ChatServer(still_server()), history, conversation, toolbox)
     async with app.run_test(size=(80, 40)) as pilot:
         chat = Chat(app, pilot)
@@ -114,6 +115,21 @@ async def test_comments_are_dimmer_than_code_and_diffs_coloured(history: History
             if style.color
         }
         assert max(colors["# why"]) < max(colors["same"])
+        assert max(colors["# why"]) < max(colors["define N 3"])
         red, green = colors["-old"], colors["+new"]
         assert red[0] == max(red)
         assert green[1] == max(green)
+
+
+async def test_a_marked_line_is_seen_without_colours(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    conversation = Conversation(history, "nano", "medium")
+    app = ChatApp(ChatServer(still_server()), history, conversation, toolbox)
+    async with app.run_test(size=(80, 40)) as pilot:
+        chat = Chat(app, pilot)
+        await chat.type("/e")
+        styles = styles_of_words(chat)
+        marked = [text.split()[0] for text, s in styles if s.bgcolor and s.bgcolor.name > "#c"]
+        assert marked == ["/effort", "How"]

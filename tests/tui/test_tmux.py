@@ -13,8 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, wait_until
+from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.tui.running_chat import FRANCE, PARIS
+from tests.tui.test_work import WRONG, patch_of, raw
 
 SIZE = (80, 24)
 _COMMAND = [sys.executable, "-m", "gptoss_local", "chat", "nano", "--effort", "low"]
@@ -54,6 +57,10 @@ class Tmux:
     def paste(self, text: str) -> None:
         self._tmux("set-buffer", text)
         self._tmux("paste-buffer", "-p")  # bracketed, where the program asked for it
+
+    def write(self, text: str) -> None:
+        """Send it, with keys as bytes, in one write."""
+        self.press("-H", *text.encode().hex(" ").split())
 
     def resize(self, size: tuple[int, int]) -> None:
         self._tmux("resize-window", "-x", str(size[0]), "-y", str(size[1]))
@@ -164,9 +171,9 @@ def test_a_chat_in_a_terminal(terminal: Tmux, start_chat: Callable[..., None]) -
     terminal.wait_for(r"tok/s .*│ ctx \d+/32")
     assert not terminal.has_rung
 
-    terminal.press("-H", *f"{FRANCE}\r\x1b[O".encode().hex(" ").split())  # and the window is left
+    terminal.write(f"{FRANCE}\r\x1b[O")  # and the window is left
     wait_until(lambda: terminal.has_rung)
-    terminal.press("-H", "1b", "5b", "49")
+    terminal.write("\x1b[I")
     wait_until(lambda: terminal.screen().count(PARIS) == 2)
 
     terminal.paste("\x1b]0;\x07\rone\ntwo\n")  # waits to be sent, and none of it is a key
@@ -193,3 +200,34 @@ def test_a_chat_in_a_terminal(terminal: Tmux, start_chat: Callable[..., None]) -
     terminal.type("/quit")
     terminal.press("Enter")
     wait_until(lambda: not terminal.is_running)
+
+
+def test_keys_in_one_write_answer_a_question_and_go_on(
+    terminal: Tmux, nano_home: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    folder, script, down = tmp_path / "work", Script(vocabulary), "\x1b[B"
+    folder.mkdir()
+    sums = folder / "sums.py"
+    sums.write_text(WRONG)
+    patch = raw(patch_of("a - b", "a + b"))
+    script.say("one", patch, answer("Denied."))
+    script.say("two", patch, answer("Done."))
+    script.otherwise(answer("Heard."))
+    with run_scripted_server(nano_home, script) as server:
+        environment = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "HOME": str(tmp_path)}
+        command = [*_COMMAND, "--work", str(folder)]
+        terminal.start(command, server.environment | environment)
+        terminal.wait_for("Message, /command or @file")
+        for question, answers, outcome in (
+            ("one", f"{down}\rtoo slov\x7fw", "denied this call. too slow"),
+            ("two", f"{down}{down}", "Done: sums.py"),
+        ):
+            terminal.enter(question)
+            terminal.wait_for("Allow once")
+            time.sleep(1)  # keys that come sooner were not meant for the question
+            assert sums.read_text() == WRONG
+            terminal.write(f"{answers}\rafter {question}x\x7f\rdrafx\x7ft")
+            terminal.wait_for(rf"{outcome}(.|\n)*❯ after {question}\s(.|\n)*Heard.(.|\n)*│ draft ")
+            terminal.press("C-c")
+            terminal.wait_for("Message, /command or @file")
+    assert sums.read_text() == WRONG.replace("-", "+")

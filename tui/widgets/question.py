@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.errors import NoWidget
@@ -21,6 +20,23 @@ _LOOK_S = 0.1
 
 class _Answers(OptionList):
     FOCUS_ON_CLICK = False
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        super().__init__(markup=False)
+        self._take = take
+
+    def action_select(self) -> None:
+        if self.highlighted_option is not None:  # now: a message would come after the next key
+            self._take(str(self.highlighted_option.prompt))
+
+
+class _Line(Input):
+    def __init__(self, take: Callable[[str], None]) -> None:
+        super().__init__(placeholder="Why not? Enter tells the model")
+        self._take = take
+
+    async def action_submit(self) -> None:
+        self._take(self.value.strip())
 
 
 class Question(Vertical):
@@ -41,8 +57,8 @@ class Question(Vertical):
         super().__init__()
         self._input = input
         self._text = Static(markup=False)
-        self.answers = _Answers(markup=False)
-        self._line = Input(placeholder="Why not? Enter tells the model")
+        self.answers = _Answers(self._take)
+        self._line = _Line(self._take)
         self._answer: asyncio.Future[str]
         self._shown_s = 0.0
         self.border_subtitle = _KEYS
@@ -71,8 +87,12 @@ class Question(Vertical):
 
     async def reason(self) -> str:
         self._line.value = ""
-        self.call_after_refresh(self._line.focus)
         return await self._ask("No, because", self._line)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether an answer was given, and what follows it is not there yet."""
+        return self.display and self._answer.done()
 
     def tell(self, note: str) -> None:
         self.border_subtitle = note or _KEYS
@@ -83,6 +103,8 @@ class Question(Vertical):
             each.display = each is widget
         self.display, self._shown_s = True, time.monotonic()
         self._answer = asyncio.get_running_loop().create_future()
+        if widget is self._line:
+            self.screen.set_focus(widget)
         return await self._answer
 
     def close(self) -> None:
@@ -91,16 +113,6 @@ class Question(Vertical):
                 self.screen.set_focus(self._input)
             self.display = False
             self.tell("")
-
-    @on(OptionList.OptionSelected)
-    def take_answer(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self._take(str(event.option.prompt))
-
-    @on(Input.Submitted)
-    def take_line(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._take(event.value.strip())
 
     def _take(self, answer: str) -> None:
         if not self._answer.done():
