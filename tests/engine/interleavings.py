@@ -34,7 +34,6 @@ from gptoss_local.engine.protocol import (
     Tokens,
 )
 from gptoss_local.engine.worker.cache import archive, prefix_cache
-from gptoss_local.engine.worker.cache.slots import Slot
 from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.drafts import Speculation
 from gptoss_local.engine.worker.engine import Engine
@@ -171,12 +170,12 @@ class Interleaving:
             "overlaps": rng.random() < 0.7,
             "cache_type": cache_type,
         }
+        self.engine = make_engine(model, masks, **self._shape)  # type: ignore[arg-type]
         self.asked: list[Asked] = []
         self.prefetched: list[tuple[bytes, list[int]]] = []
         self._n_asked_before = 0  # of other engines
         self.done: Counter[str] = Counter()
         self._n_texts = seed * 1000
-        self.engine = self._start()
 
     def run(self) -> None:
         actions = [self._ask] * 6 + [self._cancel, self._prefetch, self._rest, self._rest]
@@ -188,17 +187,6 @@ class Interleaving:
         self._finish()
         self._count()
         self.close()
-
-    def _start(self) -> Engine:
-        engine = make_engine(self._model, self._masks, **self._shape)  # type: ignore[arg-type]
-        swap = engine._slots.swap
-
-        def counted(one: Slot, other: Slot) -> None:
-            self.done["swaps"] += 1
-            swap(one, other)
-
-        engine._slots.swap = counted  # type: ignore[method-assign]
-        return engine
 
     def close(self) -> None:
         if self.engine.archive:
@@ -291,7 +279,7 @@ class Interleaving:
         self._finish()
         self._count()
         self.close()
-        self.engine = self._start()
+        self.engine = make_engine(self._model, self._masks, **self._shape)  # type: ignore[arg-type]
         self._n_asked_before = len(self.asked)
         self.done["restarts"] += 1
         if self.asked:

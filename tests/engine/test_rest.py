@@ -1,15 +1,11 @@
-"""Preparations of an idle engine for the next prompt, and how seldom a prompt waits for a plan."""
+"""Preparations of an idle engine for the next prompt."""
 
-import msgspec
 import pytest
 
 from gptoss_local.base.errors import ContextOverflowError
-from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Model
 from gptoss_local.engine.llama.chains import Chains
-from gptoss_local.engine.llama.library import forget_log, whole_log
-from gptoss_local.engine.worker.cache.slots import Slots
-from tests.engine.run import GREEDY, Run, make_context
+from tests.engine.run import Run, make_context
 
 PROMPT = [200006, 1428, 200008, *range(1000, 1040), 200007, 200006, 173781]
 AGAIN = [200002, 200006, 1428, 200008, 72, 200007, 200006, 173781]
@@ -82,41 +78,3 @@ def test_an_engine_with_experts_in_ram_plans_nothing_ahead(
     run.engine.rest()
     ask(run, PROMPT)
     assert not rest(run, planned)
-
-
-FULL, TOP_K = SamplingParams(), SamplingParams(top_k=40)
-DAY = [  # a chat, its sampling, and how often llama.cpp plans before its answer is complete
-    *[("a", FULL, 0), ("b", FULL, 0), ("c", TOP_K, 1), ("d", TOP_K, 0), ("a", FULL, 0)],
-    *[("c", TOP_K, 0), ("e", TOP_K, 0), ("e", TOP_K, 0), ("f", FULL, 0), ("g", None, 1)],
-    *[("h", None, 0), ("rest", FULL, 0), ("i", TOP_K, 0), ("h", None, 0), ("j", GREEDY, 1)],
-    *[("k", FULL, 0), ("k", TOP_K, 0), ("i", TOP_K, 0), ("j", GREEDY, 0), ("k", None, 0)],
-]
-
-
-def plans_of_a_day(model: Model) -> list[int]:
-    context = make_context(model, n_ctx=2048, n_batch=256, n_seq_max=4)
-    run = Run(context, backend_sampling=True, prompt_step_s=1.0)
-    n_plans, chats = list[int](), dict[str, list[int]]()
-    run.engine.rest()
-    for i, (chat, sampling, _) in enumerate(DAY):
-        if chat == "rest":
-            run.engine.rest()
-        prompt = chats.get(chat) or [*PROMPT, *range(2000 + 100 * i, 2040 + 100 * i)]
-        seeded = msgspec.structs.replace(sampling or FULL, seed=i)
-        n_logprobs = None if sampling else 0
-        forget_log()
-        answer = run.answer(i, prompt, seeded, stop_tokens=[], max_tokens=4, n_logprobs=n_logprobs)
-        n_plans.append(whole_log().count(": reserving ..."))
-        if chat in chats:
-            assert run.end(i).usage.n_cached > len(PROMPT)
-        chats[chat] = [*prompt, *answer, *AGAIN]
-    return n_plans
-
-
-def test_a_prompt_waits_for_a_plan_only_with_a_sampling_that_is_new(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = [n for *_, n in DAY]
-    assert plans_of_a_day(model) == wanted
-    monkeypatch.setattr(Slots, "swap", lambda *_: None)
-    assert sum(plans_of_a_day(model)) > sum(wanted)

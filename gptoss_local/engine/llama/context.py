@@ -164,15 +164,6 @@ class Context:
         self._memory_of(target)
         llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
 
-    def swap(self, one: int, other: int) -> None:
-        """Exchange the cached positions of two sequences; no data moves."""
-        memory = self._memory_of(one)
-        self._memory_of(other)
-        for source, target in ((one, self._spare), (other, one), (self._spare, other)):
-            if llama_cpp.llama_memory_seq_pos_max(memory, source) >= 0:  # PERF: else 1 ms in vain
-                llama_cpp.llama_memory_seq_cp(memory, source, target, -1, -1)
-                llama_cpp.llama_memory_seq_rm(memory, source, -1, -1)
-
     def positions(self, seq_id: int) -> tuple[int, int]:
         """Return the first and last position of `seq_id` in the *sliding* layers; (-1, -1): none.
 

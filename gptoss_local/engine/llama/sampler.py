@@ -37,7 +37,7 @@ class Sampler:
         for sampler in _samplers(params):
             llama_cpp.llama_sampler_chain_add(pointer, sampler)
         self._pointer: Any = pointer
-        self.kind = msgspec.structs.replace(params, seed=None)
+        self._kind = msgspec.structs.replace(params, seed=None)
         self._context: Context | None = None  # where it is bound
 
     @property
@@ -50,11 +50,11 @@ class Sampler:
         A chain of the same kind that is there already is reused; otherwise the graph is rebuilt.
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
-        if present is not None and present.kind == self.kind:
+        if present is not None and present.kind == self._kind:
             llama_cpp.llama_sampler_copy(pointer, present.pointer)
             llama_cpp.llama_sampler_free(pointer)
             self._pointer = present.pointer
-        elif not context.chains.attach(seq_id, Chain(pointer, self.kind)):
+        elif not context.chains.attach(seq_id, Chain(pointer, self._kind)):
             return False
         self._context = context
         return True
@@ -72,7 +72,7 @@ class Sampler:
 
     def sample(self, context: Context, row: int = -1) -> int:
         """Return the token drawn from row `row` of the last batch, or from its last output."""
-        kind = self.kind
+        kind = self._kind
         if self._context is None and kind.penalties is not None:
             # the library's own loop would count every draw
             return self._draw(context.logits(row), np.arange(context.n_vocab))
@@ -98,7 +98,7 @@ class Sampler:
 
     def accept(self, tokens: Sequence[int]) -> None:
         """Count tokens of the answer, drawn or not, for the penalties of those after them."""
-        if self.kind.penalties is None:
+        if self._kind.penalties is None:
             return
         pointer = self._own_pointer()
         for token in tokens:
@@ -112,7 +112,7 @@ class Sampler:
 
         PERF: 0.3 ms where the library takes 1.9, as it makes a candidate of every token.
         """
-        temperature = self.kind.temperature
+        temperature = self._kind.temperature
         odds = np.exp((logits - logits.max()) / np.float32(temperature))
         sums = np.add.reduceat(odds, np.arange(0, len(odds), N_BLOCK))
         with np.errstate(divide="ignore"):  # the chain divides by the temperature again

@@ -136,7 +136,7 @@ class Engine:
         events = self._queue_compiled()
         for sequence in self._scheduler.admit():
             if self._backend_sampling:
-                place_sampler(sequence, self._context, self._slots)
+                place_sampler(sequence, self._context)
         self._cache.make_way_at_times()
         plan = self._scheduler.plan()
         if not plan:

@@ -130,14 +130,6 @@ class Slots:
             self._context.remove(slot.index)
             self._restore(slot, state, partial=False)
 
-    def swap(self, one: Slot, other: Slot) -> None:
-        """Exchange the sequence ids of two slots; both keep their tokens."""
-        self._context.swap(one.index, other.index)
-        moved = {one.index: other.index, other.index: one.index}
-        pairs = ((moved.get(a, a), moved.get(b, b), n) for (a, b), n in self._shared.items())
-        self._shared = {(min(a, b), max(a, b)): n for a, b, n in pairs}
-        one.index, other.index = other.index, one.index
-
     def check(self) -> list[str]:
         """Return the differences from llama.cpp's state."""
         problems = []

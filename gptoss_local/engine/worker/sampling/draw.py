@@ -11,7 +11,6 @@ from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Context, Sampler
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.sampling.mask import Mask
 from gptoss_local.engine.worker.sequence import Sequence
 
@@ -24,28 +23,13 @@ def prepare_samplers(context: Context) -> None:
         sampler.close()
 
 
-def place_sampler(sequence: Sequence, context: Context, slots: Slots) -> None:
-    """Sample on the device, unless tokens are drawn from logits or the mask was violated there.
-
-    PERF: a chain that its sequence id lacks costs 100 to 230 ms on an H200. So the slot takes the
-    id of an idle one that has it.
-    """
+def place_sampler(sequence: Sequence, context: Context) -> None:
+    """Sample on the device, unless tokens are drawn from logits or the mask was violated there."""
     is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
-    wanted = None if sequence.request.needs_logits or is_violated else sequence.sampler.kind
-    slot = sequence.own_slot
-    if _kind(slot, context) != wanted:
-        idle = (s for s in slots.all if not s.is_running and _kind(s, context) == wanted)
-        if (other := next(idle, None)) is not None:
-            slots.swap(slot, other)
-    if wanted is None:
-        context.chains.detach(slot.index)
+    if sequence.request.needs_logits or is_violated:
+        context.chains.detach(sequence.own_slot.index)
     else:
-        sequence.sampler.bind(context, slot.index)
-
-
-def _kind(slot: Slot, context: Context) -> SamplingParams | None:
-    chain = context.chains.get(slot.index)
-    return chain.kind if chain else None
+        sequence.sampler.bind(context, sequence.own_slot.index)
 
 
 def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
