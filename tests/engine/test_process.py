@@ -26,7 +26,6 @@ from gptoss_local.engine.protocol import (
     encode_frame,
     write_frames,
 )
-from gptoss_local.engine.worker import process
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.process import Server
 from gptoss_local.engine.worker.scheduler import StepTiming
@@ -160,16 +159,3 @@ def test_the_environment_of_a_process() -> None:
     assert not in_ram.shares_experts
     head = ModelParams(tensor_overrides=((r"^output\.weight$", "CUDA1"),))  # on the second GPU
     assert not head.shares_experts
-
-
-@pytest.mark.parametrize(
-    ("device", "told", "wanted"),
-    [("CUDA0", "", True), ("Vulkan0", "", False), ("Vulkan0", "1", True), ("CUDA0", "0", False)],
-)
-def test_vulkan_samples_on_the_cpu_unless_told(
-    monkeypatch: pytest.MonkeyPatch, device: str, told: str, wanted: bool
-) -> None:
-    monkeypatch.setattr(process, "has_gpu", lambda: True)
-    monkeypatch.setattr(process, "gpu_devices", lambda: [{"name": device}])
-    monkeypatch.setenv("LLAMA_ARG_BACKEND_SAMPLING", told)
-    assert process._samples_on_device(load_of(Path("any"))) == wanted

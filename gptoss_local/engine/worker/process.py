@@ -23,7 +23,6 @@ from gptoss_local.base.errors import EngineCrashedError, ModelLoadError
 from gptoss_local.base.formats.gguf_file import split_files
 from gptoss_local.engine import protocol
 from gptoss_local.engine.llama import Context, Model, has_gpu
-from gptoss_local.engine.llama.library import gpu_devices
 from gptoss_local.engine.protocol import (
     Cancel,
     Close,
@@ -238,22 +237,12 @@ def _uses_gpu(load: Load) -> bool:
     return has_gpu() and load.model.n_gpu_layers != 0
 
 
-def _samples_on_device(load: Load) -> bool:
-    """By Vulkan, two answers that draw on the device get a third of one's tokens; so the CPU draws.
-
-    llama-server's variable decides where it is set.
-    """
-    told = os.environ.get("LLAMA_ARG_BACKEND_SAMPLING")
-    is_vulkan = any(device["name"].startswith("Vulkan") for device in gpu_devices())
-    return _uses_gpu(load) and (told in ("1", "on", "true") if told else not is_vulkan)
-
-
 def _tune(load: Load, model: Model) -> Tuned:
     if load.tunes == "offload":
         return tune_offload(model, load.context)
-    on_device = _samples_on_device(load)
-    has_host_experts = _uses_gpu(load) and load.model.shares_experts
-    return tune(model, load.context, backend_sampling=on_device, has_host_experts=has_host_experts)
+    uses_gpu = _uses_gpu(load)
+    has_host_experts = uses_gpu and load.model.shares_experts
+    return tune(model, load.context, backend_sampling=uses_gpu, has_host_experts=has_host_experts)
 
 
 def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
@@ -265,7 +254,7 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
         context,
         MaskCompiler(Path(load.model_path)),
         load.prefixes,
-        backend_sampling=_samples_on_device(load),
+        backend_sampling=_uses_gpu(load),
         step_costs=load.step_costs,
         prompt_step_s=_prompt_step_s(load, model),
     )
