@@ -3,6 +3,7 @@
 A picture has the characters of a screen, and the styles that have a meaning.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import groupby
@@ -398,7 +399,7 @@ async def _overflow(chat: Chat) -> None:
     await chat.press("down")
 
 
-_WEATHER = Program("get_weather", WEATHER, Path(".")).tool
+_WEATHER = asyncio.run(Program("get_weather", WEATHER, Path(".")).tools())[0]
 _PYTHON = RunnableTool("python", "", {}, _never, "runs Python code in a sandbox", "python")
 
 ChatCase = tuple[Callable[[Chat], Awaitable[None]], tuple[int, int]]

@@ -61,7 +61,8 @@ def test_a_tool_ends_with_what_it_started(seconds: str) -> None:
 def test_a_tool_that_takes_too_long(tmp_path: Path) -> None:
     async def run() -> None:
         command = ToolCommand(command=(sys.executable, "-c", LEAVES_A_CHILD, "300"), timeout_s=1)
-        await Program("slow", command, tmp_path).tool.run({})
+        (tool,) = await Program("slow", command, tmp_path).tools()
+        await tool.run({})
 
     with pytest.raises(UsageError, match="took longer than 1 s"):
         asyncio.run(run())
