@@ -34,7 +34,7 @@ class TensorType(ABC):
     layout: ClassVar[np.dtype[Any]]
     n_values: ClassVar[int]
     slack: ClassVar[tuple[float, float]]
-    """How far off a value may be: a share of its block's largest, and as much besides."""
+    """The largest error of a value: a share of its block's largest, and as much besides."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -101,7 +101,7 @@ def listed(api: str, tag: str) -> dict[str, Asset]:
 
 
 def _download(log: Log, asset: Asset, path: Path) -> None:
-    """Fetch a file, going on with what an earlier run left; it takes its name once it is whole."""
+    """Fetch a file, resuming what an earlier run left; it takes its name once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     try:

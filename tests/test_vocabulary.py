@@ -29,6 +29,8 @@ PAGES = [path for place in PLACES for path in sorted(ROOT.glob(f"{place}/**/*.md
 PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
 
 SPELLED_SO = {
+    "edn": "Clojure's notation",
+    "ket": "a vector of quantum mechanics",
     "nothink": "Ollama's `/set nothink`",
     "requird": "a mistake that the API documents its answer to",
     "sme": "matrix instructions of Arm",

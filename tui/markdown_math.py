@@ -100,7 +100,7 @@ def _drawn(tex: str) -> list[str] | None:
 def _plainer(tex: str) -> str:
     r"""Write chemistry, arrays in brackets and numbers of equations with commands that are drawn.
 
-    What only places or colours the formula is dropped. Empty for what is no formula.
+    What only places or colours the formula is dropped. Empty for what is not a formula.
     """
     if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
         return ""

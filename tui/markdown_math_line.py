@@ -197,7 +197,7 @@ class _Writer:
         return []
 
     def _braced(self, brace: str, mark: str) -> list[_Atom]:
-        """Write a group under or over a brace, and what the brace says in brackets behind it."""
+        """Write a group under or over a brace, and what the brace says in brackets after it."""
         text, label = f"({_joined(self._argument())}){brace}", ""
         if self._tokens and self._tokens[-1] == mark:
             self._next()

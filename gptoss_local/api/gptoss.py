@@ -47,7 +47,7 @@ class ServerStatus(msgspec.Struct):
 
 
 class MemoryUse(msgspec.Struct):
-    """What a model takes of all VRAM, or of RAM, in bytes; others have the rest.
+    """A model's part of all VRAM, or of RAM, in bytes; others have the rest.
 
     Attributes:
         context: Its cache, and what computing takes.

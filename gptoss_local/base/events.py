@@ -53,8 +53,8 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 Logprobs = tuple[TokenLogprob, ...]
-"""Of the tokens since the event before; content has those that begin in it. Pieces of calls have
-none, as the call has them all."""
+"""Log-probabilities of the tokens since the event before; content has those that begin in it.
+Pieces of calls have none, as the call has them all."""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):

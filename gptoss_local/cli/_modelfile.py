@@ -91,7 +91,7 @@ def parse_parameter(parameters: dict[str, Any], key: str, text: str) -> None:
 def _instructions(text: str) -> Iterator[tuple[int, str, Any]]:
     """Yield line number, command and value: a text, or a pair with the word before it.
 
-    A value in quotes goes on until a line ends with them, as in Ollama; others may stand inside.
+    A value in quotes continues until a line ends with them, as in Ollama; others may stand inside.
     """
     # Not `splitlines`, for which a form feed or U+2028 ends a line, too.
     lines = enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1)

@@ -29,7 +29,7 @@ _MEANINGS = {
     "search": "off",
     "home": "the platform's folders",
 }
-"""What the defaults mean that leave a choice to gptoss."""
+"""The meanings of defaults that leave a choice to gptoss."""
 
 
 def config(

@@ -139,7 +139,7 @@ class Vocabulary:
         """Raise UsageError for a token that the model does not have."""
         if (largest := max(tokens, default=0)) >= self._n_tokens:
             raise UsageError(
-                f"the token {largest} is not the model's, which has {self._n_tokens:,}",
+                f"the context has the token {largest}, and the model {self._n_tokens:,}",
                 hint="Send the context that this model answered with, or none.",
             )
 

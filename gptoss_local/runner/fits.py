@@ -143,7 +143,7 @@ def as_fit(name: str, plan: Plan, machine: Machine) -> ModelFit:
 
 
 def _memory(name: str, total: int, free: int, weights: int, taken: int) -> MemoryUse:
-    """What is mapped may be more than is free: the bar then is full."""
+    """More may be mapped than is free: the bar is full then."""
     return MemoryUse(name, total, min(weights, free), taken - weights, max(0, free - taken))
 
 

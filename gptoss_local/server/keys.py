@@ -43,7 +43,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         priority: The highest is answered first.
         chats: Whether it opens the owner's chats in the page, as a phone's key does.
         tools: `web_search`, `code_interpreter`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`.
-        browser_until: The last day of a browser that the owner let in; it is no API key.
+        browser_until: The last day of a browser that the owner let in; it is not an API key.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]

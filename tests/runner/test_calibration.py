@@ -128,7 +128,7 @@ def on_gpu_of_others(monkeypatch: pytest.MonkeyPatch, *percents: int) -> None:
 
     fake_driver(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", rates)
-    monkeypatch.setattr(hardware, "has_cuda_build", lambda: True)
+    monkeypatch.setattr(hardware, "llama_backend", lambda: "CUDA")
     monkeypatch.setattr(measuring, "_LOOK_S", 0)
 
 

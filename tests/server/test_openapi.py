@@ -69,6 +69,7 @@ BY_CHANCE = (  # random values do not name the models that these need
     *("/models/{name}", "{response}", "{path}", "blobs", "/embed", "/gptoss/mcp/{name}"),
     *("/allow", "/answer-now", "/gptoss/open"),
     "/chats/unlock",  # chats that have no passphrase
+    "/undo",  # of a patch that is not there
 )
 _TURN = {"chat_id": 1, "content": "hi", "created_s": 1.0}
 EXPORTED: dict[str, Any] = {

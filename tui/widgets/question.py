@@ -91,7 +91,7 @@ class Question(Vertical):
 
     @property
     def is_settling(self) -> bool:
-        """Whether an answer was given, and what follows it is not there yet."""
+        """True while an answer was given, and what follows it is not there yet."""
         return self.display and self._answer.done()
 
     def tell(self, note: str) -> None:

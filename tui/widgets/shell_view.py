@@ -34,7 +34,7 @@ _FINE = "exit status 0"
 def shell_command(typed: str) -> str:
     """Return the command of a line that begins with `!`; empty for a message.
 
-    A message may begin so after a space, or go on in a second line, as pasted code does.
+    A message may begin so after a space, or continue in a second line, as pasted code does.
     """
     found = _COMMAND.fullmatch(typed.rstrip())
     return found[1] if found else ""

@@ -13,7 +13,7 @@ def preload_cuda() -> None:
     """Let this process find CUDA's libraries, for a llama.cpp that was built with CUDA 13.
 
     Linux' linker ignores Python packages but uses libraries already loaded. Where the packages are
-    missing, those beside llama.cpp are used, or the system's.
+    missing, those next to llama.cpp are used, or the system's.
     """
     if llama_backend() != "CUDA":
         return

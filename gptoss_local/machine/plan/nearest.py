@@ -1,4 +1,4 @@
-"""What would keep all of a model on the GPU: more VRAM, or another value of one setting."""
+"""Find the way to keep all of a model on the GPU: more VRAM, or another value of one setting."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """What a plan lacks for its goal: all experts in VRAM, or, computed by a CPU, a GPU at all.
+    """The gap between a plan and its goal: all experts in VRAM, or, for a CPU, a GPU at all.
 
     Attributes:
         missing_bytes: Of VRAM, on one more GPU or the largest; 0: no amount helps.

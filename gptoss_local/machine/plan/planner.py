@@ -46,7 +46,7 @@ _MIB = 2**20
 _MOST_MISSING_GIB = 256
 _NEAR_CTX = 1024
 _OF_ONE: dict[str, Any] = {"index": 0, "uuid": "", "name": "", "free_bytes": 0, "n_processes": 0}
-"""What differs between cards of a kind."""
+"""The difference between cards of a kind."""
 _ENGINE_BYTES = 300 * _MIB  # Python, vocabulary, masks; besides checkpoints
 _CHECKPOINT_BYTES = 512 * _MIB  # unless the user wants another number, or RAM is short
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free if weights are pinned: these cannot be reclaimed

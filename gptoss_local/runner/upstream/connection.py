@@ -33,7 +33,7 @@ _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
 _N_BLOCK_TOKENS = 128  # more than gpt-oss's own system message, with which every prompt begins
 _N_BLOCKS = 32_768  # that are remembered, of 4 million tokens. PERF: 5 MB
-_ANSWER_TOKENS = 4096  # of a prompt, which are read again rather than beside one more answer
+_ANSWER_TOKENS = 4096  # of a prompt, which are read again rather than next to one more answer
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
@@ -60,7 +60,7 @@ class UpstreamConnection:
     """An HTTP client of all addresses of one upstream, whose key is kept out of messages.
 
     Of equal engines a healthy one is asked: that has read most of the prompt, unless others have
-    less to do. Whoever was asked is known by the hashes of the prompt's blocks, as an upstream sees
+    less to do. The engine that was asked is known by the hashes of the prompt's blocks, as an upstream sees
     tokens alone, whatever the dialect: messages would need a place of their own for each, and raw
     prompts have none. Thread: one event loop.
     """
