@@ -60,9 +60,9 @@ class UpstreamConnection:
     """An HTTP client of all addresses of one upstream, whose key is kept out of messages.
 
     Of equal engines a healthy one is asked: that has read most of the prompt, unless others have
-    less to do. The engine that was asked is known by the hashes of the prompt's blocks, as an upstream sees
-    tokens alone, whatever the dialect: messages would need a place of their own for each, and raw
-    prompts have none. Thread: one event loop.
+    less to do. It is remembered by the hashes of the prompt's blocks, as an upstream sees tokens
+    alone, whatever the dialect: messages would need a place of their own for each, and raw prompts
+    have none. Thread: one event loop.
     """
 
     def __init__(self, name: str, address: UpstreamAddress) -> None:
