@@ -29,6 +29,7 @@ from gptoss_local.talk.tools import (
     ToolSource,
     ToolSources,
 )
+from gptoss_local.talk.tools.work import Work
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, run_scripted_server
 
@@ -56,7 +57,7 @@ def resolve(arguments: Arguments) -> Arguments:
 
 
 class _Source:
-    about, description, is_on, is_mcp = "", "", False, False
+    about, description, instructions, is_on, is_mcp = "", "", "", False, False
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -158,7 +159,8 @@ class _Sources(ToolSources):
         super().__init__(settings, folder)
         self._log = log
 
-    def toolbox(self) -> Toolbox:
+    def toolbox(self, work: Work | None = None) -> Toolbox:
+        assert work is None
         kinds: list[Callable[[Path], ToolSource]] = [Browser, Python, Notes]
         return Toolbox(
             [kind(self._log) for kind in kinds],

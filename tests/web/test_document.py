@@ -42,6 +42,7 @@ def test_a_pdf_has_all_of_the_chat(page: Page, scripted: RunningServer) -> None:
     n_turns = 120
     page.goto(f"{scripted.url}/#/chat/{stored(scripted, n_turns)}")
     expect(page.get_by_text(f"Message {n_turns - 1} is here.")).to_be_visible()
+    expect(page.locator(".code").last).to_be_visible()  # what draws Markdown was loaded
     text = "\n".join(each.extract_text() for each in PdfReader(io.BytesIO(page.pdf())).pages)
     missing = [n for n in range(n_turns) if f"Message {n} is here." not in text]
     assert missing == []
@@ -181,6 +182,7 @@ def imported(page: Page, name: str, data: bytes) -> None:
 
 
 def test_an_export_of_chatgpt(page: Page, watch: Watch, scripted: RunningServer) -> None:
+    ask(page, QUESTION)  # an imported chat gets the model of the newest one
     imported(page, "conversations.json", json.dumps([CHATGPT, CHATGPT]).encode())
     expect(page.get_by_text("2 chats imported. Not imported: 2 citations")).to_be_visible()
     expect(page.locator(".turn.user").last).to_contain_text("And this?")

@@ -62,17 +62,17 @@ def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
     pasted = "a line of words\r\n" * 150
     page.evaluate(PASTE, [pasted])
     chip = page.get_by_label("Attached").get_by_role("listitem")
-    expect(chip).to_have_text("pasted: 151 lines, 750 tokens")
+    expect(chip).to_have_text("pasted: 150 lines, 750 tokens")
     box(page).press("Enter")
-    expect(page.locator(".turn.user summary")).to_have_text("pasted: 151 lines, 750 tokens")
+    expect(page.locator(".turn.user summary")).to_have_text("pasted: 150 lines, 750 tokens")
     expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
     turn = question_of(page, scripted)
     assert turn.content == "a line of words\n" * 150 + "\nSum it up"
-    assert turn.stats["folds"] == [[0, 2400, "pasted: 151 lines, 750 tokens"]]
+    assert turn.stats["folds"] == [[0, 2400, "pasted: 150 lines, 750 tokens"]]
     press(page, "Edit the message")
-    expect(page.locator(".editor .chips li")).to_have_text("pasted: 151 lines, 750 tokens")
+    expect(page.locator(".editor .chips li")).to_have_text("pasted: 150 lines, 750 tokens")
     expect(page.get_by_role("textbox", name="Edit your message")).to_have_value("Sum it up")
-    press(page, "Remove pasted: 151 lines, 750 tokens")
+    press(page, "Remove pasted: 150 lines, 750 tokens")
     page.get_by_role("textbox", name="Edit your message").press("Enter")
     expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
     assert question_of(page, scripted).content == "Sum it up"

@@ -110,8 +110,8 @@ def start(tmp_path: Path, nano_home: Path, vocabulary: Vocabulary) -> Start:
 
 
 def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watch: Watch) -> None:
-    """Killed while it answers: the tab continues by a new link, with the part that was stored."""
-    watch.expected = ("ERR_", "Failed to load resource", "status of 401")
+    """Killed while it answers: the tab is still let in, and has the part that was stored."""
+    watch.expected = ("ERR_", "Failed to load resource")
     with start(is_process=True) as server:
         page = open_page(server)
         ask(page, "Count slowly", waits=False)
@@ -126,10 +126,8 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
         again = subprocess.Popen(command, env=variables)
         try:
             expect(page.locator(".lost")).to_have_count(0, timeout=60_000)
-            expect(page.get_by_role("dialog")).to_contain_text("gptoss web", timeout=20_000)
-            open_page(server, server.link(), context=page.context)
-            expect(page.get_by_role("dialog")).to_have_count(0)
             expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
+            expect(page.get_by_role("dialog")).to_have_count(0)
             expect(prose(page)).to_contain_text("20,")
             ask(page, "What is the capital of France?")
             expect(prose(page)).to_have_text("The capital of France is Paris.")

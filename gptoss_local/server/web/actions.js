@@ -74,9 +74,9 @@ export async function route(isFirst = false) {
 export function madeWith() {
   const last = state.chats.reduce((a, b) => (a && a.updated_s > b.updated_s ? a : b), /** @type {Chat | null} */ (null));
   const names = state.models.map((model) => model.name);
-  if (state.chat && (names.includes(state.chat.model) || !names.length)) return state.chat;
+  if (state.chat?.model) return state.chat; // which may be gone: the user chooses another one
   const known = [state.draft.model, last?.model, state.loaded[0]?.name].find((name) => name && names.includes(name));
-  const model = known ?? names[0] ?? ""; // of an imported chat, the model is not here
+  const model = known ?? names[0] ?? ""; // an imported chat may have none
   return { ...state.draft, ...state.chat, model, effort: (state.chat ?? state.draft).effort || last?.effort || "medium" };
 }
 
