@@ -216,7 +216,7 @@ class Printable(LineFilter):
 
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
-_OPENING_S = 2.0  # keys wait so long for a dialog that opens, or for what follows an answer
+_OPENING_S = 2.0  # keys wait so long for a dialog, or for what follows an answer
 _TURN_S = 0.005
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
@@ -292,9 +292,7 @@ class ChatApp(App[None], inherit_bindings=False):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_OPENING_S):
-                if isinstance(self.screen, Dialog):
-                    await self.screen.is_open.wait()
-                while self._chat.question.is_settling:
+                while self._is_settling():
                     await asyncio.sleep(_TURN_S)
         self.app_focus = True
         self._chat.take_key(event)
@@ -308,6 +306,14 @@ class ChatApp(App[None], inherit_bindings=False):
             if event._stop_propagation:
                 return
             event._no_default_action = False  # as where it is handed on
+
+    def _is_settling(self) -> bool:
+        """Return whether a dialog opens, or does not have the messages of the last key yet."""
+        if not isinstance(dialog := self.screen, Dialog):
+            return self._chat.question.is_settling
+        nodes = (self.focused or dialog).ancestors_with_self
+        has_messages = any(node.message_queue_size for node in nodes if node is not self)
+        return has_messages or not dialog.is_open.is_set()
 
     def bell(self) -> None:
         """Call the user, unless the window has the focus: by sound, and a notice (OSC 9, 777)."""

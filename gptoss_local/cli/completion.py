@@ -129,7 +129,7 @@ def _known(name: str, command: str, settings: Settings) -> Iterable[tuple[str, s
 
             groups = ToolSources(settings, Path()).toolbox().groups()
             words = [group.name for group in groups]
-        case ("--chat", "chat") | ("CHAT", "chats"):
+        case ("--chat", "chat") | ("[CHAT|import]", "chats"):
             return _chats(settings)
     return [(each, "") for each in words]
 

@@ -192,7 +192,7 @@ def test_a_folder_after_work(
 def test_a_chat_that_works_in_a_folder(fresh: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Be brief.")
     with chat_in_terminal(fresh, "nano", "--work", str(tmp_path)) as chat:
-        chat.read_until("reads AGENTS.md")
+        chat.read_until("AGENTS.md")  # one word: a long folder wraps the line before it
         chat.read_until("work │ nano")
         chat.type("/quit\r")
         assert chat.process.wait() == 0

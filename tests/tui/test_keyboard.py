@@ -62,7 +62,8 @@ async def walk(chat: Chat, chance: random.Random) -> str:
                 typed += "pasted"
                 chat.app.post_message(Paste("pasted"))
             case "click" | "drag" as act:
-                rows = chat.app.chat.transcript.region
+                start = chat.app.chat.query_one("#start")  # until there is a message
+                rows = chat.app.chat.transcript.region or start.region
                 places = [
                     (chance.randrange(width), chance.randrange(rows.y, rows.bottom))
                     for _ in range(2)

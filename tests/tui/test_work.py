@@ -116,7 +116,9 @@ async def test_a_model_mends_a_program(
         await chat.answer("Allow once")
         assert await chat.answered() == "Mended."
         assert "b + a" in sums.read_text()
-        label = chat.app.chat.query("AssistantTurnView Fold > Static")[-1]
+        await chat.shows("Mended.")  # else the label moves away from the click
+        folds = chat.app.chat.query("AssistantTurnView Fold > Static")
+        label = [each for each in folds if each.region][-1]
         await chat.pilot.click(label, offset=(3, 0))
         await chat.shows("*** Update File: sums.py")
         assert colours(chat, "-    return a + b") == {red}
