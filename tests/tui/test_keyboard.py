@@ -192,6 +192,7 @@ async def burst(chat: Chat, keys: list[str]) -> None:
     for key in keys:
         letter = key if len(key) == 1 else None
         chat.app.post_message(Key("space" if key == " " else key, letter))
+    await chat.until(lambda: not chat.app.message_queue_size)
     await chat.pilot.pause()
 
 
