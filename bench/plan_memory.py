@@ -143,7 +143,7 @@ def model_params(placement: Placement, *, no_alloc: bool = False) -> ModelParams
     return ModelParams(
         n_gpu_layers=placement.n_gpu_layers,
         devices=("CUDA0",),
-        tensor_overrides=placement.tensor_overrides("CUDA"),
+        tensor_overrides=placement.tensor_overrides(("CUDA0",)),
         load_mode="none",
         no_alloc=no_alloc,
     )

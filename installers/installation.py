@@ -165,7 +165,7 @@ def put_llama(
         wheel = llama_release.binding(log, python, build.version, kept)
         pip(log, python, *options, wheel, doing="install llama-cpp-python")
         llama_release.unpack(archives, lib)
-        digests = {path.name: llama_release.sha256(path) for path in archives}
+        digests = {path.name: digest for path, digest in archives.items()}
     # Of a newer gptoss, named by --source, more may be missing.
     pip(log, python, "install", "--constraint", CONSTRAINTS, package.wheel, doing="install gptoss")
     return digests

@@ -14,7 +14,7 @@ import tarfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -67,8 +67,10 @@ def names(build: str, way: str, arch: str, system: str = sys.platform) -> list[s
     return [*files, cuda] if way.startswith("cuda") else files
 
 
-def fetch(log: Log, build: Build, wanted: list[str], folder: Path, api: str = API) -> list[Path]:
-    """Return the files in `folder`, downloaded unless they are there; each is what was released."""
+def fetch(
+    log: Log, build: Build, wanted: list[str], folder: Path, api: str = API
+) -> dict[Path, str]:
+    """Return the files in `folder`, downloaded unless they are there, with the digest of each."""
     found = listed(api, build.build)
     for name in wanted:
         if name not in found:
@@ -80,7 +82,7 @@ def fetch(log: Log, build: Build, wanted: list[str], folder: Path, api: str = AP
         if not (path.is_file() and sha256(path) == asset.digest):
             log.say(f"fetching {name}, {asset.size / 1e6:.0f} MB")
             _download(log, asset, path)
-    return [folder / name for name in wanted]
+    return {folder / name: found[name].digest for name in wanted}
 
 
 def listed(api: str, tag: str) -> dict[str, Asset]:
@@ -137,7 +139,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def unpack(archives: list[Path], folder: Path) -> None:
+def unpack(archives: Iterable[Path], folder: Path) -> None:
     """Put the libraries of these archives into a folder of their own, and nothing else.
 
     On Linux a library has three names, of which two are links: copies would be loaded twice.

@@ -74,8 +74,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
+        """Return the GPUs that llama.cpp can use, in its order."""
         return () if self.backend == "CPU" else self.gpus
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Return llama.cpp's names of `usable_gpus`: `CUDA0` is the first visible one."""
+        return tuple(gpu.device or f"CUDA{i}" for i, gpu in enumerate(self.usable_gpus))
 
     @property
     def lacks(self) -> str:
@@ -144,6 +149,7 @@ def _vulkan_gpus() -> list[Gpu]:
     return [
         Gpu(
             index=i,
+            device=device.name,
             name=device.description,
             total_bytes=device.total_bytes,
             free_bytes=device.free_bytes,

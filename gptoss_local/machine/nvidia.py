@@ -21,6 +21,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         index: NVML's, which is CUDA's if CUDA_DEVICE_ORDER=PCI_BUS_ID; of a MIG device, its card's.
+        device: llama.cpp's name by Vulkan, `Vulkan1`; those of CUDA count the visible ones.
         free_bytes: As the driver would still give.
         compute_capability: Major and minor, (8, 9) for Ada.
         pcie_generation: The highest of card and slot; idle links fall back to 1.
@@ -34,6 +35,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     index: int
+    device: str = ""
     name: str
     uuid: str = ""
     total_bytes: int

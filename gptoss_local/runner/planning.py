@@ -141,7 +141,9 @@ def load_command(
         offload_min_batch=plan.speed.offload_min_batch,
         step_costs=steps.times if steps else None,
         budget_bytes={
-            plan.device(i): gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
+            name: gpu.compute + _SLACK_BYTES
+            for name, gpu in zip(plan.device_names, gpus, strict=False)
+            if gpu.total
         },
     )
 
@@ -152,11 +154,11 @@ def without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
     available_bytes = machine.available_bytes
     for engine in engines:
         for place, n_bytes in engine.loaded.buffer_bytes.items():
-            index = place.removeprefix(machine.backend)
-            if index != place and index.isdigit() and int(index) < len(gpus):
-                gpu = gpus[int(index)]
+            if place in machine.device_names:
+                index = machine.device_names.index(place)
+                gpu = gpus[index]
                 free_bytes = min(gpu.total_bytes, gpu.free_bytes + n_bytes)
-                gpus[int(index)] = msgspec.structs.replace(gpu, free_bytes=free_bytes)
+                gpus[index] = msgspec.structs.replace(gpu, free_bytes=free_bytes)
                 available_bytes += n_bytes if gpu.shares_ram else 0
             elif place != "CPU_Mapped":  # of which RAM is free already
                 available_bytes += n_bytes

@@ -48,6 +48,45 @@ def test_full_disk_is_seen_before_the_first_byte(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("broken", "blind", "way"),
+    [
+        ((), (), "cuda-13.4"),
+        (("cuda-13.4",), (), "cuda-12.8"),  # no such file, or nano does not answer
+        ((), ("cuda-13.4", "cuda-12.8"), "vulkan"),  # the driver is too old for them
+        (("cuda-13.4", "cuda-12.8", "vulkan", "cpu"), (), None),
+    ],
+)
+def test_the_next_way_is_tried_until_nano_answers(
+    places: Places,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: tuple[str, ...],
+    blind: tuple[str, ...],
+    way: str | None,
+) -> None:
+    made, choice = Receipt("1", "env-1"), Choice(("cuda-13.4", "cuda-12.8", "vulkan", "cpu"))
+
+    def put(*arguments: object) -> dict[str, str]:
+        if arguments[-1] in broken:
+            raise SetupError(f"{arguments[-1]} is not there.", "Ask GitHub.")
+        return {f"{arguments[-1]}.zip": "digest"}
+
+    monkeypatch.setattr(installation, "put_llama", put)
+    monkeypatch.setattr(installation.verification, "has_gpu", lambda _: made.llama not in blind)
+    monkeypatch.setattr(installation.verification, "check_answer", lambda *_: "the GPU")
+    log, package = Log(places.log), installation.Package(tmp_path, "1", None)  # type: ignore[arg-type]
+    wanted = (log, tmp_path, package, order(tmp_path, choice), made)
+    if way:
+        assert installation._find_llama(*wanted) == "the GPU"
+        assert (made.llama, made.digests) == (way, {f"{way}.zip": "digest"})
+        return
+    with pytest.raises(SetupError, match=r"No llama\.cpp suits .* cpu is not there") as no:
+        installation._find_llama(*wanted)
+    assert "Ask GitHub" in no.value.hint
+    assert "cuda-12.8 is not there. Ask GitHub. Now vulkan." in places.log.read_text()
+
+
 def test_build_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places
 ) -> None:

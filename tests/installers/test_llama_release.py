@@ -31,7 +31,8 @@ def server() -> Iterator[GitHub]:
 
 def fetch(server: GitHub, folder: Path, build: Build = PINNED) -> bytes:
     log = Log(folder / "log")
-    (path,) = llama_release.fetch(log, build, [NAME], folder / "kept", server.api)
+    ((path, digest),) = llama_release.fetch(log, build, [NAME], folder / "kept", server.api).items()
+    assert digest == llama_release.sha256(path)
     return path.read_bytes()
 
 

@@ -1,5 +1,6 @@
 """Facts of this machine, and of machines told by their files and drivers."""
 
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,35 @@ def test_this_machine(tmp_path: Path) -> None:
     assert 1 <= (machine.n_cores or 1) <= (psutil.cpu_count(logical=False) or 10**6)
     assert 1 <= (machine.n_logical_cores or 0) <= (psutil.cpu_count() or 0)
     assert machine.usable_gpus == () or machine.backend != "CPU"
+
+
+LISTED = [  # as llama.cpp's Vulkan backend counts them
+    {"name": "Vulkan0", "description": "Intel(R) Arc(TM) A770", "total_bytes": 16 * GIB},
+    {"name": "Vulkan1", "description": "AMD Radeon RX 7900 XT", "total_bytes": 20 * GIB},
+    {"name": "Vulkan2", "description": "AMD Radeon RX 7900 XT", "total_bytes": 20 * GIB},
+]
+
+
+@ON_LINUX
+@pytest.mark.parametrize(
+    ("chosen", "names"), [("", ("Vulkan1", "Vulkan2")), ("0,1", ("Vulkan0", "Vulkan1", "Vulkan2"))]
+)
+def test_cards_by_vulkan_are_of_one_maker_and_keep_their_names(
+    tmp_path: Path, monkeypatch: Any, chosen: str, names: tuple[str, ...]
+) -> None:
+    devices = [{"free_bytes": 15 * GIB, "shares_ram": False} | each for each in LISTED]
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(devices)}'\n")
+    program.chmod(0o755)
+    (tmp_path / "libggml-vulkan.so").touch()
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", chosen)
+    machine = read_machine(tmp_path)
+    assert (machine.backend, machine.device_names) == ("Vulkan", names)
+    assert {gpu.free_bytes for gpu in machine.usable_gpus} == {15 * GIB}
+    program.write_text("#!/bin/sh\nexit 1\n")  # as a library for another processor ends
+    assert read_machine(tmp_path).usable_gpus == ()
 
 
 @ON_LINUX

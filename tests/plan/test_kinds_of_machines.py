@@ -74,6 +74,14 @@ def test_a_card_without_code_is_left_out() -> None:
         assert "no code for compute capability 6.1" in text
 
 
+def test_by_vulkan_devices_have_llama_cpps_names() -> None:
+    """Another maker's card may be counted before them, so their places do not tell."""
+    cards = gpu(12, device="Vulkan1"), gpu(12, index=1, device="Vulkan3")
+    plan = make_plan(SMALL, machine(*cards, backend="Vulkan"))
+    assert plan.devices == ("Vulkan1", "Vulkan3")
+    assert plan.model_params.tensor_overrides == ((r"^output\.weight$", "Vulkan3"),)
+
+
 def little(short_bytes: int) -> Machine:
     """A machine without GPUs that has so much less than 20b with 512 MiB of checkpoints takes."""
     plan = make_plan(SMALL, machine(ram_gib=64, has_avx2=False))

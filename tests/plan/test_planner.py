@@ -39,7 +39,7 @@ def test_20b_keeps_in_vram_what_every_token_reads(
     assert n_least <= len(plan.placement.host_experts) <= n_most
     assert plan.shape.n_ctx >= (n_ctx or FLOOR_CTX)
     assert plan.host.is_pinned == (n_most > 0)
-    overrides = plan.placement.tensor_overrides(plan.backend)
+    overrides = plan.model_params.tensor_overrides
     assert (plan.vram_share == 1) == (overrides == ()) == (n_most == 0)
 
 
@@ -172,7 +172,7 @@ def test_two_gpus_share_the_layers() -> None:
     assert sum(plan.placement.layers_per_gpu) == 25
     assert min(plan.placement.layers_per_gpu) > 8
     # one override, which is of no consequence but to switch pipelining off
-    assert plan.placement.tensor_overrides("CUDA") == ((r"^output\.weight$", "CUDA1"),)
+    assert plan.model_params.tensor_overrides == ((r"^output\.weight$", "CUDA1"),)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_every_plan_keeps_budgets_and_wishes(
         if options.n_cpu_moe is not None:
             assert placement.host_experts == tuple(range(min(options.n_cpu_moe, facts.n_layers)))
             assert placement.host_parts == ()
-        check_overrides(facts, plan.placement.tensor_overrides("CUDA"), on_host(placement))
+        check_overrides(facts, plan.model_params.tensor_overrides, on_host(placement))
     assert all(explain(facts, here, options, plan))
 
 

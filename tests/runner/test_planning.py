@@ -63,6 +63,12 @@ def test_engines_that_go_give_back_what_they_have(
     assert choose_unload(nano_gguf, Settings(), None, leaving) is None
 
 
+def test_memory_by_vulkan_goes_back_to_the_card_that_has_it() -> None:
+    cards = gpu(8, 1, device="Vulkan1"), gpu(8, 2, 1, device="Vulkan0")
+    freed = planning.without(machine(*cards, backend="Vulkan"), [engine_with(Vulkan0=4 * GIB)])
+    assert [card.free_bytes for card in freed.gpus] == [GIB, 6 * GIB]
+
+
 def test_only_who_makes_room_leaves(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of the list, unless another one alone is enough and that is not."""
     pretend(monkeypatch, machine(gpu(8, 0.4), ram_gib=64))

@@ -73,19 +73,21 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
-    def tensor_overrides(self, backend: str) -> tuple[tuple[str, str], ...]:
-        """Return patterns for `ModelParams`; few, as each is tried on every tensor."""
+    def tensor_overrides(self, devices: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return patterns for `ModelParams`; few, as each is tried on every tensor.
+
+        `devices` are llama.cpp's names of the GPUs with layers.
+        """
         found = []
         if self.host_experts:
             layers = "|".join(map(str, self.host_experts))
             found.append((rf"^blk\.({layers})\.ffn_(gate|up|down)_exps", "CPU"))
         for layer, parts in self.host_parts:
             found.append((rf"^blk\.{layer}\.ffn_({'|'.join(parts)})_exps", "CPU"))
-        used = [i for i, n in enumerate(self.layers_per_gpu) if n]
-        if len(used) > 1 and not found:
+        if len(devices) > 1 and not found:
             # Several GPUs and no override switch on pipelining of ubatches, of which our steps
             # have one, for a multiple of the buffers. The head is there anyway.
-            found.append((r"^output\.weight$", f"{backend}{used[-1]}"))
+            found.append((r"^output\.weight$", devices[-1]))
         return tuple(found)
 
 

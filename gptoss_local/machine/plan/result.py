@@ -3,7 +3,6 @@
 import msgspec
 
 from gptoss_local.base.types import ContextParams, LoadMode, ModelParams
-from gptoss_local.machine.hardware import Backend
 from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.machine.plan.placement import Placement
 from gptoss_local.machine.plan.speed import Speed
@@ -42,7 +41,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The way to load a model, and what to expect of it.
 
     Attributes:
-        n_gpus: GPUs that could be used. Without any, llama.cpp chooses, as it may support others.
+        device_names: llama.cpp's, of the GPUs that could be used.
+        n_gpus: The number of those. Without any, llama.cpp chooses, as it may support others.
         vram_share: Of the weights without the embedding table, which is always on the host.
     """
 
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     host: HostMemory
     n_threads_prefill: int
     n_threads_decode: int
-    backend: Backend = "CUDA"
+    device_names: tuple[str, ...] = ()
     n_gpus: int
     vram_share: float
     speed: Speed
@@ -65,11 +65,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Return llama.cpp's names of the GPUs to use; None leaves it to llama.cpp."""
         if not self.n_gpus:
             return None
-        return tuple(self.device(i) for i, n in enumerate(self.placement.layers_per_gpu) if n)
-
-    def device(self, index: int) -> str:
-        """Return llama.cpp's name of a GPU: `CUDA0`."""
-        return f"{self.backend}{index}"
+        layers = self.placement.layers_per_gpu
+        return tuple(name for name, n in zip(self.device_names, layers, strict=False) if n)
 
     @property
     def tensor_split(self) -> tuple[int, ...] | None:
@@ -92,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return ModelParams(
             n_gpu_layers=self.placement.n_gpu_layers,
             devices=self.devices,
-            tensor_overrides=self.placement.tensor_overrides(self.backend),
+            tensor_overrides=self.placement.tensor_overrides(self.devices or ()),
             load_mode=self.load_mode,
             tensor_split=self.tensor_split,
             repack=self.repacks,
