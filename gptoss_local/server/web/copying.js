@@ -115,12 +115,12 @@ document.addEventListener("copy", (event) => {
 });
 
 /** Copy a block of code or a table: their buttons come with Markdown, so they have no handlers of their own. */
-addEventListener("click", ({ target }) => {
+addEventListener("click", async ({ target }) => {
   const button = target instanceof Element && target.closest("button.copy");
   if (!button || button.textContent === "Copied") return;
   const words = button.textContent;
   const table = button.closest(".table-place")?.querySelector("table");
-  void copyText(table ? written(table, words === "Markdown") : (button.closest(".code")?.querySelector("code")?.textContent ?? ""));
+  await copyText(table ? written(table, words === "Markdown") : (button.closest(".code")?.querySelector("code")?.textContent ?? ""));
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = words), SHOWN_MS);
 });

@@ -101,7 +101,9 @@ export function ModelPicker() {
   };
   const onToggle = (/** @type {ToggleEvent} */ event) => {
     setActive(event.newState === "open" ? (names.includes(model) ? model : (names[0] ?? "")) : null);
-    if (event.newState === "open") setPeeking(false);
+    if (event.newState !== "open") return;
+    setPeeking(false);
+    list.current?.querySelector("ul")?.focus(); // closing and opening at once is told as one event
   };
   const row = (/** @type {string} */ name, /** @type {number} */ k) => html`<li role="option" id=${`model-${k}`}
     aria-selected=${name === model} class=${name === active ? "active" : ""} onClick=${() => choose(name)}

@@ -96,6 +96,8 @@ export function Dialog({ title, children, size = "", isKept = false }) {
   };
   useEffect(() => {
     element.current?.showModal();
+    const body = /** @type {any} */ (element.current).querySelector(".dialog-body");
+    if (!body.querySelector("a, button, input, select, textarea")) body.tabIndex = 0; // so keys can scroll it
     before.current = new Map(texts());
   }, []);
   const leave = (/** @type {Event} */ event) => {
