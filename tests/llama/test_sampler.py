@@ -46,6 +46,20 @@ def test_next_to_no_temperature_is_none(context: Context, temperature: float) ->
     assert generate(context, Sampler(SamplingParams(temperature=temperature)), PROMPT, 5) == wanted
 
 
+@pytest.mark.parametrize(
+    "params",
+    [*(SamplingParams(4, min_p=p) for p in (0.999999, 1, 7)), SamplingParams(4, top_p=0)],
+    ids=str,
+)
+def test_a_filter_keeps_the_likeliest_token_on_the_device(
+    context: Context, params: SamplingParams
+) -> None:
+    wanted = generate(context, Sampler(SamplingParams(temperature=0)), PROMPT, 5)
+    sampler = Sampler(params)
+    assert sampler.bind(context, 1)
+    assert generate(context, sampler, PROMPT, 5, seq_id=1) == wanted
+
+
 @pytest.mark.parametrize("params", [PLAIN, HOT], ids=str)
 def test_cpu_draws_by_probability(context: Context, params: SamplingParams) -> None:
     context.decode(PROMPT, position=0)

@@ -18,6 +18,7 @@ from gptoss_local.engine.llama.context import Context
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number
+_MAX_MIN_P = 0.9999  # above it, llama.cpp's device keeps no token: not even the likeliest is likelier
 _IMPOSSIBLE = 1e-7  # odds of a token that no rounding leads to
 _ROUNDING = 1e-3  # of a sum of 201,088 odds in float32; 1e-5 was seen
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
@@ -187,7 +188,7 @@ def _samplers(params: SamplingParams) -> list[int]:
     if params.top_p < 1:
         chain.append(llama_cpp.llama_sampler_init_top_p(params.top_p, 1))
     if params.min_p > 0:
-        chain.append(llama_cpp.llama_sampler_init_min_p(params.min_p, 1))
+        chain.append(llama_cpp.llama_sampler_init_min_p(min(params.min_p, _MAX_MIN_P), 1))
     if params.temperature != 1:
         chain.append(llama_cpp.llama_sampler_init_temp(params.temperature))
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
