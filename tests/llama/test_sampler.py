@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, Sampler
@@ -57,6 +58,15 @@ def test_a_filter_keeps_the_likeliest_token_on_the_device(
     wanted = generate(context, Sampler(SamplingParams(temperature=0)), PROMPT, 5)
     sampler = Sampler(params)
     assert sampler.bind(context, 1)
+    assert generate(context, sampler, PROMPT, 5, seq_id=1) == wanted
+
+
+@pytest.mark.parametrize("top_k", [201_089, 2**31 - 1])
+def test_more_candidates_than_tokens_are_all_of_them(context: Context, top_k: int) -> None:
+    alone, sampler = Sampler(HOT), Sampler(replace(HOT, top_k=top_k))
+    assert alone.bind(context, 0)
+    assert sampler.bind(context, 1)
+    wanted = generate(context, alone, PROMPT, 5)
     assert generate(context, sampler, PROMPT, 5, seq_id=1) == wanted
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.base.errors import ComputeError, EngineError
-from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama.chains import Chain, chain_end
 from gptoss_local.engine.llama.context import Context
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number
-_MAX_MIN_P = 0.9999  # above it, llama.cpp's device keeps no token: not even the likeliest is likelier
+_MAX_MIN_P = 0.9999  # above it, a device may keep no token: rounding hides the threshold
 _IMPOSSIBLE = 1e-7  # odds of a token that no rounding leads to
 _ROUNDING = 1e-3  # of a sum of 201,088 odds in float32; 1e-5 was seen
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
@@ -183,7 +183,7 @@ def _samplers(params: SamplingParams) -> list[int]:
     chain = _changes(params)
     if _is_greedy(params):
         return [*chain, llama_cpp.llama_sampler_init_greedy(), chain_end()]
-    if params.top_k > 0:
+    if 0 < params.top_k < FIRST_SPECIAL:  # of more tokens than there are, llama.cpp's device aborts
         chain.append(llama_cpp.llama_sampler_init_top_k(params.top_k))
     if params.top_p < 1:
         chain.append(llama_cpp.llama_sampler_init_top_p(params.top_p, 1))
