@@ -77,10 +77,6 @@ Context = Annotated[int | None, typer.Option("--ctx", min=1, help="Tokens of con
 Parallel = Annotated[
     int | None, typer.Option("--parallel", min=1, max=64, help="Most answers at the same time.")
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw a chart into this .svg or .png file.")
-]
-Dark = Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
 
 
