@@ -54,14 +54,6 @@ class Unreadable(msgspec.Struct, frozen=True, tag=True):
     hint: str = ""
 
 
-class UnreadableError(Exception):
-    """There is no text; says why, and what to do about it."""
-
-    def __init__(self, why: str, hint: str = "") -> None:
-        super().__init__(why)
-        self.hint = hint
-
-
 def without_markup(text: str) -> str:
     """Replace signs of links and citations of the model, and drop control characters."""
     return text.translate(_REPLACED)

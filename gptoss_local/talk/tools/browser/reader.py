@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.talk.documents import UnreadableFile
 from gptoss_local.talk.tools.browser.addresses import shortened
 from gptoss_local.talk.tools.browser.page import (
     Attached,
@@ -18,7 +19,6 @@ from gptoss_local.talk.tools.browser.page import (
     Fetched,
     Request,
     Unreadable,
-    UnreadableError,
 )
 from gptoss_local.talk.tools.processes import end_of, started
 
@@ -34,7 +34,7 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
     try:
         request = Request(page, "source" if is_source else "page")
         return await _answer(request, Content, timeout_s)
-    except UnreadableError as error:
+    except UnreadableFile as error:
         raise UsageError(f"`{shortened(page.url)}` {error}") from error
 
 
@@ -47,11 +47,11 @@ async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> An
     argv = [sys.executable, "-P", "-m", _MODULE]  # -P: not from the current directory
     process, asked = await started(argv, stderr=no_log), msgspec.msgpack.encode(request)
     if await end_of(process, output, timeout_s, asked, n_first=_MAX_BYTES) is None:
-        raise UnreadableError(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH)
+        raise UnreadableFile(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH)
     try:
         answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
     except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
-        raise UnreadableError("cannot be read: it is too large or damaged", _TOO_MUCH) from error
+        raise UnreadableFile("cannot be read: it is too large or damaged", _TOO_MUCH) from error
     if isinstance(answer, Unreadable):
-        raise UnreadableError(f"cannot be read: {answer.why}", answer.hint)
+        raise UnreadableFile(f"cannot be read: {answer.why}", answer.hint)
     return answer
