@@ -141,12 +141,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def models_dir(self) -> Path:
-        return self._folder("models", platformdirs.user_data_path(_APP) / "models")
+        return self._data("models")
 
     @property
     def cache_dir(self) -> Path:
         """Return the folder of files that can be made again."""
-        return self._folder("cache", platformdirs.user_cache_path(_APP))
+        return self.home / "cache" if self.home else platformdirs.user_cache_path(_APP)
 
     @property
     def prefix_dir(self) -> Path:
@@ -155,31 +155,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def history_path(self) -> Path:
-        return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
+        return self._data("chats.sqlite3")
 
     @property
     def evals_dir(self) -> Path:
-        return self._folder("evals", platformdirs.user_data_path(_APP) / "evals")
+        return self._data("evals")
 
     @property
     def keys_path(self) -> Path:
         """Return the file of keys; by default it has only keys of phones, or is missing."""
-        platform_path = platformdirs.user_data_path(_APP) / "keys.toml"
-        return self.api_keys_file or self._folder("keys.toml", platform_path)
+        return self.api_keys_file or self._data("keys.toml")
 
     @property
     def input_history(self) -> Path:
         """Return the file of lines typed at `gptoss run`."""
-        return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
+        return self._data("run_history")
 
     @property
     def certificate_path(self) -> Path:
         """Return the file of the local network's certificate and key; it may not exist yet."""
-        return self._folder("lan.pem", platformdirs.user_data_path(_APP) / "lan.pem")
+        return self._data("lan.pem")
 
     @property
     def log_dir(self) -> Path:
-        return self._folder("log", platformdirs.user_log_path(_APP))
+        return self.home / "log" if self.home else platformdirs.user_log_path(_APP)
 
     @property
     def server_log(self) -> Path:
@@ -190,7 +189,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def owner_secret_path(self) -> Path:
         """Return the file that proves to a running server that a program is of this account."""
         name = re.sub(r"[^\w.-]+", "-", self.url.removeprefix("http://"))
-        return self._folder("run", platformdirs.user_data_path(_APP) / "run") / f"{name}.secret"
+        return self._data("run") / f"{name}.secret"
 
     @property
     def url(self) -> str:
@@ -198,8 +197,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
-    def _folder(self, name: str, platform_path: Path) -> Path:
-        return self.home / name if self.home else platform_path
+    def _data(self, name: str) -> Path:
+        return (self.home or platformdirs.user_data_path(_APP)) / name
 
 
 def load_settings(**flags: Any) -> Settings:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.types import Usage
 from gptoss_local.harmony import (
     CallDelta,
@@ -93,6 +92,3 @@ class Counters:
         record.ended_ns, record.end, record.is_error = time.time_ns(), end, is_error
         for watcher in self.watchers:
             watcher(record)
-
-    def crashed(self, model: str, error: GptOssError) -> None:
-        self.crashes[model, type(error).__name__] += 1

@@ -278,7 +278,7 @@ class ModelManager:
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
     def _lost(self, name: str, error: GptOssError) -> None:
-        self.counters.crashed(name, error)
+        self.counters.crashes[name, type(error).__name__] += 1
         _log.error("the model runner of %s is lost: %s", name, error.message)
         losses.record(self.settings, name, error)
 

@@ -81,18 +81,13 @@ def probe(vocabulary: Vocabulary) -> tuple[list[int], set[int]]:
     return vocabulary.encode_tagged(_PROBE), expected
 
 
-def closer(vocabulary: Vocabulary) -> Closer:
-    """Return a function that tells the stop token of tokens which an upstream ended without.
+def stop_token_of(vocabulary: Vocabulary, tokens: list[int]) -> int:
+    """Return the stop token of tokens which an upstream ended without.
 
     A message to a recipient is a call, and any other one that ends an answer is its last.
     """
-
-    def close(tokens: list[int]) -> int:
-        begin = max((i for i, token in enumerate(tokens) if token == START), default=0)
-        header = tokens[begin:]
-        if MESSAGE in header:
-            header = header[: header.index(MESSAGE)]
-        text = vocabulary.encoding.decode(header)
-        return CALL if " to=" in text else RETURN
-
-    return close
+    begin = max((i for i, token in enumerate(tokens) if token == START), default=0)
+    header = tokens[begin:]
+    if MESSAGE in header:
+        header = header[: header.index(MESSAGE)]
+    return CALL if " to=" in vocabulary.encoding.decode(header) else RETURN

@@ -20,7 +20,7 @@ from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.runner.upstream.answer import UpstreamAnswer, closer
+from gptoss_local.runner.upstream.answer import UpstreamAnswer, stop_token_of
 from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
 from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection
 from gptoss_local.runner.upstream.wire import KINDS, N_CTX, AnswerChunk, request_body
@@ -95,7 +95,7 @@ class Upstream:
         self._name = name
         self.address = address
         self._vocabulary = vocabulary
-        self._closer = closer(vocabulary)
+        self._closer = functools.partial(stop_token_of, vocabulary)
         self._vocabulary_file = vocabulary_file
         self._connection = UpstreamConnection(name, address)
         self._seq_ids = itertools.count(1)

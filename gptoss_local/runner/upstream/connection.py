@@ -203,10 +203,9 @@ class UpstreamConnection:
         except httpx2.HTTPError as error:
             raise UpstreamFault(self._broken(error, replica)) from error
         except UpstreamError as error:  # of a chunk: the same engine would send the same
+            told = UpstreamError(self._without_key(error.message), hint=error.hint)
             has_others = len(self._address.urls) > 1
-            raise UpstreamFault(
-                self._hidden(error), may_retry=has_others, is_of_replica=False
-            ) from error
+            raise UpstreamFault(told, may_retry=has_others, is_of_replica=False) from error
 
     async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:
         async with asyncio.timeout(wait_s):
@@ -269,9 +268,6 @@ class UpstreamConnection:
         except msgspec.DecodeError:
             text = content[:200].decode(errors="replace").strip()
         return f": {self._without_key(text)}" if text else ""
-
-    def _hidden(self, error: UpstreamError) -> UpstreamError:
-        return UpstreamError(self._without_key(error.message), hint=error.hint)
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
