@@ -186,11 +186,11 @@ def _show(
 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--work` its value; a word after it is one if it names a folder."""
-    return with_missing_values(arguments, {"--work": (_is_folder, "")})
 
+    def is_folder(word: str) -> bool:
+        return os.path.isdir(word) or word.startswith(PATHS)
 
-def _is_folder(word: str) -> bool:
-    return os.path.isdir(word) or word.startswith(PATHS)
+    return with_missing_values(arguments, {"--work": (is_folder, "")})
 
 
 def welcome() -> None:

@@ -265,20 +265,15 @@ def quieten_logs() -> None:
         logging.getLogger(name).addFilter(once)
 
 
-if sys.platform == "win32":
-
-    def _raise_file_limit(n_wanted: int) -> int | None:
-        """Return None: Windows has no limit that matters here."""
+def _raise_file_limit(n_wanted: int) -> int | None:
+    if sys.platform == "win32":  # which has no limit that matters here
         return None
-
-else:
     import resource
 
-    def _raise_file_limit(n_wanted: int) -> int | None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        n_most = n_wanted if hard == resource.RLIM_INFINITY else min(hard, n_wanted)
-        if soft == resource.RLIM_INFINITY:
-            return None
-        if soft < n_most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (n_most, hard))
-        return max(soft, n_most)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n_most = n_wanted if hard == resource.RLIM_INFINITY else min(hard, n_wanted)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    if soft < n_most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_most, hard))
+    return max(soft, n_most)

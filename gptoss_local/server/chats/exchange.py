@@ -95,7 +95,8 @@ class Toolboxes:
             yield kept.toolbox
         finally:
             kept.n_uses -= 1
-            await self._end_oldest()
+            unused = [key for key, each in self._kept.items() if not each.n_uses]
+            await self._end(unused[:-_N_KEPT])
 
     @asynccontextmanager
     async def use_new(self) -> AsyncGenerator[Toolbox, None]:
@@ -124,9 +125,6 @@ class Toolboxes:
 
     async def close(self) -> None:
         await self._end(list(self._kept))
-
-    async def _end_oldest(self) -> None:
-        await self._end([key for key, kept in self._kept.items() if not kept.n_uses][:-_N_KEPT])
 
     async def _end(self, keys: list[tuple[int, bool]]) -> None:
         for key in keys:

@@ -186,7 +186,9 @@ class Browser(ToolSource):
                     _address(key, is_link=True)
                     raise UsageError(f"Page `{cursor}` is not kept any more. Open it again first.")
                 if link >= len(content.links):
-                    raise UsageError(f"Invalid link id `{link}`.{_ids_of(content)}")
+                    ids = f"Available link ids: [0 - {len(content.links) - 1}]."
+                    there = ids if content.links else "The page has no links."
+                    raise UsageError(f"Invalid link id `{link}`. {there}")
                 key = content.links[link]
                 if loc < 0 and content.link_lines:
                     loc = content.link_lines[link]
@@ -276,9 +278,3 @@ def _address(key: str, *, is_link: bool) -> str:
     if is_link and not url.startswith(_WEB_PAGES):
         raise UsageError("These results are not kept any more. Search again.")
     return f"{key[: len(key) - len(url)]}{check_url(url)}"
-
-
-def _ids_of(content: Content) -> str:
-    if not content.links:
-        return " The page has no links."
-    return f" Available link ids: [0 - {len(content.links) - 1}]."

@@ -224,7 +224,7 @@ class _Writer:
         self._break(2)
         for line in "".join(_lines_as_they_are(node)).strip("\n").split("\n"):
             self._raw(f"    {line}".rstrip())
-            self._new_line()
+            self.pieces.append("\n")
         self._n_breaks = 1
         self._break(2)
 
@@ -273,12 +273,9 @@ class _Writer:
 
     def _break(self, n: int) -> None:
         while self._n_breaks < n:
-            self._new_line()
+            self.pieces.append("\n")
             self._n_breaks += 1
         self._has_space = True
-
-    def _new_line(self) -> None:
-        self.pieces.append("\n")
 
 
 def _lines_as_they_are(node: Node) -> Iterator[str]:

@@ -58,7 +58,10 @@ _SAVE_AGAIN = "Open it in the program that made it, and save it again."
 
 
 def main() -> None:
-    _limit_memory()
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
     answer: Content | Attached | Unreadable
     try:
@@ -280,13 +283,6 @@ def _rows(table: Any) -> list[list[str]]:
                 row.append("" if n else text)
         rows.append(row)
     return rows
-
-
-def _limit_memory() -> None:
-    if sys.platform == "linux":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
 
 
 if __name__ == "__main__":

@@ -80,9 +80,12 @@ class Server(ToolSource):
                 raise UsageError(f"{listed.name} has changed meanwhile. Call it again.")
             return await self.call(listed.name, arguments)
 
+        about = listed.description or listed.title or ""
+        if len(about) > MAX_DESCRIPTION_CHARACTERS:
+            about = f"{about[:MAX_DESCRIPTION_CHARACTERS]} [cut]"
         return RunnableTool(
             _NO_NAME.sub("_", listed.name)[:64] or "tool",
-            _cut(listed.description or listed.title or ""),
+            about,
             {"properties": {}, **listed.input_schema},
             run,
             f"is a tool of the MCP server {self.name} ({self.entry.reached})",
@@ -132,12 +135,6 @@ class Server(ToolSource):
         await self._connection.ready()
         self.version = self._connection.version
         return self._connection
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_DESCRIPTION_CHARACTERS:
-        return text
-    return f"{text[:MAX_DESCRIPTION_CHARACTERS]} [cut]"
 
 
 class McpServers:

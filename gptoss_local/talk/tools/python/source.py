@@ -222,11 +222,9 @@ class Python(ToolSource):
         if result.stopped:
             self._end("")
         elif self._engine is not None:  # no new chat has begun since
-            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
+            why = f"There was no call for {self._idle_s / 60:g} minutes."
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end, why)
         return ToolResult(text.encode("utf-8", "replace").decode(), result.is_error)
-
-    def _on_idle(self) -> None:
-        self._end(f"There was no call for {self._idle_s / 60:g} minutes.")
 
     def _end(self, loss: str) -> None:
         self._stop_clock()
