@@ -66,7 +66,6 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
@@ -80,7 +79,6 @@ class ContentDelta(msgspec.Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
@@ -99,7 +97,6 @@ class CallDelta(msgspec.Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments as far as they came."""
         ends: list[str] = []
         for character in _STRING.sub("", self.text):
             if character in "{[":

@@ -136,7 +136,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def vram_bytes(self) -> int | None:
-        """Return `vram` in bytes; None: unlimited."""
         return parse_memory(self.vram, "vram") if self.vram else None
 
     @property
@@ -168,7 +167,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def input_history(self) -> Path:
-        """Return the file of lines typed at `gptoss run`."""
         return self._data("run_history")
 
     @property
@@ -193,7 +191,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def url(self) -> str:
-        """Return the server's address for a client on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -256,7 +253,6 @@ def settings_without_file() -> Settings:
 
 
 def check_config() -> None:
-    """Raise UsageError if config.toml exists and cannot be used."""
     if (path := config_path()).is_file():
         _convert(_read_config(path), str(path))
 

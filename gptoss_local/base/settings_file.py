@@ -307,7 +307,6 @@ def read_undo(path: Path) -> Change:
 
 
 def make_undo(change: Change) -> None:
-    """Put a file back, or remove it if there was none, and then its backups."""
     backups = _backups(change.path)
     if backups[0].name.endswith(_NO_FILE):
         change.path.unlink(missing_ok=True)
@@ -329,7 +328,6 @@ def _backups(path: Path) -> list[Path]:
 
 
 def _back_up(path: Path) -> Path:
-    """Copy a file to a new dated name, or note that there is none."""
     is_there = path.exists()
     end = ".bak" if is_there else _NO_FILE
     base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"

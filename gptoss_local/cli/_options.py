@@ -169,7 +169,6 @@ def say_unreadable(settings: Settings) -> list[dict[str, str]]:
 
 
 def running_server(settings: Settings) -> "Client":
-    """Return a client of the server, starting one unless it runs."""
     from gptoss_local.api.client import Client
 
     say_unreadable(settings)

@@ -85,7 +85,6 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def _print_wrapped(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> None:
-    """Print a table for a terminal; if it is too narrow, the widest columns are wrapped."""
     from rich.table import Column, Table
     from rich.text import Text
 

@@ -66,7 +66,6 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def choose(question: str, n_choices: int, *, default: int) -> int:
-    """Ask for one of the numbers from 1 to `n_choices`."""
     while True:
         answer = _read(f"{question} [{default}]: ")
         if not answer:

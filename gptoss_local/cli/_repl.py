@@ -99,7 +99,6 @@ class Repl:
 
 
 def _open_editor(settings: Settings) -> "LineEditor | None":
-    """Return the line editor on a terminal; None if it must get no control sequences."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is not text ends nothing
     if not _has_terminal() or is_plain():

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @contextmanager
 def saved_conversation(settings: Settings, *, is_continued: bool) -> Iterator[Conversation]:
-    """Yield a new conversation of the history, or the last one."""
     history = open_history(settings)
     try:
         conversation = Conversation(history, "", "medium")

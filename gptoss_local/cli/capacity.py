@@ -217,7 +217,6 @@ class _BenchFile(msgspec.Struct):
 
 
 def read_bench(path: Path) -> Machine:
-    """Read a file of `gptoss bench --json`, of any machine."""
     try:
         content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)

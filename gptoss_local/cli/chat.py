@@ -194,7 +194,6 @@ def with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def welcome() -> None:
-    """Chat with the last model; if there is none yet but nano, help to get one first."""
     from gptoss_local.runner.fits import has_model
 
     settings = load_settings()

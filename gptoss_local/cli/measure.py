@@ -114,7 +114,6 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 
 
 def _ready(model: str, settings: Settings) -> ModelEntry:
-    """Return a model that no server holds, and warn of other programs at work."""
     entry = find_model(named(model, settings), settings)
     from gptoss_local.api.client import Client
     from gptoss_local.runner.measuring import disturbance

@@ -141,7 +141,6 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
 
 def processor(model: RunningModel) -> str:
-    """Return the places of the weights, in Ollama's words."""
     if model.remote_host:
         return model.remote_host
     if (share := model.vram_share) in (0, 1):

@@ -90,7 +90,6 @@ def _close_lan(settings: Settings, *, json: bool) -> None:
 
 
 def firewall_command(address: str, port: int) -> str:
-    """Return the command that opens the port in this machine's firewall; empty if unknown."""
     import psutil
 
     if sys.platform == "win32":

@@ -226,7 +226,6 @@ class ModelManager:
             await self._let_go(model)  # also if the client leaves while it waits
 
     async def close(self) -> None:
-        """End the engines now, with their answers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

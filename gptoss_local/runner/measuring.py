@@ -245,7 +245,6 @@ class _Prober:
         return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
 
     async def _width(self, n_streams: int) -> AtWidth:
-        """Count the tokens while all of the streams run."""
         answers = await asyncio.gather(
             *(self.answer(self.tokens(WIDTH_PROMPT)) for _ in range(n_streams))
         )

@@ -226,11 +226,9 @@ class Access:
 
     @property
     def clients(self) -> list[ClientUse]:
-        """Return the use of each program, the largest first."""
         return sorted(self._clients.values(), key=lambda use: -use.n_prompt)
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
-        """Return the use of all keys, or only the current caller's own."""
         use, caller = self._limits.use, current_caller()
         return {caller.name: use[caller.name]} if caller.has_users_key else use
 
@@ -347,7 +345,6 @@ def _is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | 
 
 
 def _reached(request: Request) -> str:
-    """Return the address of this machine at which a request arrived."""
     return (request.scope.get("server") or ("", None))[0]
 
 

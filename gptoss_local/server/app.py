@@ -120,7 +120,6 @@ def start_tracing() -> "Tracing | None":
 
 
 def serve(settings: Settings) -> None:
-    """Run the server until it is stopped. Raises as `make_server`."""
     server = make_server(settings)
     quieten_logs()
     return_memory()

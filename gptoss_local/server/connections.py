@@ -65,7 +65,6 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
 
     @property
     def has_place(self) -> bool:
-        """Return whether it is, or was, within the limit."""
         return not self._is_spare or len(self.connections) <= self.max_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -259,7 +258,6 @@ def return_memory() -> None:
 
 
 def quieten_logs() -> None:
-    """Limit lines that connections can cause in the log to one a minute."""
     once = OncePerMinute()
     for name in ("asyncio", "uvicorn.error", _log.name):
         logging.getLogger(name).addFilter(once)

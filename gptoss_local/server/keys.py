@@ -65,7 +65,6 @@ def hash_key(key: bytes) -> str:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """Return the keys of a file, in order."""
     text = read_text(path, hint="`gptoss keys add NAME` makes it.")
     try:
         keys = msgspec.convert(tomllib.loads(text), _KeysFile).keys
@@ -156,7 +155,6 @@ class Bucket:
         self._level, self._at_s = float(per_minute), now_s()
 
     def wait_s(self) -> float:
-        """Return the seconds until 1 is there, 0 if it is."""
         self.take(0)
         return max(0.0, 1 - self._level) * 60 / self.per_minute
 
@@ -174,7 +172,6 @@ class KeyUse:
         self.buckets: dict[str, Bucket] = {}
 
     def follow(self, key: ApiKey) -> None:
-        """Take over a key's limits; a changed one starts full."""
         limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
         for what, per_minute in limits.items():
             known = self.buckets.pop(what, None)
@@ -219,7 +216,6 @@ class KeyLimits:
                 _log.warning("the browser %s is not renewed: %s", name, error.message)
 
     def admit(self, name: str) -> None:
-        """Let a metered request in, and charge it to its key. Raises RateLimitError."""
         use = self.use[name]
         waits_s = {what: bucket.wait_s() for what, bucket in use.buckets.items()}
         if any(waits_s.values()):
@@ -262,7 +258,6 @@ class KeyLimits:
 
 
 def _sign_of(path: Path) -> tuple[int, int, int] | None:
-    """Return figures that change with a file; None if it cannot be found."""
     try:
         found = path.stat()
     except OSError:

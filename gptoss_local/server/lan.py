@@ -86,7 +86,6 @@ class LanDoor:
         _log.info("listening on %s, for callers with a key", ", ".join(urls))
 
     def close(self) -> None:
-        """End all connections of the local network, and listen no more."""
         self.stop_listening()
         for protocol in self._protocols:
             if protocol.transport is not None:
@@ -151,7 +150,6 @@ def _is_private(text: str) -> bool:
 
 
 def _own_certificate(path: Path, addresses: list[str]) -> tuple[ssl.SSLContext, str]:
-    """Return the certificate and its SHA-256, renewed near its end or for other addresses."""
     names = x509.SubjectAlternativeName(
         [
             x509.DNSName(socket.gethostname()),

@@ -206,7 +206,6 @@ class Tracing:
             span.end()
 
     async def close(self) -> None:
-        """Send the last spans; those that take too long are dropped."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, _CLOSE_S)

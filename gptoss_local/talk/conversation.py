@@ -115,7 +115,6 @@ class ToolChoice:
         self._toolbox.on = (set(names) | {WORK}) & self._known
 
     def text(self, options: Mapping[str, Any]) -> str:
-        """Return the option for the current tools; unknown names in it stay."""
         before = options.get(TOOLS)
         others = names_in(before) - self._known if isinstance(before, str) else set()
         return ",".join(sorted(self._toolbox.on | others))

@@ -68,7 +68,6 @@ def fenced(name: str, text: str) -> str:
 
 
 def check(name: str, n_bytes: int) -> None:
-    """Raise UnreadableFile if the name or the size forbids reading the file."""
     if is_image(name):
         raise UnreadableFile("is an image", _NO_IMAGES, "not text")
     for suffixes, (what, instead) in _OTHERS.items():

@@ -70,7 +70,6 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
     @property
     def tensor_spans(self) -> dict[str, tuple[int, int]]:
-        """Return the byte range of each tensor in the file, with its padding."""
         start = self._data_start
         tensors = sorted(self.tensors, key=lambda tensor: tensor.offset)
         bounds = [*(start + tensor.offset for tensor in tensors), self.size_bytes]

@@ -215,7 +215,6 @@ def _command() -> Iterator[Verdict]:
 
 
 def _is_same(found: Path, program: Path) -> bool:
-    """Compare the files, or find the running Python in the command."""
     if found.resolve() == program.resolve():
         return True
     try:

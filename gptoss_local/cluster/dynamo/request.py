@@ -59,7 +59,6 @@ class _EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_request(request: Mapping[str, Any]) -> Generate:
-    """Return what to ask the engine for; UsageError for unsupported or invalid values."""
     wanted: dict[str, Any] = {}
     for group in _GROUPS:
         wanted |= {n: value for n, value in (request.get(group) or {}).items() if value is not None}

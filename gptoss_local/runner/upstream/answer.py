@@ -30,7 +30,6 @@ class UpstreamAnswer:
         self._first_s = self._last_s = 0.0
 
     def add(self, chunk: AnswerChunk) -> tuple[list[int], list[Logprob]]:
-        """Add a chunk; return its tokens up to a stop token."""
         is_stopped = self._is_stopped
         n = 0 if is_stopped else len(chunk.tokens)
         for i, token in enumerate(chunk.tokens[:n], 1):

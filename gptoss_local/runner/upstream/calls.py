@@ -52,6 +52,5 @@ following: ContextVar[Follow | None] = ContextVar("following", default=None)
 
 
 def followed(call: UpstreamCall) -> AbstractContextManager[None]:
-    """Return a context for a call to run in, which its UpstreamFault leaves."""
     follow = following.get()
     return nullcontext() if follow is None else follow(call)

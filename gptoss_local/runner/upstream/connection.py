@@ -137,7 +137,6 @@ class UpstreamConnection:
             return False
 
     async def n_ctx(self, replica: Replica) -> int | None:
-        """Return the context that an address reports, if any."""
         is_llama = self._address.kind == "llama-server"
         url = replica.url + KINDS[self._address.kind].about
         try:
@@ -274,7 +273,6 @@ class UpstreamConnection:
 
 
 async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
-    """Return the addresses that do not answer. Raises UsageError without its key."""
     connection = UpstreamConnection(name, address)
     try:
         are_well = await asyncio.gather(*map(connection.is_well, connection.replicas))

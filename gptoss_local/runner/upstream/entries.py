@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Path:
-    """Write a model into models.toml, or raise UsageError; return that file."""
     import tomlkit  # PERF: 60 ms
 
     wanted = canonical_name(name)

@@ -177,7 +177,6 @@ class Answers:
             self._titling = asyncio.create_task(self._title_all())
 
     async def _title_all(self) -> None:
-        """Title the chats of answers that have ended, until an answer begins."""
         while self._untitled:
             await self._title(self._untitled[0])
             self._untitled.popleft()

@@ -116,7 +116,6 @@ class Changes:
                 listener.notices.append(notice)
 
     def close(self) -> None:
-        """End the streams, once they have what was written before."""
         self._is_closed = True
         self.look_now()
 
@@ -168,7 +167,6 @@ class _Listener:
                 await self.wake.wait()
 
     def is_due(self) -> bool:
-        """Return whether to look at the file now."""
         now_s = time.monotonic()
         is_due = self.wake.is_set() or now_s - self._looked_s >= _LOOK_S
         self.wake.clear()
@@ -211,7 +209,6 @@ class _Listener:
                     yield ChangeEvent(event="turn", turn=self._noted(turn))
 
     def growth(self) -> Iterator[ChangeEvent]:
-        """Yield notices, and new text and progress of answers that run here."""
         while self.notices:
             yield ChangeEvent(event="notice", notice=self.notices.popleft())
         is_progress_due = time.monotonic() - self._told_s >= _PROGRESS_S

@@ -81,7 +81,6 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
-        """Yield the toolbox of a chat, with the chat's choice of tools on."""
         async with self._lock:
             kept = self._kept.get(key := (chat.id, self._works))
             if kept is None:
@@ -100,7 +99,6 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use_new(self) -> AsyncGenerator[Toolbox, None]:
-        """Yield the tools of a new chat for a moment."""
         toolbox = self._made()
         try:
             yield toolbox
@@ -117,7 +115,6 @@ class Toolboxes:
         return self._sources.toolbox(work)
 
     async def renew(self) -> None:
-        """Use the MCP servers of a configuration that was changed."""
         await self._sources.renew(kept.toolbox for kept in self._kept.values())
 
     async def drop(self, chat_id: int) -> None:
@@ -179,7 +176,6 @@ class Exchange(loop.Exchange):
 
     @property
     def leaf(self) -> Turn:
-        """Return the open turn as it began, or the last one."""
         return self._branch[-1]
 
     @property
@@ -191,7 +187,6 @@ class Exchange(loop.Exchange):
         return self._question is not None
 
     def allow(self, turn_id: int, decision: Decision) -> bool:
-        """Answer the question about a call; return False if it is not open."""
         question = self._question
         if question is None or question.turn_id != turn_id or question.answer.done():
             return False
@@ -202,7 +197,6 @@ class Exchange(loop.Exchange):
         return True
 
     async def lead(self) -> None:
-        """Answer, run the answer's calls, and continue with the results."""
         try:
             try:
                 async with self._parts.toolboxes.use(self._chat, self._branch) as toolbox:
@@ -314,7 +308,6 @@ class Exchange(loop.Exchange):
                 history.update(turn_id, state="failed", stats=error)
 
     async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
-        """Let a call wait for the user."""
         turn_id = self.leaf.id
         question = self._question = Question(turn_id, tool, asyncio.Future())
         shown = {
@@ -359,7 +352,6 @@ class Exchange(loop.Exchange):
 def asked_of(
     chat: ChatSummary, branch: Sequence[Turn], toolbox: Toolbox, defaults: ModelDefaults
 ) -> tuple[ChatRequest, int | None]:
-    """Return the request for a branch's last turn, and the context asked for."""
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
     request = ChatRequest(

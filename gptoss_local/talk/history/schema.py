@@ -184,7 +184,6 @@ def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterat
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the file system into HistoryErrors with a hint."""
     try:
         yield
     except OSError as error:

@@ -12,7 +12,6 @@ from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 
 def has_home(folder: Path) -> bool:
-    """Return whether a resolved folder is the home folder, or contains it."""
     return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
 
 
@@ -61,7 +60,6 @@ class Files(ToolSource):
         return [tool]
 
     def _resolve(self, arguments: Arguments) -> Arguments:
-        """Fill in the path after links, and refuse one outside the folder."""
         path = str(arguments.get("path", ""))
         return {"path": str(inside(self._folder, path))}
 

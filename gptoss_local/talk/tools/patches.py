@@ -59,7 +59,6 @@ class FilePatch(NamedTuple):
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """Read a patch, also one in a code block or as a here-document."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise UsageError(
@@ -85,7 +84,6 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def _add_line(file: FilePatch, line: str) -> bool:
-    """Add a line to the last hunk of a file; return whether it may be there."""
     hunks, sign = file.hunks, line[0]
     if file.kind == "Delete" or (file.kind == "Add" and sign != "+"):
         return False

@@ -80,7 +80,6 @@ def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:
 
 
 def taken_names(settings: Settings) -> set[str]:
-    """Return the names that no MCP server may have: built-in tools and programs."""
     return {Files.name, Python.name, Browser.name, *settings.tools}
 
 
@@ -113,7 +112,6 @@ class ToolSources:
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
 
     async def renew(self, toolboxes: Iterable[Toolbox]) -> None:
-        """Let toolboxes have the MCP servers of a configuration that was changed."""
         for toolbox in toolboxes:
             toolbox.set_servers(self._mcp.sources(taken=taken_names(self._settings)))
         await self._mcp.end_removed()

@@ -62,7 +62,6 @@ def _finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
 
 
 def _find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
-    """Return the tools with most of the words in name and description, best first."""
     wanted = set(_words(query))
     scored = []
     for tool in tools:
@@ -175,7 +174,6 @@ class Toolbox:
         ]
 
     def switch(self, name: str) -> bool:
-        """Turn a source on or off; return whether it is on now. Raises UsageError if unknown."""
         names = [source.name for source in self._sources]
         if name not in names:
             raise UsageError(f"there is no tool '{name}'", hint=f"There are {', '.join(names)}.")
@@ -191,7 +189,6 @@ class Toolbox:
             self._by_source.pop(name, None)
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget permissions and state of the chat before."""
         self.trusted.clear()
         self._found.clear()
         known = tuple(pages)
@@ -231,7 +228,6 @@ class Toolbox:
             self._consents.add(tool)
 
     def call(self, name: str, arguments: Arguments) -> Call:
-        """Resolve a call of the model, for the user to see and to run."""
         try:
             if (tool := self.tool(name)) is None:
                 known = ", ".join(each.name for each in self.offered())
@@ -268,7 +264,6 @@ class Toolbox:
         return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
 
     def undo(self) -> str:
-        """Take back the last patch; return the words that say so to the model."""
         if self.work is None:
             hint = "`gptoss chat --work` makes them, and the page with the setting work_folder."
             raise UsageError("only patches are undone", hint=hint)

@@ -87,7 +87,6 @@ class Work(ToolSource):
             raise UsageError("the home folder is too much to work in", hint="chat --work FOLDER")
 
     def _agents(self) -> tuple[str, str]:
-        """Return the folder's own instructions, and words that say so."""
         try:
             data = _state(inside(self.folder, _AGENTS)).data
         except UsageError:
@@ -192,7 +191,6 @@ class Work(ToolSource):
         return (text + more).encode("utf-8", "replace").decode() or "(no lines)"
 
     def _planned(self, patch: str) -> tuple[Changes, str]:
-        """Return what a patch changes, and that as a diff for the user."""
         if len(patch) > _MAX_PATCH or re.search("[\ud800-\udfff]", patch):
             raise UsageError("the patch is too long, or is not text")
         now: dict[Path, State | None] = {}
@@ -270,7 +268,6 @@ class Work(ToolSource):
         return f"Done: {self._names(changes)}"
 
     def undo(self) -> str:
-        """Take back the last patch of this session; return the names of its files."""
         if not self._applied:
             raise UsageError("there is no patch of this session to undo")
         changes = self._applied[-1]

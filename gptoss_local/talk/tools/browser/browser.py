@@ -51,7 +51,6 @@ class Stack:
         return max(self._shown, default=-1) + 1
 
     def shown(self, cursor: int = -1) -> Shown:
-        """Return a display; without a cursor, the last one."""
         last = self.next_cursor - 1
         if last < 0:
             raise UsageError("No pages to access!")

@@ -345,7 +345,6 @@ def main_part(body: Node) -> tuple[Node, list[Node]]:
 
 
 def _found_by_readability(body: Node) -> set[int]:
-    """Return the elements with the main text, by their place in the page."""
     from readability import Document
 
     marked = copy.deepcopy(body)

@@ -93,7 +93,6 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
 
 
 def _kind_of(page: Fetched) -> str:
-    """Return the declared type of a page, or a guess if that says nothing."""
     kind = page.content_type.partition(";")[0].strip()
     if page.body.startswith(b"%PDF-"):
         return "application/pdf"
@@ -105,7 +104,6 @@ def _kind_of(page: Fetched) -> str:
 
 
 def decoded(page: Fetched) -> str:
-    """Return the text of a page, in its declared charset if possible."""
     body = page.body
     declared = _CHARSET.search(page.content_type)
     meta = _META_CHARSET.search(body[:4096])

@@ -145,7 +145,6 @@ class McpServers:
         self._servers: list[Server] = []
 
     def sources(self, taken: Collection[str] = ()) -> Sequence[Server]:
-        """Return the servers of the configuration as it is now."""
         return [self._server(entry) for entry in read_entries(self._settings, taken).values()]
 
     async def end_removed(self) -> None:

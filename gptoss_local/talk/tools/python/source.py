@@ -42,7 +42,6 @@ _TOLD = (
 
 
 def kernel_of(text: str) -> str:
-    """Return the Jupyter kernel that `python_tool` names; empty for the sandbox."""
     found = _KERNEL.fullmatch(text.strip())
     if found is None and text.strip() != "sandbox":
         raise UsageError(
