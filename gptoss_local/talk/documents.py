@@ -115,6 +115,7 @@ def guessed_encoding(data: bytes) -> str:
 
 
 async def read_document(name: str, data: bytes) -> Document:
+    from gptoss_local.talk.tools.browser.page import Unreadable
     from gptoss_local.talk.tools.browser.reader import read_attached  # PERF: 50 ms
 
     check(name, len(data))
@@ -122,6 +123,8 @@ async def read_document(name: str, data: bytes) -> Document:
         return await run_off_loop(lambda check: read_text(data), len(data))
     kind, form = _DOCUMENTS[_suffix(name)]
     found = await read_attached(data, form)
+    if isinstance(found, Unreadable):
+        raise UnreadableFile(found.why, found.hint)
     if len(found.text.encode()) > MAX_TEXT_BYTES:
         raise UnreadableFile("has more than 1 MiB of text", _A_PART, "over 1 MiB")
     return Document(kind, found.text, found.length)
