@@ -37,19 +37,12 @@ class Prefilling(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """A token of an answer, and how likely it was.
+    """A token of an answer, and how likely it was."""
 
-    Attributes:
-        data: Bytes, maybe only a part of a character.
-        logprob: Natural logarithm, before any sampling setting.
-        top: The likeliest tokens in its place, likeliest first.
-        offset: Characters of content before it; None: it is not shown as content.
-    """
-
-    data: bytes
-    logprob: float
-    top: tuple[tuple[bytes, float], ...]
-    offset: int | None
+    data: bytes  # maybe only a part of a character
+    logprob: float  # natural, before any sampling setting
+    top: tuple[tuple[bytes, float], ...]  # the likeliest tokens in its place, likeliest first
+    offset: int | None  # characters of content before it; None: it is not shown as content
 
 
 Logprobs = tuple[TokenLogprob, ...]

@@ -101,40 +101,26 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines that a goal takes, and what each of them does.
-
-    Attributes:
-        n_streams: Answers at the same time on one machine.
-        tok_s: Tokens/s of all answers of one machine.
-        user_tok_s: Tokens/s of one answer.
-        first_token_s: Until 95 % of the answers have begun.
-        n_cells: Tokens of cache that all machines need together.
-    """
+    """The machines that a goal takes, and what each of them does."""
 
     n_machines: int
     users_per_machine: int
-    n_streams: int
-    tok_s: float
-    user_tok_s: float
-    first_token_s: float
-    n_cells: int
+    n_streams: int  # answers at the same time on one machine
+    tok_s: float  # of all answers of one machine
+    user_tok_s: float  # of one answer
+    first_token_s: float  # until 95 % of the answers have begun
+    n_cells: int  # tokens of cache that all machines need together
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine with a model in memory, as measured.
-
-    Attributes:
-        prefill: Seconds of a prompt by its tokens.
-        decode: Seconds of a step by its streams, with `WIDTH_PROMPT` tokens before each.
-        cell_s: Added to a step by each further token of context.
-    """
+    """A machine with a model in memory, as measured."""
 
     model: str
     n_ctx: int
     n_seq: int
-    prefill: list[tuple[float, float]]
-    decode: list[tuple[float, float]]
-    cell_s: float
+    prefill: list[tuple[float, float]]  # seconds of a prompt by its tokens
+    decode: list[tuple[float, float]]  # of a step by its streams, `WIDTH_PROMPT` tokens before each
+    cell_s: float  # added to a step by each further token of context
     notes: list[str]
 
     def token_s(self, n_streams: float, goal: Goal) -> float:

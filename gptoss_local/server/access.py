@@ -57,20 +57,17 @@ OWN_ORIGIN: frozenset[Level] = frozenset(("chat", "page", "owner"))
 class Caller(NamedTuple):
     """The sender of a request, with its key's name, priority and tools.
 
-    Attributes:
-        kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page in a
-            browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a
-            key that may open the owner's chats; `anonymous`: without any of them.
-        program: The first word of its `User-Agent`.
-        is_here: It connects from this machine.
+    Its kind is `owner` with GPTOSS_API_KEY or the secret of this account; `page`: our page in a
+    browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a key
+    that may open the owner's chats; `anonymous`: without any of them.
     """
 
     kind: Kind = "anonymous"
     name: str = ""
     priority: int = 0
     tools: tuple[str, ...] = ()
-    program: str = ""
-    is_here: bool = False
+    program: str = ""  # the first word of its `User-Agent`
+    is_here: bool = False  # it connects from this machine
 
     @property
     def may_work(self) -> bool:

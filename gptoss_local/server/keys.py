@@ -36,24 +36,16 @@ _Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's key, its limits (None: unlimited) and rights.
-
-    Attributes:
-        sha256: Of the key, in hexadecimal.
-        priority: The highest is answered first.
-        chats: Whether it opens the owner's chats in the page, as a phone's key does.
-        tools: `web_search`, `code_interpreter`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`.
-        browser_until: The last day of a browser that the owner let in; it is not an API key.
-    """
+    """A user's key, its limits (None: unlimited) and rights."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
     requests_per_minute: _Limit = None
     tokens_per_minute: _Limit = None
-    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
-    chats: bool = False
-    tools: tuple[_Tool, ...] = ()
-    browser_until: date | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0  # the highest is answered first
+    chats: bool = False  # it opens the owner's chats in the page, as a phone's does
+    tools: tuple[_Tool, ...] = ()  # as the setting `api_tools` has them
+    browser_until: date | None = None  # the last day of a browser that the owner let in
 
 
 class _KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

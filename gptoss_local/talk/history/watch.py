@@ -8,19 +8,12 @@ from gptoss_local.talk.history.rows import ChatSummary, Turn
 
 
 class News(NamedTuple):
-    """News since the last look.
+    """News since the last look."""
 
-    Attributes:
-        chats: The list, pinned chats first.
-        chat: The chat that is watched; None if it is gone.
-        turns: Its turns that are new or changed; at first all of them.
-        answering: The chats in which a turn streams.
-    """
-
-    chats: list[ChatSummary]
-    chat: ChatSummary | None
-    turns: list[Turn]
-    answering: list[int]
+    chats: list[ChatSummary]  # pinned chats first
+    chat: ChatSummary | None  # which is watched; None if it is gone
+    turns: list[Turn]  # that are new or changed; at first all of them
+    answering: list[int]  # the chats in which a turn streams
 
 
 class Watch:
