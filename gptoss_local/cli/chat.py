@@ -133,8 +133,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
 def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None:
     from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
-    from gptoss_local.cli._repl import Repl
-    from gptoss_local.cli._saved_chat import saved_chat
+    from gptoss_local.cli._repl import Repl, saved_chat
 
     say("This terminal cannot be drawn on: chatting line by line.")
     is_temporary = conversation.is_temporary

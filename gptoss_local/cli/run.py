@@ -155,7 +155,7 @@ def run(
     with ExitStack() as stack:
         saved = None
         if saves:
-            from gptoss_local.cli._saved_chat import saved_chat, saved_conversation
+            from gptoss_local.cli._repl import saved_chat, saved_conversation
 
             opened = saved_conversation(settings, is_continued=is_continued)
             saved = stack.enter_context(opened)

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gptoss_local import __version__
 from gptoss_local.base.events import ToolCall
 from gptoss_local.runner.counters import AnswerRecord
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, following
+from gptoss_local.runner.upstream.connection import UpstreamCall, UpstreamFault, following
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.talk.loop import following_calls
 from gptoss_local.talk.tools import ToolResult

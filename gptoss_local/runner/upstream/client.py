@@ -21,8 +21,13 @@ from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, 
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.runner.upstream.answer import UpstreamAnswer, stop_token_of
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
-from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection
+from gptoss_local.runner.upstream.connection import (
+    Replica,
+    UpstreamCall,
+    UpstreamConnection,
+    UpstreamFault,
+    followed,
+)
 from gptoss_local.runner.upstream.wire import KINDS, N_CTX, AnswerChunk, request_body
 
 

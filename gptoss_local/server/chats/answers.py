@@ -15,9 +15,8 @@ from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.chats.changes import Changes, Live
+from gptoss_local.server.chats.changes import Changes, ChatStore, Live
 from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts, Toolboxes, asked_of
-from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.history.plain import one_line

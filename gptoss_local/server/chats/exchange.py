@@ -24,8 +24,7 @@ from gptoss_local.models.store import ModelDefaults, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import convert
-from gptoss_local.server.chats.changes import Changes, Live
-from gptoss_local.server.chats.store import ChatStore
+from gptoss_local.server.chats.changes import Changes, ChatStore, Live
 from gptoss_local.server.dialects.history import read_arguments
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.options import Options

@@ -12,13 +12,12 @@ from gptoss_local.base.quantities import as_written
 from gptoss_local.base.settings import Settings, ToolCommand, config_path
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents, program_digest
-from gptoss_local.talk.tools.files import Files
 from gptoss_local.talk.tools.mcp.server import McpServers
 from gptoss_local.talk.tools.processes import run_program
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 from gptoss_local.talk.tools.toolbox import Toolbox
-from gptoss_local.talk.tools.work import Work
+from gptoss_local.talk.tools.work import Files, Work
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PLACE = re.compile(r"\{(\w+)\}")
