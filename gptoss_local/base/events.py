@@ -7,9 +7,7 @@ import msgspec
 
 from gptoss_local.base.types import FinishReason, Usage
 
-GAP = "\n\n"
-"""Separates messages of an answer that a client reads as one text."""
-
+GAP = "\n\n"  # separates messages of an answer that a client reads as one text
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
 

@@ -20,8 +20,7 @@ from gptoss_local.base.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there
-GONE = object()
-"""In place of a value: remove its name."""
+GONE = object()  # in place of a value: remove its name
 
 
 @dataclass(frozen=True)

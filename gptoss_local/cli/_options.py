@@ -30,7 +30,6 @@ _ADDRESS = re.compile(
     r"(?:/(?:tree|blob|resolve)/([^/?#\s]+)[^?#]*)?/?(?:[?#].*)?"
 )
 
-
 PATHS = ("/", ".", "~")  # with which a path begins, and no name
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

@@ -18,10 +18,8 @@ from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.machine.plan.words import rate
 from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth, Count
 
-_ACTIVE = 0.1
-"""Share of the users that have an answer under way at the same time, on average."""
-_BUSY = 0.7
-"""Planned share of a machine's tokens/s; the rest is for requests that come together."""
+_ACTIVE = 0.1  # share of the users that have an answer under way at the same time, on average
+_BUSY = 0.7  # planned share of a machine's tokens/s; the rest is for requests that come together
 _TAIL = 3.0  # of waits that fall off exponentially, 95 % are below three times their mean
 
 _Points = Sequence[tuple[float, float]]

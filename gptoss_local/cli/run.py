@@ -39,7 +39,6 @@ Think = Literal[Effort, "true", "false"]
 _NAMES = re.compile(r"\w[\w.-]*(,\w[\w.-]*)*")
 _THINK: dict[str, str | bool] = {"true": True, "false": False}
 
-
 _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
 ]

@@ -12,8 +12,7 @@ from gptoss_local.talk.tools.work import WORK
 TOOLS = "tools"
 """An option of chats: comma-separated sources; not there until the user has switched one."""
 
-_NOT_RUN = "Not run."
-"""The result of a call whose process died before it ran."""
+_NOT_RUN = "Not run."  # the result of a call whose process died before it ran
 
 _INTERRUPTED = "This call was interrupted; it is not known how far it came."
 """The result of a call whose process died during it."""

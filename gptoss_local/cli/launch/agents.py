@@ -13,8 +13,7 @@ import msgspec
 
 from gptoss_local.base.settings_file import Default, ListEntry, SettingsFile
 
-KEY_VARIABLE = "GPTOSS_API_KEY"
-"""The variable that files and arguments name instead of the key."""
+KEY_VARIABLE = "GPTOSS_API_KEY"  # the variable that files and arguments name instead of the key
 _PLACE = re.compile(r"\{(\w+)\}")
 _LISTED = re.compile(r"(\w*)\[(\^?)(\w+)\]")
 _FOLDERS = (

@@ -32,7 +32,6 @@ _OFF: dict[str, tuple[Any, ...]] = {  # not done here, and the value that says t
 }
 _ELSEWHERE = ("multi_modal_data", "prompt_embeds", "prefill_result")
 
-
 _TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -11,11 +11,9 @@ from gptoss_local.base.types import FinishReason
 from gptoss_local.engine.protocol import Generate, Logprob
 from gptoss_local.models.catalog import UpstreamKind
 
-N_CTX = 131_072
-"""Tokens of context that gpt-oss was trained for."""
+N_CTX = 131_072  # tokens of context that gpt-oss was trained for
 
-Place = tuple[str | int, ...]
-"""Keys of objects and indices of arrays that lead to a value."""
+Place = tuple[str | int, ...]  # keys of objects and indices of arrays that lead to a value
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +86,6 @@ KINDS: dict[UpstreamKind, Kind] = {
         since="Use a llama-server of 2025 or later.",
     ),
 }
-
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}

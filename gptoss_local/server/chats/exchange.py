@@ -53,8 +53,7 @@ _log = logging.getLogger("gptoss")
 
 ASK_S = 600.0
 
-RETRY_S = 5.0
-"""Time until the next try where the disk refuses something."""
+RETRY_S = 5.0  # time until the next try where the disk refuses something
 
 _SAVE_S = 1.0
 _N_KEPT = 8  # chats without an answer that runs, and their tools

@@ -39,8 +39,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK = ""  # the sign of a blank line: context, or before the next part of the patch
 _N_NAMED, _N_QUOTED = 5, 200
 
-Line = tuple[str, str]
-"""A line of a file, and its end."""
+Line = tuple[str, str]  # a line of a file, and its end
 
 
 class Hunk(NamedTuple):

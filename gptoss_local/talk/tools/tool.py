@@ -34,8 +34,7 @@ def cut_middle(text: str) -> str:
 
 
 Scope = Literal["chat", "always"]
-Kind = Literal["code", "command", "arguments", "diff"]
-"""The look of a part of a call."""
+Kind = Literal["code", "command", "arguments", "diff"]  # the look of a part of a call
 Arguments = Mapping[str, Any]
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 

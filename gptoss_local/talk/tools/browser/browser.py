@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
     from gptoss_local.talk.tools.browser.searching import SearchEngine
 
 MAX_PAGES = 50
-MAX_CHARACTERS = 10_000_000
-"""Limit of all texts that are kept; a character takes 1 to 4 bytes."""
+MAX_CHARACTERS = 10_000_000  # limit of all texts that are kept; a character takes 1 to 4 bytes
 
 
 class Shown(NamedTuple):

@@ -13,8 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from gptoss_local.talk.tools.browser.page import without_markup
 
-Node = Any
-"""An lxml element; the library has no types."""
+Node = Any  # an lxml element; the library has no types
 
 _SPACES = re.compile(r"\s+")
 

@@ -56,8 +56,7 @@ _N_CHARACTERS = MAX_OUTPUT_CHARACTERS - 500  # with notes it is not cut again
 _MAX_LINE_BYTES = 2**20  # of as many characters, as JSON
 _NEEDED = ("SYSTEMROOT", "LD_LIBRARY_PATH")
 """Variables without which Python does not start: on Windows, and where it is built so."""
-_GRACE_S = 3.0
-"""Time after the limit in which the process may end by itself, before it is killed."""
+_GRACE_S = 3.0  # time after the limit in which the process may end by itself, before it is killed
 _END_S = 10.0
 _START_S = 60.0  # a slow or busy disk takes long to read Python and Monty
 
