@@ -128,12 +128,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return step_s + n_streams * _at(self.prefill, goal.n_prompt) / goal.n_answer
 
     def capacity(self, goal: Goal) -> Capacity:
-        """Return how many machines like this keep the promise.
-
-        Raises:
-            ContextOverflowError: the context is too short for a prompt and its answer.
-            DoesNotFitError: not even one user alone gets it.
-        """
         n_cells, prefill_s = goal.n_prompt + goal.n_answer, _at(self.prefill, goal.n_prompt)
         if n_cells > self.n_ctx:
             raise ContextOverflowError(

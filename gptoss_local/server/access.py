@@ -145,14 +145,7 @@ class Access:
 
     @contextmanager
     def admitted(self, request: Request, level: Level, *, is_metered: bool) -> Iterator[None]:
-        """Let a request in, as `current_caller`, or refuse it; `watch` ends it with its right.
-
-        Raises:
-            ForbiddenError: a page of another origin sent it, or a phone, which may only chat.
-            UnauthorizedError: its caller may not use the endpoint.
-            RateLimitError: its key is over one of its limits.
-            ServerBusyError: there are too many connections, and it is not the owner's.
-        """
+        """Let a request in, as `current_caller`, or refuse it; `watch` ends it with its right."""
         headers = request.headers
         if level in OWN_ORIGIN:
             origin = headers.get("origin", "")
@@ -252,10 +245,7 @@ class Access:
         return link
 
     def open_link(self, request: Request, link: str) -> PageToken:
-        """Exchange a link, once, for a browser's token or a phone's key.
-
-        Raises UnauthorizedError for a link that is over, ForbiddenError for another account.
-        """
+        """Exchange a link, once, for a browser's token or a phone's key."""
         self._links = self._fresh_links()
         found = next((each for each in self._links if _is_same(each, link)), None)
         if found is None:

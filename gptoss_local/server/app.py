@@ -127,10 +127,6 @@ def serve(settings: Settings) -> None:
 
 
 def make_server(settings: Settings) -> "Server":
-    """Take the server's address and build the application.
-
-    Raises ServerUnavailableError if the address is taken, UsageError for wrong settings.
-    """
     check_access(settings)
     listener = _bind(settings)
 

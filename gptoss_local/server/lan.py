@@ -51,11 +51,7 @@ class LanDoor:
         self.fingerprint = ""
 
     async def open(self, scheme: str) -> None:
-        """Listen with TLS (`https`) or without (`http`), unless it does so already.
-
-        Raises UsageError without a local network or against GPTOSS_HOST, ServerUnavailableError if
-        another program has the address.
-        """
+        """Listen with TLS (`https`) or without (`http`), unless it does so already."""
         host, port = self._settings.host, self._settings.port
         if not is_loopback(host):
             raise UsageError(

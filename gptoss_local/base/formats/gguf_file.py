@@ -114,10 +114,7 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
 
 def read_info(path: Path) -> GGUFInfo:
-    """Read the header of `path`; a second call for an unchanged file is free.
-
-    Raises ModelLoadError if the file is missing, not a GGUF, or cut off inside its header.
-    """
+    """Read the header of `path`; a second call for an unchanged file is free."""
     return _header(path)[0]
 
 

@@ -31,17 +31,13 @@ class ServedModel(NamedTuple):
     api_key: str = ""
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the places in agents.toml.
-
-        `token` is the key, or a word in place of the user's real keys. `n_output` limits one
-        answer.
-        """
+        """Return the values of the places in agents.toml."""
         n_output = self.n_ctx // 4
         return {
             "url": self.url,
             "openai_url": f"{self.url}/v1",
             "model": self.model,
-            "token": self.api_key or "gptoss",
+            "token": self.api_key or "gptoss",  # in place of the user's real keys
             "n_ctx": self.n_ctx,
             "n_output": n_output,
             "n_prompt": self.n_ctx - n_output,

@@ -37,10 +37,7 @@ class Gaps:
         self._n_seen = 0
 
     def fill(self, chunk: AnswerChunk) -> AnswerChunk:
-        """Return a chunk with the tokens left out before it, unless the limit cut them off.
-
-        Raises UpstreamError for log-probabilities, which are left out, too.
-        """
+        """Return a chunk with the tokens left out before it, unless the limit cut them off."""
         if not chunk.tokens or chunk.n_total is None:
             return chunk
         n_missing = chunk.n_total - self._n_seen - len(chunk.tokens)
@@ -149,11 +146,7 @@ class Upstream:
     async def generate(
         self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
-        """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
-
-        Raises ServerBusyError if all addresses are busy, also after some tries; UpstreamError if
-        none answers, or one broke off or sent nonsense.
-        """
+        """Yield events as they arrive, Finished last; closing the iterator cancels."""
         self._check(request.n_logprobs)
         n_prompt, n_ctx = len(request.prompt), self.loaded.n_ctx
         if n_prompt >= n_ctx:

@@ -17,10 +17,7 @@ class News(NamedTuple):
 
 
 class Watch:
-    """Looks at the list of the first `n_chats` chats and at one chat, as often as asked.
-
-    `by_folder`, the list has so many of each folder.
-    """
+    """Looks at the first `n_chats` chats, maybe of each folder, and at one chat, whenever asked."""
 
     def __init__(self, n_chats: int, *, by_folder: bool = False) -> None:
         self._n_chats, self._by_folder = n_chats, by_folder

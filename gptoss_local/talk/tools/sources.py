@@ -92,10 +92,7 @@ class ToolSources:
         self._mcp = McpServers(settings, folder)
 
     def toolbox(self, work: Work | None = None) -> Toolbox:
-        """Return a new chat's tools, those of `work` first.
-
-        Raises UsageError if the configuration cannot be used.
-        """
+        """Return a new chat's tools, those of `work` first."""
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[ToolSource] = [

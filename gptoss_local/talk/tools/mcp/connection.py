@@ -97,10 +97,7 @@ class Connection:
             raise fault if isinstance(fault, ToolError) else self._error(_said_by(error)) from error
 
     async def call(self, name: str, arguments: Arguments, *, may_repeat: bool) -> ToolResult | None:
-        """Call a tool; None if the call has not run and may be repeated in a new session.
-
-        Raises UsageError if the server refuses the call, ToolError if it does not answer or ends.
-        """
+        """Call a tool; None if the call has not run and may be repeated in a new session."""
         try:
             answer: Any = await self._client.call_tool(name, dict(arguments))
             return ToolResult(answer.content[0].text, is_error=answer.is_error)

@@ -28,10 +28,7 @@ _REST = 10  # a failed attempt is not repeated for this many times as long as it
 
 
 class Server(ToolSource):
-    """A server of the configuration; its program runs in `folder`, or the entry's from there.
-
-    `version` has its own name, too.
-    """
+    """A server of the configuration; its program runs in `folder`, or the entry's from there."""
 
     description = ""
     is_mcp = True
@@ -96,10 +93,9 @@ class Server(ToolSource):
         )
 
     async def call(self, name: str, arguments: Arguments) -> ToolResult:
-        """Call a tool. If the caller is cancelled, the server is told to stop.
+        """Call a tool, again only if an address has refused it for a lost session.
 
-        Raises UsageError if the server refuses the call, ToolError if it does not answer or ends.
-        The call is repeated once, only if an address has refused it for a lost session.
+        If the caller is cancelled, the server is told to stop.
         """
         for may_repeat in (True, False):
             async with self._lock:
