@@ -1,6 +1,5 @@
 """Prints for all commands: data on stdout, messages and progress on stderr."""
 
-import datetime
 import math
 import os
 import re
@@ -213,11 +212,6 @@ def human_age(seconds: float) -> str:
     if n == 1 and name in _ABOUT:
         return _ABOUT[name]
     return f"{n} {name}{'s' if n > 1 else ''}"
-
-
-def seconds_until(timestamp: str) -> float:
-    moment = datetime.datetime.fromisoformat(timestamp)
-    return (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
 
 
 def print_error(error: GptOssError) -> None:

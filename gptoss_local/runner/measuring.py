@@ -307,7 +307,7 @@ async def calibrate(
 ) -> Measured:
     """Measure from how many tokens a GPU is faster. After a failure, only that is remembered."""
     path = Path(load.model_path)
-    progress.begin_measuring(read_info(path).size_bytes)
+    progress.begin(read_info(path).size_bytes, is_measured=True)
     load = replace(load, budget_bytes={})  # its contexts are smaller
     try:
         tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)

@@ -161,7 +161,8 @@ class Access:
             raise self._refusal(caller, level)
         is_here = request.client is not None and is_loopback(request.client.host)
         _caller.set(caller._replace(program=_program(headers), is_here=is_here))
-        served_in_turn.set(_turns_of(caller, request))
+        host, port = request.client or ("", 0)  # its places in line: by account, by connection
+        served_in_turn.set((caller.account or f"address {host}", f"{host}:{port}"))
         cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
         may_reload.set(caller.kind != "key")
         if caller.kind == "page" and caller.name:
@@ -199,7 +200,8 @@ class Access:
         return may and lease.needs(caller)
 
     def _may(self, caller: Caller, level: Level, request: Request) -> bool:
-        is_open = level in _OPEN_WITHOUT_KEYS and not self._wants_key(request)
+        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(_reached(request))
+        is_open = level in _OPEN_WITHOUT_KEYS and not (self._has_keys or is_elsewhere)
         return is_open or caller.kind in _MAY_USE[level]
 
     def charge(self, record: AnswerRecord) -> None:
@@ -280,10 +282,6 @@ class Access:
     def end_phone_links(self) -> None:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}
 
-    def _wants_key(self, request: Request) -> bool:
-        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(_reached(request))
-        return self._has_keys or is_elsewhere
-
     def _refusal(self, caller: Caller, level: Level) -> GptOssError:
         if caller.kind == "phone":
             return ForbiddenError(
@@ -333,12 +331,6 @@ def _is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | 
 
 def _reached(request: Request) -> str:
     return (request.scope.get("server") or ("", None))[0]
-
-
-def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
-    """Return the caller's places in line: by owner, key or address, and by connection."""
-    host, port = request.client or ("", 0)
-    return caller.account or f"address {host}", f"{host}:{port}"
 
 
 def _salt_of(caller: Caller) -> bytes:

@@ -176,16 +176,14 @@ class Answers:
             self._titling = asyncio.create_task(self._title_all())
 
     async def _title_all(self) -> None:
-        while self._untitled:
-            await self._title(self._untitled[0])
-            self._untitled.popleft()
-
-    async def _title(self, exchange: Exchange) -> None:
         manager, store, changes, toolboxes, _ = self._parts
-        try:
-            if await write_title(manager, store, toolboxes, exchange.leaf, exchange.owner):
-                changes.look_now()
-        except GptOssError as error:
-            _log.info("a chat keeps its first title: %s", error)
-        except Exception:
-            _log.exception("internal error in a title")
+        while self._untitled:
+            exchange = self._untitled[0]
+            try:
+                if await write_title(manager, store, toolboxes, exchange.leaf, exchange.owner):
+                    changes.look_now()
+            except GptOssError as error:
+                _log.info("a chat keeps its first title: %s", error)
+            except Exception:
+                _log.exception("internal error in a title")
+            self._untitled.popleft()

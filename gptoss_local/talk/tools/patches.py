@@ -119,10 +119,6 @@ def _check(file: FilePatch) -> None:
         raise UsageError(f"{file.path}: the patch has no lines for it")
 
 
-def added_text(file: FilePatch) -> str:
-    return "".join(f"{text}\n" for hunk in file.hunks for _, text in hunk.lines)
-
-
 def lines_of(name: str, data: bytes) -> list[Line]:
     """Return the lines of a text; bytes that are not text in its encoding become surrogates."""
     bom, encoding = _encoding_of(data)

@@ -24,15 +24,6 @@ class ToolResult(NamedTuple):
     pages: tuple[Page, ...] = ()
 
 
-def cut_middle(text: str) -> str:
-    """Cut a text to about `MAX_OUTPUT_CHARACTERS`: its beginning, a note, its end."""
-    if len(text) <= MAX_OUTPUT_CHARACTERS:
-        return text
-    half = MAX_OUTPUT_CHARACTERS // 2
-    n_missing = len(text) - 2 * half
-    return f"{text[:half]}\n[... {n_missing:,} characters left out ...]\n{text[-half:]}"
-
-
 Scope = Literal["chat", "always"]
 Kind = Literal["code", "command", "arguments", "diff"]  # the look of a part of a call
 Arguments = Mapping[str, Any]

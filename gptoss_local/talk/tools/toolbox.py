@@ -13,14 +13,15 @@ import msgspec
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.python.driver import Output
 from gptoss_local.talk.tools.tool import (
+    MAX_OUTPUT_CHARACTERS,
     Arguments,
     Page,
     RunnableTool,
     Scope,
     ToolResult,
     ToolSource,
-    cut_middle,
 )
 from gptoss_local.talk.tools.work import Work
 
@@ -261,7 +262,9 @@ class Toolbox:
             _log.exception("internal error in the tool %s", name)
             made = ToolResult("Error: internal error, see the log", is_error=True)
         result = ToolResult(made) if isinstance(made, str) else made
-        return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
+        output = Output(MAX_OUTPUT_CHARACTERS)
+        output.write(result.text)
+        return result._replace(text=output.text(), seconds=time.monotonic() - start_s)
 
     def undo(self) -> str:
         if self.work is None:

@@ -24,7 +24,7 @@ from gptoss_local.base.settings import Settings
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.talk.documents import MAX_TEXT_BYTES
 from gptoss_local.talk.ignored import Walk, is_left_out
-from gptoss_local.talk.tools.patches import FORMAT, added_text, lines_of, parse_patch, patched
+from gptoss_local.talk.tools.patches import FORMAT, lines_of, parse_patch, patched
 from gptoss_local.talk.tools.processes import CUT, MAX_OUTPUT_BYTES, run_program, run_shell
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolResult, ToolSource
 
@@ -279,7 +279,8 @@ class Work(ToolSource):
             if file.kind == "Add":
                 if old is not None:
                     raise UsageError(f"{name} exists already: use *** Update File")
-                now[path] = State(added_text(file).encode())
+                added = (f"{text}\n" for hunk in file.hunks for _, text in hunk.lines)
+                now[path] = State("".join(added).encode())
                 continue
             if old is None:
                 raise UsageError(f"there is no file {name}; list_files shows what there is")
