@@ -15,8 +15,13 @@ from gptoss_local.base.errors import GptOssError, ToolError
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.hub.client import HubClient
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
-from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection, silent_urls
+from gptoss_local.runner.upstream.connection import (
+    Replica,
+    UpstreamCall,
+    UpstreamConnection,
+    UpstreamFault,
+    silent_urls,
+)
 from gptoss_local.talk.tools.browser.fetching import Fetcher
 from gptoss_local.talk.tools.browser.searching import SearchEngine
 from tests.threaded_server import QuietHandler, served_by

@@ -7,9 +7,7 @@ import msgspec
 
 from gptoss_local.base.types import FinishReason, Usage
 
-GAP = "\n\n"
-"""Separates messages of an answer that a client reads as one text."""
-
+GAP = "\n\n"  # separates messages of an answer that a client reads as one text
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
 
@@ -37,19 +35,12 @@ class Prefilling(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """A token of an answer, and how likely it was.
+    """A token of an answer, and how likely it was."""
 
-    Attributes:
-        data: Bytes, maybe only a part of a character.
-        logprob: Natural logarithm, before any sampling setting.
-        top: The likeliest tokens in its place, likeliest first.
-        offset: Characters of content before it; None: it is not shown as content.
-    """
-
-    data: bytes
-    logprob: float
-    top: tuple[tuple[bytes, float], ...]
-    offset: int | None
+    data: bytes  # maybe only a part of a character
+    logprob: float  # natural, before any sampling setting
+    top: tuple[tuple[bytes, float], ...]  # the likeliest tokens in its place, likeliest first
+    offset: int | None  # characters of content before it; None: it is not shown as content
 
 
 Logprobs = tuple[TokenLogprob, ...]
@@ -66,7 +57,6 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
@@ -80,7 +70,6 @@ class ContentDelta(msgspec.Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """Return the text without our gap."""
         return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
@@ -99,7 +88,6 @@ class CallDelta(msgspec.Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments as far as they came."""
         ends: list[str] = []
         for character in _STRING.sub("", self.text):
             if character in "{[":

@@ -7,7 +7,7 @@ everyone.
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -40,12 +40,7 @@ async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
 
     try:
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(_pool(n_bytes), context.run, run)
+        pool = None if n_bytes <= SMALL_BYTES else _medium if n_bytes <= _MEDIUM_BYTES else _large
+        return await asyncio.get_running_loop().run_in_executor(pool, context.run, run)
     finally:
         is_wanted = False
-
-
-def _pool(n_bytes: int) -> Executor | None:
-    if n_bytes <= SMALL_BYTES:
-        return None
-    return _medium if n_bytes <= _MEDIUM_BYTES else _large

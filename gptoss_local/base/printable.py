@@ -50,7 +50,8 @@ def visible(text: str) -> str:
     written = []
     n_free = 0  # marks that may follow
     for char in text:
-        kind, is_fine = unicodedata.category(char), _is_seen(char)
+        kind = unicodedata.category(char)
+        is_fine = char == " " or (kind[0] not in "CZ" and not _BLANK.match(char))
         if kind in ("Mn", "Me"):
             n_free -= 1
             is_over = kind == "Me" or unicodedata.combining(char) == _OVERLAY
@@ -64,10 +65,6 @@ def visible(text: str) -> str:
 def in_order(text: str) -> str:
     """Keep right-to-left words from swapping places. Source: Unicode Technical Standard 55."""
     return _RIGHT_TO_LEFT.sub("\u200e\\g<0>\u200e", text)
-
-
-def _is_seen(char: str) -> bool:
-    return char == " " or (unicodedata.category(char)[0] not in "CZ" and not _BLANK.match(char))
 
 
 def _escaped(char: str) -> str:

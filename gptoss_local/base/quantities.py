@@ -60,7 +60,6 @@ def parse_memory(text: str, source: str) -> int:
 
 
 def as_written(value: object) -> str:
-    """Return text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -88,7 +87,6 @@ def _duration_s(text: str) -> float:
 
 
 def parse_option(name: str, text: str, source: str = "") -> OptionValue:
-    """Return an option's value from its text; UsageError names `source`."""
     if name in _ON_OR_OFF:
         if text.lower() not in _SWITCHES:
             raise UsageError(f"{name} is on or off")
@@ -102,7 +100,6 @@ def parse_option(name: str, text: str, source: str = "") -> OptionValue:
 def parse_number(
     text: str, source: str, low: float, high: float = math.inf, *, is_whole: bool = False
 ) -> float:
-    """Read a finite number between limits; UsageError names `source`."""
     try:
         value = int(text) if is_whole else float(text)
     except ValueError:
@@ -114,5 +111,4 @@ def parse_number(
 
 
 def counted(n: int, noun: str) -> str:
-    """Return `1 line` or `2 lines`."""
     return f"{n:,} {noun}{'s' if n != 1 else ''}"

@@ -57,8 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Layers in VRAM, counted from the last; -1: all. Their experts may be in RAM."""
     cpu_moe: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Layers, from the first, with their experts in RAM; -1: as few as possible."""
-    vram: str = ""
-    """Limit of each GPU's memory, `12GiB`; empty: all free memory."""
+    vram: str = ""  # limit of each GPU's memory, `12GiB`; empty: all free memory
     kv_type: KvType = "f16"
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     """Requests answered at the same time, sharing the context; None: 4, or the preset's number."""
@@ -67,14 +66,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_loaded_models: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Models kept in memory at the same time, if they fit."""
     api_key: str = ""
-    api_keys_file: Path | None = None
-    """Keys of other users and their limits: docs/observe.md."""
-    insecure: bool = False
-    """Listen to other machines without an API key."""
+    api_keys_file: Path | None = None  # keys of other users and their limits: docs/observe.md
+    insecure: bool = False  # listen to other machines without an API key
     lan: Literal["off", "https", "http"] = "off"
     """Let callers with a key in from the local network, with TLS or without: docs/web.md."""
-    allowed_hosts: str = ""
-    """Additional Host names: `nas.lan,gpu`."""
+    allowed_hosts: str = ""  # additional Host names: `nas.lan,gpu`
     origins: str = ""
     """Web pages that may call the server, besides this machine's: `https://a.example,*`."""
     speculation: bool = True
@@ -85,12 +81,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Share prefixes between callers; counts and times then tell what others have asked."""
     prefix_disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 2**30
     """Disk for prefixes that outlive the server, all models together; 0: off."""
-    prefix_save_s: float = 10.0
-    """Idle time of a model before its prefixes are written."""
+    prefix_save_s: float = 10.0  # idle time of a model before its prefixes are written
     prefix_keep_s: float = 120.0
     """Time a written prefix stays in VRAM after its last use, if others are asked for."""
-    keep_alive_s: float = 300.0
-    """Negative: forever."""
+    keep_alive_s: float = 300.0  # negative: forever
     grace_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
     """Time that answers have to finish once the server is told to end."""
     log_format: Literal["text", "json"] = "text"
@@ -99,12 +93,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     run_saves: bool = False
     alerts: Literal["all", "bell", "off"] = "all"
     chat_titles: bool = True
-    keys: dict[str, str] = {}
-    """Keys by action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
-    tools: dict[str, ToolCommand] = {}
-    """Programs by name: docs/tools.md has an example."""
-    enabled_tools: str = ""
-    """Built-in tools of new chats: `python,browser,read_file`."""
+    keys: dict[str, str] = {}  # keys by action: `"chat.effort" = "f9"`; docs/chat.md has the names
+    tools: dict[str, ToolCommand] = {}  # programs by name: docs/tools.md has an example
+    enabled_tools: str = ""  # built-in tools of new chats: `python,browser,read_file`
     read_folder: Path | None = None
     """Folder of `read_file`; None: where a chat in the terminal started, unless that is the home
     folder."""
@@ -112,18 +103,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Folder that chats in the page may work in, as those of `gptoss chat --work`; empty: none."""
     api_tools: str = ""
     """For requests without a user's key: `web_search,code_interpreter,mcp` or `mcp:SERVER:TOOL`."""
-    mcp_config: Path | None = None
-    """Read besides mcp.json in the folder of config.toml."""
-    python_tool: str = "sandbox"
-    """`sandbox` or `jupyter:KERNEL`."""
+    mcp_config: Path | None = None  # read besides mcp.json in the folder of config.toml
+    python_tool: str = "sandbox"  # `sandbox` or `jupyter:KERNEL`
     python_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     python_memory: str = "256MiB"
-    search: str = ""
-    """`searxng`, `exa`, `tavily` or `ddgs`; empty: `browser` only opens pages."""
+    search: str = ""  # `searxng`, `exa`, `tavily` or `ddgs`; empty: `browser` only opens pages
     searxng_url: str = ""
     search_key: str = ""
-    embeddings_url: str = ""
-    """Computes embeddings for clients; another Ollama, or a llama-server."""
+    embeddings_url: str = ""  # computes embeddings for clients; another Ollama, or a llama-server
     embeddings_key: str = ""
     browser_private: bool = False
     """Let `browser` open addresses of this machine and of private networks."""
@@ -136,17 +123,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def vram_bytes(self) -> int | None:
-        """Return `vram` in bytes; None: unlimited."""
         return parse_memory(self.vram, "vram") if self.vram else None
 
     @property
     def models_dir(self) -> Path:
-        return self._folder("models", platformdirs.user_data_path(_APP) / "models")
+        return self._data("models")
 
     @property
     def cache_dir(self) -> Path:
         """Return the folder of files that can be made again."""
-        return self._folder("cache", platformdirs.user_cache_path(_APP))
+        return self.home / "cache" if self.home else platformdirs.user_cache_path(_APP)
 
     @property
     def prefix_dir(self) -> Path:
@@ -155,31 +141,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def history_path(self) -> Path:
-        return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
+        return self._data("chats.sqlite3")
 
     @property
     def evals_dir(self) -> Path:
-        return self._folder("evals", platformdirs.user_data_path(_APP) / "evals")
+        return self._data("evals")
 
     @property
     def keys_path(self) -> Path:
         """Return the file of keys; by default it has only keys of phones, or is missing."""
-        platform_path = platformdirs.user_data_path(_APP) / "keys.toml"
-        return self.api_keys_file or self._folder("keys.toml", platform_path)
+        return self.api_keys_file or self._data("keys.toml")
 
     @property
     def input_history(self) -> Path:
-        """Return the file of lines typed at `gptoss run`."""
-        return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
+        return self._data("run_history")
 
     @property
     def certificate_path(self) -> Path:
         """Return the file of the local network's certificate and key; it may not exist yet."""
-        return self._folder("lan.pem", platformdirs.user_data_path(_APP) / "lan.pem")
+        return self._data("lan.pem")
 
     @property
     def log_dir(self) -> Path:
-        return self._folder("log", platformdirs.user_log_path(_APP))
+        return self.home / "log" if self.home else platformdirs.user_log_path(_APP)
 
     @property
     def server_log(self) -> Path:
@@ -190,16 +174,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def owner_secret_path(self) -> Path:
         """Return the file that proves to a running server that a program is of this account."""
         name = re.sub(r"[^\w.-]+", "-", self.url.removeprefix("http://"))
-        return self._folder("run", platformdirs.user_data_path(_APP) / "run") / f"{name}.secret"
+        return self._data("run") / f"{name}.secret"
 
     @property
     def url(self) -> str:
-        """Return the server's address for a client on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
-    def _folder(self, name: str, platform_path: Path) -> Path:
-        return self.home / name if self.home else platform_path
+    def _data(self, name: str) -> Path:
+        return (self.home or platformdirs.user_data_path(_APP)) / name
 
 
 def load_settings(**flags: Any) -> Settings:
@@ -257,7 +240,6 @@ def settings_without_file() -> Settings:
 
 
 def check_config() -> None:
-    """Raise UsageError if config.toml exists and cannot be used."""
     if (path := config_path()).is_file():
         _convert(_read_config(path), str(path))
 

@@ -20,8 +20,7 @@ from gptoss_local.base.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _NO_FILE = ".none.bak"  # the backup of a file that was not there
-GONE = object()
-"""In place of a value: remove its name."""
+GONE = object()  # in place of a value: remove its name
 
 
 @dataclass(frozen=True)
@@ -307,7 +306,6 @@ def read_undo(path: Path) -> Change:
 
 
 def make_undo(change: Change) -> None:
-    """Put a file back, or remove it if there was none, and then its backups."""
     backups = _backups(change.path)
     if backups[0].name.endswith(_NO_FILE):
         change.path.unlink(missing_ok=True)
@@ -329,7 +327,6 @@ def _backups(path: Path) -> list[Path]:
 
 
 def _back_up(path: Path) -> Path:
-    """Copy a file to a new dated name, or note that there is none."""
     is_there = path.exists()
     end = ".bak" if is_there else _NO_FILE
     base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"

@@ -36,7 +36,8 @@ def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any =
     where = place.strip("`").removeprefix("$").removeprefix(".") or "it"
     if found := _EXPECTED.fullmatch(said):
         kinds, bound, got = found.groups()
-        wanted = _either([_KINDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null"])
+        *most, last = (_KINDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null")
+        wanted = f"{', '.join(most)} or {last}" if most else last
         stands = _quoted(values, place.strip("`")) or _KINDS.get(got or "", got or "")
         unlike = f", not {stands}" if stands else ""
         return f"{where} must be {wanted}{_bound(bound)}{unlike}"
@@ -46,11 +47,6 @@ def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any =
     if found := _INVALID.fullmatch(said):
         return f"{where} cannot be {found[1]}"
     return said[:1].lower() + said[1:] + inside if not said.startswith("JSON") else said
-
-
-def _either(kinds: list[str]) -> str:
-    *most, last = kinds
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _bound(text: str) -> str:

@@ -51,9 +51,7 @@ class Chat:
         return {"model": self.model, "options": self.options, **keep_alive}
 
     def ask(self, text: str) -> bool:
-        """Print the answer, and run its calls; False after Ctrl-C. Errors take back
-        the question.
-        """
+        """Print the answer, run its calls; False after Ctrl-C. Errors take back the question."""
         self._exchange = [{"role": "user", "content": text}]
         is_whole = True
         try:

@@ -95,7 +95,6 @@ class DrawnText:
 
 @cache
 def _style(named: str) -> Style:
-    """Return a style of Textual's, as far as terminals have it."""
     style = Style()
     for word in named.split():
         with suppress(StyleSyntaxError):

@@ -61,7 +61,6 @@ def offer_download(name: str, settings: Settings) -> bool:
 
 
 def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
-    """List the models for this machine, and download the chosen one."""
     from gptoss_local.machine.hardware import read_machine
     from gptoss_local.runner.fits import advice, fit_to_download, suggestion
 

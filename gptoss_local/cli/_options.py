@@ -30,7 +30,6 @@ _ADDRESS = re.compile(
     r"(?:/(?:tree|blob|resolve)/([^/?#\s]+)[^?#]*)?/?(?:[?#].*)?"
 )
 
-
 PATHS = ("/", ".", "~")  # with which a path begins, and no name
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
@@ -77,10 +76,6 @@ Context = Annotated[int | None, typer.Option("--ctx", min=1, help="Tokens of con
 Parallel = Annotated[
     int | None, typer.Option("--parallel", min=1, max=64, help="Most answers at the same time.")
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw a chart into this .svg or .png file.")
-]
-Dark = Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
 
 
@@ -173,7 +168,6 @@ def say_unreadable(settings: Settings) -> list[dict[str, str]]:
 
 
 def running_server(settings: Settings) -> "Client":
-    """Return a client of the server, starting one unless it runs."""
     from gptoss_local.api.client import Client
 
     say_unreadable(settings)

@@ -1,6 +1,5 @@
 """Prints for all commands: data on stdout, messages and progress on stderr."""
 
-import datetime
 import math
 import os
 import re
@@ -85,7 +84,6 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def _print_wrapped(table: Sequence[Sequence[tuple[str, ...]]], widths: list[int]) -> None:
-    """Print a table for a terminal; if it is too narrow, the widest columns are wrapped."""
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -214,11 +212,6 @@ def human_age(seconds: float) -> str:
     if n == 1 and name in _ABOUT:
         return _ABOUT[name]
     return f"{n} {name}{'s' if n > 1 else ''}"
-
-
-def seconds_until(timestamp: str) -> float:
-    moment = datetime.datetime.fromisoformat(timestamp)
-    return (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
 
 
 def print_error(error: GptOssError) -> None:

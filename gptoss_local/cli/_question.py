@@ -66,7 +66,6 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def choose(question: str, n_choices: int, *, default: int) -> int:
-    """Ask for one of the numbers from 1 to `n_choices`."""
     while True:
         answer = _read(f"{question} [{default}]: ")
         if not answer:
@@ -78,18 +77,14 @@ def choose(question: str, n_choices: int, *, default: int) -> int:
 
 def _read(question: str) -> str:
     try:
-        if is_plain() or not has_terminal():
-            return _read_plain(question)
-        return _read_key_by_key(question).strip()
+        if has_terminal() and not is_plain():
+            return _read_key_by_key(question).strip()
     except EOFError:
         raise KeyboardInterrupt from None
-
-
-def _read_plain(question: str) -> str:
     print(question, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line or _ESCAPE in line:
-        raise EOFError
+        raise KeyboardInterrupt
     return line.strip()
 
 

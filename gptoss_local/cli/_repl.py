@@ -1,21 +1,36 @@
-"""A conversation line by line, for any terminal, pipe or screen reader: text is only added."""
+"""A conversation line by line, for any terminal, pipe or screen reader: text is only added.
+
+It may be saved, as one on the screen.
+"""
 
 import io
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.base.private import is_private
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
+from gptoss_local.cli._printer import Printer
 from gptoss_local.cli._question import echo, take_typed
-from gptoss_local.cli._repl_commands import COMPLETIONS, REGISTRY, Session, set_system
+from gptoss_local.cli._repl_commands import (
+    COMPLETIONS,
+    EFFORTS,
+    REGISTRY,
+    Session,
+    set_system,
+)
 
 if TYPE_CHECKING:
+    from gptoss_local.api.client import Client
     from gptoss_local.cli._line_editor import LineEditor
+    from tui.conversation import Conversation
 
 _QUOTES = '"""'
 _HINT = "Send a message (/? for help)"
@@ -99,7 +114,6 @@ class Repl:
 
 
 def _open_editor(settings: Settings) -> "LineEditor | None":
-    """Return the line editor on a terminal; None if it must get no control sequences."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is not text ends nothing
     if not _has_terminal() or is_plain():
@@ -112,3 +126,68 @@ def _open_editor(settings: Settings) -> "LineEditor | None":
 
 def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def saved_conversation(settings: Settings, *, is_continued: bool) -> "Iterator[Conversation]":
+    from gptoss_local.cli.passphrase import open_history
+    from tui.conversation import Conversation  # PERF: SQLite
+
+    history = open_history(settings)
+    try:
+        conversation = Conversation(history, "", "medium")
+        if is_continued:
+            last = next(iter(history.chats(limit=1)), None)
+            if last is None:
+                raise UsageError("there is no chat to continue", hint="Save one: gptoss run --save")
+            conversation.open(last.id)
+        yield conversation
+    finally:
+        history.close()
+
+
+def saved_chat(
+    saved: "Conversation", client: "Client", printer: Printer, **wishes: Any
+) -> "SavedChat":
+    """Return a chat that continues a conversation; `wishes` come before its own settings."""
+    if wishes["system"] and not saved.turns:
+        saved.new(wishes["system"])
+    body = saved.request()
+    return SavedChat(
+        client,
+        printer=printer,
+        saved=saved,
+        system=wishes.pop("system") or saved.instructions,
+        options=body["options"] | wishes.pop("options"),
+        messages=[m for m in body["messages"] if m["role"] != "system"],
+        **wishes,
+    )
+
+
+@dataclass(kw_only=True)
+class SavedChat(Chat):
+    """Saves each question with its answer in `saved`, a chat of the history."""
+
+    saved: "Conversation"
+
+    def ask(self, text: str) -> bool:
+        n_before = len(self.messages)
+        is_whole = super().ask(text)
+        self._save(text, n_before)
+        return is_whole
+
+    def _save(self, text: str, n_before: int) -> None:
+        saved, asked = self.saved, self.saved.last("user")
+        n_saved = sum(m["role"] != "system" for m in saved.request()["messages"])
+        if n_before >= n_saved:
+            asked = None
+        elif asked is None or asked.content != text:  # not asked again: the chat was cleared
+            saved.new(self.system)
+            asked = None
+        effort: Any = self.think if self.think in EFFORTS else "medium"
+        saved.set_model(self.model, effort)
+        saved.ask(text, instead_of=asked)
+        if self.answer.phase != "done":
+            self.answer.end("stopped")
+        saved.keep(saved.begin_answer(), self.answer)
+        saved.store()

@@ -104,7 +104,6 @@ class Session:
 
 
 def _meant(name: str, names: list[str], before: str) -> str:
-    """Return the hint for an unknown name; `before` is typed before it."""
     begun = [each for each in names if each.startswith(name)]
     close = begun or get_close_matches(name, names, n=1)
     if close:
@@ -142,8 +141,6 @@ def _set_effort(session: Session, level: str) -> None:
 
 
 def _switch(name: str, attribute: str, *, value_on: bool = True) -> Callable[[Session, str], None]:
-    """Return the command that turns an attribute of the printer on or off, or says which it is."""
-
     def set_it(session: Session, wanted: str) -> None:
         printer = session.chat.printer
         if _checked(wanted, ("on", "off")):

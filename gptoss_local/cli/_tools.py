@@ -73,7 +73,6 @@ class RunTools(Exchange):
                 yield event
 
     async def _declared(self) -> list[dict[str, Any]]:
-        """Return `tools` of a request; report sources that do not answer."""
         for problem in await self.toolbox.prepare():
             say(problem)
         groups = {group.name for group in self.toolbox.groups()}

@@ -18,10 +18,8 @@ from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.machine.plan.words import rate
 from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth, Count
 
-_ACTIVE = 0.1
-"""Share of the users that have an answer under way at the same time, on average."""
-_BUSY = 0.7
-"""Planned share of a machine's tokens/s; the rest is for requests that come together."""
+_ACTIVE = 0.1  # share of the users that have an answer under way at the same time, on average
+_BUSY = 0.7  # planned share of a machine's tokens/s; the rest is for requests that come together
 _TAIL = 3.0  # of waits that fall off exponentially, 95 % are below three times their mean
 
 _Points = Sequence[tuple[float, float]]
@@ -101,40 +99,26 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines that a goal takes, and what each of them does.
-
-    Attributes:
-        n_streams: Answers at the same time on one machine.
-        tok_s: Tokens/s of all answers of one machine.
-        user_tok_s: Tokens/s of one answer.
-        first_token_s: Until 95 % of the answers have begun.
-        n_cells: Tokens of cache that all machines need together.
-    """
+    """The machines that a goal takes, and what each of them does."""
 
     n_machines: int
     users_per_machine: int
-    n_streams: int
-    tok_s: float
-    user_tok_s: float
-    first_token_s: float
-    n_cells: int
+    n_streams: int  # answers at the same time on one machine
+    tok_s: float  # of all answers of one machine
+    user_tok_s: float  # of one answer
+    first_token_s: float  # until 95 % of the answers have begun
+    n_cells: int  # tokens of cache that all machines need together
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine with a model in memory, as measured.
-
-    Attributes:
-        prefill: Seconds of a prompt by its tokens.
-        decode: Seconds of a step by its streams, with `WIDTH_PROMPT` tokens before each.
-        cell_s: Added to a step by each further token of context.
-    """
+    """A machine with a model in memory, as measured."""
 
     model: str
     n_ctx: int
     n_seq: int
-    prefill: list[tuple[float, float]]
-    decode: list[tuple[float, float]]
-    cell_s: float
+    prefill: list[tuple[float, float]]  # seconds of a prompt by its tokens
+    decode: list[tuple[float, float]]  # of a step by its streams, `WIDTH_PROMPT` tokens before each
+    cell_s: float  # added to a step by each further token of context
     notes: list[str]
 
     def token_s(self, n_streams: float, goal: Goal) -> float:
@@ -144,12 +128,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return step_s + n_streams * _at(self.prefill, goal.n_prompt) / goal.n_answer
 
     def capacity(self, goal: Goal) -> Capacity:
-        """Return how many machines like this keep the promise.
-
-        Raises:
-            ContextOverflowError: the context is too short for a prompt and its answer.
-            DoesNotFitError: not even one user alone gets it.
-        """
         n_cells, prefill_s = goal.n_prompt + goal.n_answer, _at(self.prefill, goal.n_prompt)
         if n_cells > self.n_ctx:
             raise ContextOverflowError(
@@ -217,7 +195,6 @@ class _BenchFile(msgspec.Struct):
 
 
 def read_bench(path: Path) -> Machine:
-    """Read a file of `gptoss bench --json`, of any machine."""
     try:
         content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)

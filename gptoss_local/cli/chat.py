@@ -23,7 +23,6 @@ from gptoss_local.cli._options import (
 )
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
 from gptoss_local.cli.passphrase import open_history
-from gptoss_local.cli.web import show_page
 from gptoss_local.talk.presets import find_preset
 
 if TYPE_CHECKING:
@@ -56,21 +55,12 @@ def chat(
             help="Let the model read and change files there, and run commands; you are asked.",
         ),
     ] = None,
-    in_browser: Annotated[
-        bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
-    ] = False,
 ) -> None:
     """Without MODEL it uses the model of the last chat, or the newest one.
 
     A terminal that cannot be drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the
     line-by-line chat of `run`.
     """
-    if in_browser:
-        given = (model, chat_id, effort, preset, resume or None, temporary or None, work)
-        if any(each is not None for each in given):
-            raise UsageError("--web takes no other option", hint="Choose them in the browser.")
-        show_page(load_settings(), opens=True)
-        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
     if preset is not None and (resume or chat_id is not None):
@@ -133,8 +123,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
 def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None:
     from gptoss_local.cli._answer import Chat
     from gptoss_local.cli._printer import Printer
-    from gptoss_local.cli._repl import Repl
-    from gptoss_local.cli._saved_chat import saved_chat
+    from gptoss_local.cli._repl import Repl, saved_chat
 
     say("This terminal cannot be drawn on: chatting line by line.")
     is_temporary = conversation.is_temporary
@@ -186,15 +175,14 @@ def _show(
 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--work` its value; a word after it is one if it names a folder."""
-    return with_missing_values(arguments, {"--work": (_is_folder, "")})
 
+    def is_folder(word: str) -> bool:
+        return os.path.isdir(word) or word.startswith(PATHS)
 
-def _is_folder(word: str) -> bool:
-    return os.path.isdir(word) or word.startswith(PATHS)
+    return with_missing_values(arguments, {"--work": (is_folder, "")})
 
 
 def welcome() -> None:
-    """Chat with the last model; if there is none yet but nano, help to get one first."""
     from gptoss_local.runner.fits import has_model
 
     settings = load_settings()

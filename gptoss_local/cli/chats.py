@@ -37,10 +37,6 @@ Words = Annotated[
     str | None,
     typer.Option("-q", "--query", metavar="WORDS", help="Search titles and all turns."),
 ]
-Import = Annotated[
-    Path | None,
-    typer.Option("--import", metavar="FILE", hidden=True),
-]
 Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="Lines at most.")]
 
 
@@ -49,25 +45,21 @@ def chats(
     file: File = None,
     query: Words = None,
     limit: Limit = 20,
-    import_: Import = None,
     json: Json = False,
 ) -> None:
     if chat == "import":
         if file is None:
             raise UsageError("which file? gptoss chats import FILE")
-        chat, file, import_ = None, None, file
-    if chat is not None and not (chat.isascii() and chat.isdecimal()):
+    elif chat is not None and not (chat.isascii() and chat.isdecimal()):
         raise UsageError(f"{chat!r} is not the number of a chat", hint="`gptoss chats` lists them.")
-    if file is not None:
+    elif file is not None:
         raise UsageError("a chat is printed, not written to a file", hint=f"gptoss chats {chat}")
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
-    if import_ is not None and (chat is not None or query is not None):
-        raise UsageError("--import adds a chat and prints none", hint="Give --import alone.")
     history = open_history(load_settings())
     try:
-        if import_ is not None:
-            _import(history, import_, json)
+        if file is not None:
+            _import(history, file, json)
         elif chat is not None:
             chat_id = int(chat)
             text = history.export_json(chat_id) if json else history.export_markdown(chat_id)

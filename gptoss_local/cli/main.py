@@ -106,7 +106,7 @@ def make_help_app() -> typer.Typer:
     """Return the command line for `--help`. PERF: it imports no command, 50 ms."""
     app = _empty_app()
     for name in (*COMMANDS, *_HIDDEN):
-        app.command(name, short_help=COMMANDS.get(name), hidden=name in _HIDDEN)(_nothing)
+        app.command(name, short_help=COMMANDS.get(name), hidden=name in _HIDDEN)(lambda: None)
     return app
 
 
@@ -142,10 +142,6 @@ def _make_welcome_app() -> typer.Typer:
 
 def _has_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _nothing() -> None:
-    pass
 
 
 def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:

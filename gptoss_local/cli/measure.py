@@ -15,7 +15,7 @@ import typer
 from gptoss_local import __version__
 from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
-from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
+from gptoss_local.cli._options import Context, Json, ModelName, Parallel, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.machine.hardware import Machine, llama_version, read_machine
 from gptoss_local.machine.nvidia import BUSY_PERCENT
@@ -58,8 +58,9 @@ def bench(
     ctx: Context = None,
     parallel: Parallel = None,
     agent: _Agent = 11_000,
-    plot: Plot = None,
-    dark: Dark = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw a chart into this .svg or .png file.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -86,7 +87,7 @@ def bench(
         _print_benchmark(found, measured_on)
     if plot is not None:
         try:
-            _draw(found, measured_on, plot, is_dark=dark)
+            _draw(found, measured_on, plot)
         except OSError as error:
             raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
 
@@ -113,7 +114,6 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 
 
 def _ready(model: str, settings: Settings) -> ModelEntry:
-    """Return a model that no server holds, and warn of other programs at work."""
     entry = find_model(named(model, settings), settings)
     from gptoss_local.api.client import Client
     from gptoss_local.runner.measuring import disturbance
@@ -227,11 +227,11 @@ def _print_tuning(found: "TuneResult") -> None:
     print(f"\n{conclusion}\n{kept}")
 
 
-def _draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
+def _draw(found: "Benchmark", measured_on: str, path: Path) -> None:
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    speed, colours = found.plan.speed, "dark_background" if is_dark else "default"
+    speed = found.plan.speed
     lengths, of_prompt = [d.n_tokens for d in found.depths], "tokens of the prompt"
     reading = [d.prefill_tok_s for d in found.depths]
     answering = [d.decode_tok_s for d in found.depths]
@@ -242,7 +242,7 @@ def _draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = F
     if widths := [w.n_streams for w in found.widths]:
         together = [w.decode_tok_s for w in found.widths]
         panels.append(("Answers at the same time", "answers, all together", widths, together, None))
-    with style.context([colours, _STYLE]), warnings.catch_warnings():
+    with style.context(["default", _STYLE]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that no font here has
         figure = Figure(figsize=(4.4 * len(panels), 4), layout="constrained")
         title = f"{found.model}, {found.n_ctx:,} tokens of context"

@@ -159,12 +159,12 @@ def _print_leftovers(going: list[Leftover], kept: list[Leftover], what: str) -> 
             ("FILE", "SIZE", "WHAT"),
             [(each.path.name, decimal(each.size_bytes), each.kind) for each in going],
         )
-    say(f"{_size(going)} {what}")
+    say(f"{size_of(going)} {what}")
     if kept:
-        say(f"{_size(kept)} belong to interrupted pulls; --interrupted removes them")
+        say(f"{size_of(kept)} belong to interrupted pulls; --interrupted removes them")
 
 
-def _size(files: list[Leftover]) -> str:
+def size_of(files: list[Leftover]) -> str:
     return decimal(sum(each.size_bytes for each in files))
 
 

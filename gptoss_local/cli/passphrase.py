@@ -45,7 +45,6 @@ def passphrase(
 
 
 def open_history(settings: Settings) -> History:
-    """Open the chats, and ask for their passphrase if they have one."""
     history, passphrase = History(settings.history_path), take_passphrase()
     try:
         if history.lock.is_locked:

@@ -62,7 +62,12 @@ def pull(
         _check_dense(dense, is_gguf=gguf or known.checkpoint is None)
     was_here = _is_here(model, settings, dense)
     if not was_here:
-        known = known or _on_hub(model, dense)
+        if known is None:
+            from gptoss_local.models.pulling.pull import pulled_model
+
+            known = pulled_model(model)
+            if dense:
+                _check_dense(dense, is_gguf=known.checkpoint is None)
         if dry_run:
             from gptoss_local.models.pulling.pull import preview_pull
 
@@ -98,15 +103,6 @@ def _propose_dense(known: CatalogModel, settings: Settings) -> None:
             f"{rate(better.decode_tok_s)} tokens/s instead of {rate(plan.speed.decode_tok_s)}. "
             "`gptoss plan` says more."
         )
-
-
-def _on_hub(name: str, dense: str) -> CatalogModel:
-    from gptoss_local.models.pulling.pull import pulled_model
-
-    model = pulled_model(name)
-    if dense:
-        _check_dense(dense, is_gguf=model.checkpoint is None)
-    return model
 
 
 def _check_dense(dense: str, *, is_gguf: bool) -> None:

@@ -39,7 +39,6 @@ Think = Literal[Effort, "true", "false"]
 _NAMES = re.compile(r"\w[\w.-]*(,\w[\w.-]*)*")
 _THINK: dict[str, str | bool] = {"true": True, "false": False}
 
-
 _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
 ]
@@ -155,7 +154,7 @@ def run(
     with ExitStack() as stack:
         saved = None
         if saves:
-            from gptoss_local.cli._saved_chat import saved_chat, saved_conversation
+            from gptoss_local.cli._repl import saved_chat, saved_conversation
 
             opened = saved_conversation(settings, is_continued=is_continued)
             saved = stack.enter_context(opened)

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -43,7 +44,6 @@ from gptoss_local.cli._output import (
     print_table,
     progress_bar,
     say,
-    seconds_until,
 )
 from gptoss_local.models.catalog import canonical_name
 
@@ -141,7 +141,6 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
 
 def processor(model: RunningModel) -> str:
-    """Return the places of the weights, in Ollama's words."""
     if model.remote_host:
         return model.remote_host
     if (share := model.vram_share) in (0, 1):
@@ -161,7 +160,7 @@ def energy_text(energy: ModelEnergy | None) -> str:
 
 
 def _until(model: RunningModel) -> str:
-    left_s = seconds_until(model.expires_at)
+    left_s = (datetime.fromisoformat(model.expires_at) - datetime.now(UTC)).total_seconds()
     return "Forever" if left_s > _FOREVER_S else f"{human_age(left_s)} from now"
 
 

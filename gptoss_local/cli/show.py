@@ -65,7 +65,6 @@ def show(
 
 
 def part_of(entry: ModelEntry, part: str) -> str:
-    """Return a part of a model as text, or a sentence that says there is none."""
     defaults = entry.defaults
     match part:
         case "modelfile":

@@ -1,19 +1,29 @@
 """`gptoss upstream`: models that are computed elsewhere. Needs no server."""
 
 import time
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from gptoss_local.base.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
-from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.settings import Settings, load_settings, user_models_file
 from gptoss_local.base.validation import in_words
+from gptoss_local.base.whole_file import change_toml
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say
-from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.catalog import (
+    UpstreamAddress,
+    canonical_name,
+    check_models_file,
+    known_model,
+)
 from gptoss_local.models.store import ModelEntry, find_model, list_models
-from gptoss_local.runner.upstream.entries import add_upstream, remove_upstream
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import AoT
 
 
 def upstream(
@@ -54,7 +64,7 @@ def upstream(
             fields["model"] = model or name
         _add(name, fields, load_settings(), json=json)
     elif action == "rm":
-        file = remove_upstream(name)
+        file = _remove_upstream(name)
         report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
     else:
         _test(name, load_settings(), json=json)
@@ -83,9 +93,74 @@ def _add(name: str, fields: dict[str, Any], settings: Settings, *, json: bool) -
         address = msgspec.convert(fields, UpstreamAddress)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, fields)) from error
-    file = add_upstream(name, address, settings)
+    file = _add_upstream(name, address, settings)
     text = f"Added {name} to {file}.\nTry it: gptoss upstream test {name}"
     report(text, as_json=json, file=file, added=name)
+
+
+def _add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Path:
+    import tomlkit  # PERF: 60 ms
+
+    wanted = canonical_name(name)
+    try:
+        there = find_model(wanted, settings)
+    except ModelNotFoundError:
+        pass
+    else:
+        how = f"gptoss upstream rm {wanted}" if there.upstream else f"gptoss rm {wanted}"
+        raise UsageError(
+            f"there is a model '{wanted}' already", hint=f"Choose another name, or remove it: {how}"
+        )
+    fields = msgspec.to_builtins(address)
+    defaults = msgspec.to_builtins(UpstreamAddress(kind=address.kind, urls=address.urls))
+    told = {
+        key: value
+        for key, value in fields.items()
+        if key in ("kind", "urls") or value != defaults[key]
+    }
+
+    def change(document: "TOMLDocument") -> None:
+        table, inline = tomlkit.table(), tomlkit.inline_table()
+        inline.update(told)
+        table.update({"name": wanted, "upstream": inline})
+        if "model" not in document:
+            document.add("model", tomlkit.aot())
+        _models(document).append(table)
+
+    change_toml(user_models_file(), change, check_models_file)
+    return user_models_file()
+
+
+def _remove_upstream(name: str) -> Path:
+    wanted = canonical_name(name)
+    known = known_model(wanted)
+    if known is None or known.upstream is None:
+        raise ModelNotFoundError(
+            f"there is no model '{name}' that is computed elsewhere",
+            hint="`gptoss upstream ls` lists them.",
+        )
+
+    def change(document: "TOMLDocument") -> None:
+        models = _models(document)
+        for i, table in enumerate(models):
+            if canonical_name(str(table["name"])) == wanted:
+                del models[i]
+                break
+
+    change_toml(user_models_file(), change, check_models_file)
+    return user_models_file()
+
+
+def _models(document: "TOMLDocument") -> "AoT":
+    from tomlkit.items import AoT
+
+    models = document["model"]
+    if not isinstance(models, AoT):
+        raise UsageError(
+            f"{user_models_file()} has its models as an array in one line",
+            hint="Write each as a table of its own, which begins with [[model]].",
+        )
+    return models
 
 
 def _test(name: str, settings: Settings, *, json: bool) -> None:

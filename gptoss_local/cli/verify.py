@@ -52,7 +52,6 @@ DownloadDir = Annotated[
     Path | None, typer.Option(help="Folder for a REPO's shards while they are needed.")
 ]
 
-
 _MAX_PRINTED = 20
 _PIECE_BYTES = 1 << 20
 

@@ -40,16 +40,12 @@ def web(
     elif json:
         print_json(link=running_server(settings).page_link())
     else:
-        show_page(settings, opens=not no_open)
+        link = running_server(settings).page_link()
+        print(link, flush=True)
+        if not no_open:
+            import webbrowser
 
-
-def show_page(settings: Settings, *, opens: bool) -> None:
-    link = running_server(settings).page_link()
-    print(link, flush=True)
-    if opens:
-        import webbrowser
-
-        webbrowser.open(link)
+            webbrowser.open(link)
 
 
 def _open_lan(settings: Settings, scheme: str, *, json: bool) -> None:
@@ -90,7 +86,6 @@ def _close_lan(settings: Settings, *, json: bool) -> None:
 
 
 def firewall_command(address: str, port: int) -> str:
-    """Return the command that opens the port in this machine's firewall; empty if unknown."""
     import psutil
 
     if sys.platform == "win32":

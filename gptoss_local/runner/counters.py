@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gptoss_local.base.errors import GptOssError
 from gptoss_local.base.types import Usage
 from gptoss_local.harmony import (
     CallDelta,
@@ -23,41 +22,26 @@ from gptoss_local.harmony import (
 
 @dataclass(slots=True)
 class AnswerRecord:
-    """One answer, from its request to its end, without its text.
-
-    Attributes:
-        begun_ns: Wall clock, before the model was loaded if it had to be.
-        first_ns: When its first piece was there; None without one.
-        end: A reason, a class of error, or `left`.
-        usage: None unless it is complete.
-        n_prompt: 0 if it ended before they were known.
-        n_generated: Tokens; of an incomplete answer, its pieces.
-    """
+    """One answer, from its request to its end, without its text."""
 
     model: str
-    begun_ns: int = field(default_factory=time.time_ns)
-    first_ns: int | None = None
+    begun_ns: int = field(default_factory=time.time_ns)  # before the load, if there was one
+    first_ns: int | None = None  # when its first piece was there
     ended_ns: int = 0
-    end: str = ""
+    end: str = ""  # a reason, a class of error, or `left`
     is_error: bool = False
-    usage: Usage | None = None
-    n_prompt: int = 0
-    n_generated: int = 0
+    usage: Usage | None = None  # None unless it is complete
+    n_prompt: int = 0  # 0 if it ended before they were known
+    n_generated: int = 0  # tokens; of an incomplete answer, its pieces
 
 
 class Counters:
-    """Totals since the server's start. Thread: one event loop.
-
-    Attributes:
-        n_active: Answers under way, loading included.
-        crashes: Engine processes that ended unasked, by model and class of error.
-        watchers: Called with each answer once it is over, by its task.
-    """
+    """Totals since the server's start. Thread: one event loop."""
 
     def __init__(self) -> None:
-        self.n_active = 0
-        self.crashes: Counter[tuple[str, str]] = Counter()
-        self.watchers: list[Callable[[AnswerRecord], None]] = []
+        self.n_active = 0  # answers under way, loading included
+        self.crashes: Counter[tuple[str, str]] = Counter()  # by model and class of error
+        self.watchers: list[Callable[[AnswerRecord], None]] = []  # of answers that are over
 
     @contextmanager
     def answering(self, model: str) -> Iterator[AnswerRecord]:
@@ -93,6 +77,3 @@ class Counters:
         record.ended_ns, record.end, record.is_error = time.time_ns(), end, is_error
         for watcher in self.watchers:
             watcher(record)
-
-    def crashed(self, model: str, error: GptOssError) -> None:
-        self.crashes[model, type(error).__name__] += 1

@@ -77,9 +77,7 @@ async def _close_idle(model: RemoteModel) -> None:
 
 async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Settings) -> RemoteModel:
     """Connect to an upstream, and check that it is a gpt-oss; UsageError without its key."""
-    from gptoss_local.runner.upstream.client import (
-        Upstream,  # PERF: httpx, 60 ms of the server's start
-    )
+    from gptoss_local.runner.upstream.client import Upstream  # PERF: httpx, 60 ms
 
     vocabulary = await asyncio.to_thread(load_vocabulary)
     file = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)

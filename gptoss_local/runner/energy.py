@@ -45,14 +45,10 @@ class AnswerEnergy:
 
 
 class Energy:
-    """The energy of all answers since the server's start. Thread: one event loop.
-
-    Attributes:
-        answers: Joules by model and GPU.
-    """
+    """The energy of all answers since the server's start. Thread: one event loop."""
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, str], float] = defaultdict(float)
+        self.answers: dict[tuple[str, str], float] = defaultdict(float)  # by model and GPU
         self._n_tokens: Counter[str] = Counter()  # of `answers`, by model
         self._meters: Meters | None = None
         self._thread = ThreadPoolExecutor(1, "energy")

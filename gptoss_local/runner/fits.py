@@ -132,7 +132,7 @@ def as_fit(name: str, plan: Plan, machine: Machine) -> ModelFit:
     cards = zip(machine.usable_gpus, plan.placement.gpus, strict=False)
     used = [(gpu, memory) for gpu, memory in cards if memory.total]
     vram = _memory(
-        " + ".join(_short(gpu.name) for gpu, _ in used),
+        " + ".join(gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu, _ in used),
         sum(gpu.total_bytes for gpu, _ in used),
         sum(gpu.free_bytes for gpu, _ in used),
         sum(memory.weights for _, memory in used),
@@ -145,10 +145,6 @@ def as_fit(name: str, plan: Plan, machine: Machine) -> ModelFit:
 def _memory(name: str, total: int, free: int, weights: int, taken: int) -> MemoryUse:
     """More may be mapped than is free: the bar is full then."""
     return MemoryUse(name, total, min(weights, free), taken - weights, max(0, free - taken))
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _headline(fit: ModelFit, problem: str, n_ctx_train: int) -> str:

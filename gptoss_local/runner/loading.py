@@ -125,7 +125,7 @@ async def load_as_fits(
             load = load_command(entry, path, plan, settings, known)
             known = await calibrate(plan, load, known, known_path, progress)
             plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
-        progress.begin_try(info.size_bytes)
+        progress.begin(info.size_bytes)
         try:
             load = load_command(entry, path, plan, settings, known)
             model = await load_model(entry, info, plan, load, settings, progress.report)

@@ -25,22 +25,16 @@ class LoadProgress:
         self._earlier_s = 0.0  # of reading, before this part
         self._after = "starting"
 
-    def begin_measuring(self, n_bytes: int) -> None:
-        """Begin to read `n_bytes` of weights, to be measured and then read once more."""
-        self._begin(n_bytes, after="measuring", n_more_bytes=n_bytes)
-
-    def begin_try(self, n_bytes: int) -> None:
-        self._begin(n_bytes, after="starting", n_tries=self.status.n_tries + 1)
-
-    def _begin(self, n_bytes: int, *, after: str, n_more_bytes: int = 0, n_tries: int = 0) -> None:
-        last, self._after = self.status, after
+    def begin(self, n_bytes: int, *, is_measured: bool = False) -> None:
+        """Begin to read weights for a try, or to be measured and then read once more."""
+        last, self._after = self.status, "measuring" if is_measured else "starting"
         self._base_bytes, self._part_bytes = last.completed, n_bytes
         self._start_s, self._earlier_s = time.monotonic(), self._read_s
         self.status = msgspec.structs.replace(
             last,
             status="loading",
-            total=self._base_bytes + n_bytes + n_more_bytes,
-            n_tries=n_tries,
+            total=self._base_bytes + n_bytes * (1 + is_measured),
+            n_tries=0 if is_measured else last.n_tries + 1,
         )
 
     def report(self, fraction: float) -> None:

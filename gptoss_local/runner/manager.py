@@ -226,7 +226,6 @@ class ModelManager:
             await self._let_go(model)  # also if the client leaves while it waits
 
     async def close(self) -> None:
-        """End the engines now, with their answers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -278,7 +277,7 @@ class ModelManager:
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
     def _lost(self, name: str, error: GptOssError) -> None:
-        self.counters.crashed(name, error)
+        self.counters.crashes[name, type(error).__name__] += 1
         _log.error("the model runner of %s is lost: %s", name, error.message)
         losses.record(self.settings, name, error)
 

@@ -245,7 +245,6 @@ class _Prober:
         return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
 
     async def _width(self, n_streams: int) -> AtWidth:
-        """Count the tokens while all of the streams run."""
         answers = await asyncio.gather(
             *(self.answer(self.tokens(WIDTH_PROMPT)) for _ in range(n_streams))
         )
@@ -308,7 +307,7 @@ async def calibrate(
 ) -> Measured:
     """Measure from how many tokens a GPU is faster. After a failure, only that is remembered."""
     path = Path(load.model_path)
-    progress.begin_measuring(read_info(path).size_bytes)
+    progress.begin(read_info(path).size_bytes, is_measured=True)
     load = replace(load, budget_bytes={})  # its contexts are smaller
     try:
         tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)

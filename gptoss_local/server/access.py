@@ -57,20 +57,17 @@ OWN_ORIGIN: frozenset[Level] = frozenset(("chat", "page", "owner"))
 class Caller(NamedTuple):
     """The sender of a request, with its key's name, priority and tools.
 
-    Attributes:
-        kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page in a
-            browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a
-            key that may open the owner's chats; `anonymous`: without any of them.
-        program: The first word of its `User-Agent`.
-        is_here: It connects from this machine.
+    Its kind is `owner` with GPTOSS_API_KEY or the secret of this account; `page`: our page in a
+    browser that the owner let in; `key`: with a key of the keys' file; `phone`: with such a key
+    that may open the owner's chats; `anonymous`: without any of them.
     """
 
     kind: Kind = "anonymous"
     name: str = ""
     priority: int = 0
     tools: tuple[str, ...] = ()
-    program: str = ""
-    is_here: bool = False
+    program: str = ""  # the first word of its `User-Agent`
+    is_here: bool = False  # it connects from this machine
 
     @property
     def may_work(self) -> bool:
@@ -148,14 +145,7 @@ class Access:
 
     @contextmanager
     def admitted(self, request: Request, level: Level, *, is_metered: bool) -> Iterator[None]:
-        """Let a request in, as `current_caller`, or refuse it; `watch` ends it with its right.
-
-        Raises:
-            ForbiddenError: a page of another origin sent it, or a phone, which may only chat.
-            UnauthorizedError: its caller may not use the endpoint.
-            RateLimitError: its key is over one of its limits.
-            ServerBusyError: there are too many connections, and it is not the owner's.
-        """
+        """Let a request in, as `current_caller`, or refuse it; `watch` ends it with its right."""
         headers = request.headers
         if level in OWN_ORIGIN:
             origin = headers.get("origin", "")
@@ -171,7 +161,8 @@ class Access:
             raise self._refusal(caller, level)
         is_here = request.client is not None and is_loopback(request.client.host)
         _caller.set(caller._replace(program=_program(headers), is_here=is_here))
-        served_in_turn.set(_turns_of(caller, request))
+        host, port = request.client or ("", 0)  # its places in line: by account, by connection
+        served_in_turn.set((caller.account or f"address {host}", f"{host}:{port}"))
         cache_salt.set(b"" if self._settings.shared_prefixes else _salt_of(caller))
         may_reload.set(caller.kind != "key")
         if caller.kind == "page" and caller.name:
@@ -209,7 +200,8 @@ class Access:
         return may and lease.needs(caller)
 
     def _may(self, caller: Caller, level: Level, request: Request) -> bool:
-        is_open = level in _OPEN_WITHOUT_KEYS and not self._wants_key(request)
+        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(_reached(request))
+        is_open = level in _OPEN_WITHOUT_KEYS and not (self._has_keys or is_elsewhere)
         return is_open or caller.kind in _MAY_USE[level]
 
     def charge(self, record: AnswerRecord) -> None:
@@ -226,11 +218,9 @@ class Access:
 
     @property
     def clients(self) -> list[ClientUse]:
-        """Return the use of each program, the largest first."""
         return sorted(self._clients.values(), key=lambda use: -use.n_prompt)
 
     def use_of_keys(self) -> Mapping[str, KeyUse]:
-        """Return the use of all keys, or only the current caller's own."""
         use, caller = self._limits.use, current_caller()
         return {caller.name: use[caller.name]} if caller.has_users_key else use
 
@@ -257,10 +247,7 @@ class Access:
         return link
 
     def open_link(self, request: Request, link: str) -> PageToken:
-        """Exchange a link, once, for a browser's token or a phone's key.
-
-        Raises UnauthorizedError for a link that is over, ForbiddenError for another account.
-        """
+        """Exchange a link, once, for a browser's token or a phone's key."""
         self._links = self._fresh_links()
         found = next((each for each in self._links if _is_same(each, link)), None)
         if found is None:
@@ -294,10 +281,6 @@ class Access:
 
     def end_phone_links(self) -> None:
         self._links = {k: link for k, link in self._links.items() if not link.is_for_phone}
-
-    def _wants_key(self, request: Request) -> bool:
-        is_elsewhere = is_loopback(self._settings.host) and not is_loopback(_reached(request))
-        return self._has_keys or is_elsewhere
 
     def _refusal(self, caller: Caller, level: Level) -> GptOssError:
         if caller.kind == "phone":
@@ -347,14 +330,7 @@ def _is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | 
 
 
 def _reached(request: Request) -> str:
-    """Return the address of this machine at which a request arrived."""
     return (request.scope.get("server") or ("", None))[0]
-
-
-def _turns_of(caller: Caller, request: Request) -> tuple[str, str]:
-    """Return the caller's places in line: by owner, key or address, and by connection."""
-    host, port = request.client or ("", 0)
-    return caller.account or f"address {host}", f"{host}:{port}"
 
 
 def _salt_of(caller: Caller) -> bytes:

@@ -120,7 +120,6 @@ def start_tracing() -> "Tracing | None":
 
 
 def serve(settings: Settings) -> None:
-    """Run the server until it is stopped. Raises as `make_server`."""
     server = make_server(settings)
     quieten_logs()
     return_memory()
@@ -128,10 +127,6 @@ def serve(settings: Settings) -> None:
 
 
 def make_server(settings: Settings) -> "Server":
-    """Take the server's address and build the application.
-
-    Raises ServerUnavailableError if the address is taken, UsageError for wrong settings.
-    """
     check_access(settings)
     listener = _bind(settings)
 

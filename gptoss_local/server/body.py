@@ -66,7 +66,6 @@ async def read_body(
 
 
 async def read_bytes(request: Request) -> bytes:
-    """Read a request's body as it is; errors as `read_body`."""
     return await _read(request, bytes)
 
 
@@ -224,7 +223,6 @@ def parse_body(
 
 
 def convert(value: Any, body_type: type[Body], place: str = "") -> Body:
-    """Make a struct of decoded JSON at a `place`. Raises UsageError."""
     try:
         return msgspec.convert(value, body_type, strict=False)
     except msgspec.ValidationError as error:
@@ -257,7 +255,6 @@ def _decode(data: bytes) -> Any:
 
 
 def _clean(value: Any, depth: int = 0, *, keeps_nulls: bool = False) -> Any:
-    """Check the depth and drop null fields, except inside schemas and arguments."""
     if depth > _MAX_DEPTH:
         raise UsageError(f"invalid request: nested deeper than {_MAX_DEPTH} levels")
     depth += 1

@@ -65,7 +65,6 @@ class BoundedProtocol(HttpToolsProtocol):  # noqa: PLR0904 - most are uvicorn's 
 
     @property
     def has_place(self) -> bool:
-        """Return whether it is, or was, within the limit."""
         return not self._is_spare or len(self.connections) <= self.max_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -259,26 +258,20 @@ def return_memory() -> None:
 
 
 def quieten_logs() -> None:
-    """Limit lines that connections can cause in the log to one a minute."""
     once = OncePerMinute()
     for name in ("asyncio", "uvicorn.error", _log.name):
         logging.getLogger(name).addFilter(once)
 
 
-if sys.platform == "win32":
-
-    def _raise_file_limit(n_wanted: int) -> int | None:
-        """Return None: Windows has no limit that matters here."""
+def _raise_file_limit(n_wanted: int) -> int | None:
+    if sys.platform == "win32":  # which has no limit that matters here
         return None
-
-else:
     import resource
 
-    def _raise_file_limit(n_wanted: int) -> int | None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        n_most = n_wanted if hard == resource.RLIM_INFINITY else min(hard, n_wanted)
-        if soft == resource.RLIM_INFINITY:
-            return None
-        if soft < n_most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (n_most, hard))
-        return max(soft, n_most)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n_most = n_wanted if hard == resource.RLIM_INFINITY else min(hard, n_wanted)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    if soft < n_most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_most, hard))
+    return max(soft, n_most)

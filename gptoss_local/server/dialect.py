@@ -118,18 +118,10 @@ class _Route(Route):
 
 
 class Dialect(NamedTuple):
-    """The language of the clients of one API.
+    """The language of the clients of one API."""
 
-    Attributes:
-        name: As traces have it.
-        is_spoken: Whether an error at a path, with lower-case headers, is in this dialect; the
-            first dialect that says so counts.
-        error_body: The body of an error before an answer begins.
-        error: Struct of that body.
-    """
-
-    name: str
-    is_spoken: Callable[[str, Mapping[str, str]], bool]
+    name: str  # as traces have it
+    is_spoken: Callable[[str, Mapping[str, str]], bool]  # at a path, with headers; the first counts
     endpoints: Sequence[Endpoint]
-    error_body: Callable[[GptOssError, Request], object]
-    error: type
+    error_body: Callable[[GptOssError, Request], object]  # of an error before an answer begins
+    error: type  # struct of that body

@@ -24,9 +24,7 @@ _PREFIXES = ("/v1", "", "/api")  # with which our paths begin
 _N_PARTS_MAX = 8  # that a base URL has too many; every one costs a look at all routes
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, GptOssError):
-        raise error
+async def _on_error(request: Request, error: GptOssError) -> Response:
     return error_response(request, error)
 
 
@@ -45,10 +43,8 @@ async def _on_exception(request: Request, error: Exception) -> Response:
     return response
 
 
-async def _on_http_exception(request: Request, error: Exception) -> Response:
+async def _on_http_exception(request: Request, error: HTTPException) -> Response:
     """Answer for unknown paths and methods: in Ollama's plain words, or in a dialect's shape."""
-    if not isinstance(error, HTTPException):
-        raise error
     path, headers = request.url.path, dict(error.headers or {})
     kind: type[UsageError]
     match error.status_code:
@@ -100,7 +96,7 @@ def _body(request: Request, path: str, error: GptOssError) -> object:
     return dialect.error_body(error, request)
 
 
-HANDLERS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+HANDLERS: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
     GptOssError: _on_error,
     HTTPException: _on_http_exception,
     Exception: _on_exception,

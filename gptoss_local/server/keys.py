@@ -36,24 +36,16 @@ _Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's key, its limits (None: unlimited) and rights.
-
-    Attributes:
-        sha256: Of the key, in hexadecimal.
-        priority: The highest is answered first.
-        chats: Whether it opens the owner's chats in the page, as a phone's key does.
-        tools: `web_search`, `code_interpreter`, `mcp:SERVER:TOOL`, `mcp:SERVER:*`.
-        browser_until: The last day of a browser that the owner let in; it is not an API key.
-    """
+    """A user's key, its limits (None: unlimited) and rights."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
     requests_per_minute: _Limit = None
     tokens_per_minute: _Limit = None
-    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
-    chats: bool = False
-    tools: tuple[_Tool, ...] = ()
-    browser_until: date | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0  # the highest is answered first
+    chats: bool = False  # it opens the owner's chats in the page, as a phone's does
+    tools: tuple[_Tool, ...] = ()  # as the setting `api_tools` has them
+    browser_until: date | None = None  # the last day of a browser that the owner let in
 
 
 class _KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +57,6 @@ def hash_key(key: bytes) -> str:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """Return the keys of a file, in order."""
     text = read_text(path, hint="`gptoss keys add NAME` makes it.")
     try:
         keys = msgspec.convert(tomllib.loads(text), _KeysFile).keys
@@ -156,7 +147,6 @@ class Bucket:
         self._level, self._at_s = float(per_minute), now_s()
 
     def wait_s(self) -> float:
-        """Return the seconds until 1 is there, 0 if it is."""
         self.take(0)
         return max(0.0, 1 - self._level) * 60 / self.per_minute
 
@@ -174,7 +164,6 @@ class KeyUse:
         self.buckets: dict[str, Bucket] = {}
 
     def follow(self, key: ApiKey) -> None:
-        """Take over a key's limits; a changed one starts full."""
         limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
         for what, per_minute in limits.items():
             known = self.buckets.pop(what, None)
@@ -219,7 +208,6 @@ class KeyLimits:
                 _log.warning("the browser %s is not renewed: %s", name, error.message)
 
     def admit(self, name: str) -> None:
-        """Let a metered request in, and charge it to its key. Raises RateLimitError."""
         use = self.use[name]
         waits_s = {what: bucket.wait_s() for what, bucket in use.buckets.items()}
         if any(waits_s.values()):
@@ -262,7 +250,6 @@ class KeyLimits:
 
 
 def _sign_of(path: Path) -> tuple[int, int, int] | None:
-    """Return figures that change with a file; None if it cannot be found."""
     try:
         found = path.stat()
     except OSError:

@@ -51,11 +51,7 @@ class LanDoor:
         self.fingerprint = ""
 
     async def open(self, scheme: str) -> None:
-        """Listen with TLS (`https`) or without (`http`), unless it does so already.
-
-        Raises UsageError without a local network or against GPTOSS_HOST, ServerUnavailableError if
-        another program has the address.
-        """
+        """Listen with TLS (`https`) or without (`http`), unless it does so already."""
         host, port = self._settings.host, self._settings.port
         if not is_loopback(host):
             raise UsageError(
@@ -86,7 +82,6 @@ class LanDoor:
         _log.info("listening on %s, for callers with a key", ", ".join(urls))
 
     def close(self) -> None:
-        """End all connections of the local network, and listen no more."""
         self.stop_listening()
         for protocol in self._protocols:
             if protocol.transport is not None:
@@ -151,7 +146,6 @@ def _is_private(text: str) -> bool:
 
 
 def _own_certificate(path: Path, addresses: list[str]) -> tuple[ssl.SSLContext, str]:
-    """Return the certificate and its SHA-256, renewed near its end or for other addresses."""
     names = x509.SubjectAlternativeName(
         [
             x509.DNSName(socket.gethostname()),

@@ -139,5 +139,4 @@ def _success(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _path(endpoint: Endpoint) -> str:
-    """Return a path as OpenAPI spells it: without the types of parameters."""
     return re.sub(r":(path|int)}", "}", endpoint.path)

@@ -21,7 +21,6 @@ def is_own_origin(origin: str, host: str) -> bool:
 
 
 def is_allowed_origin(origin: str, host: str) -> bool:
-    """Return whether an Origin header is absent, local, of a desktop app, or the server's own."""
     if not origin or _LOCAL_ORIGIN.fullmatch(origin):
         return True
     scheme, separator, _ = origin.partition("://")

@@ -58,7 +58,6 @@ _COUNTERS = {
     "n_preempted": ("preempted", "Sequences that gave up their cells."),
 }
 
-
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
 

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gptoss_local import __version__
 from gptoss_local.base.events import ToolCall
 from gptoss_local.runner.counters import AnswerRecord
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, following
+from gptoss_local.runner.upstream.connection import UpstreamCall, UpstreamFault, following
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.talk.loop import following_calls
 from gptoss_local.talk.tools import ToolResult
@@ -206,7 +206,6 @@ class Tracing:
             span.end()
 
     async def close(self) -> None:
-        """Send the last spans; those that take too long are dropped."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, _CLOSE_S)

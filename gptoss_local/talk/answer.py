@@ -41,14 +41,7 @@ class Prefill(NamedTuple):
 
 
 class Answer(WholeAnswer):
-    """An answer with its phase and its figures; `begun` is the stored part that it continues.
-
-    Attributes:
-        n_frames: Pieces of text, of one token or a few.
-        stats: Ollama's figures of the whole answer and our measurements; empty until the end.
-        growth: Set while the model is loaded again with more context.
-        latencies_s: Between two pieces, all of them.
-    """
+    """An answer with its phase and its figures; `begun` is the stored part that it continues."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, *, begun: "Turn | None" = None
@@ -65,16 +58,16 @@ class Answer(WholeAnswer):
         if begun is not None:
             self._content.append(begun.content)
             self._reasoning.append(begun.reasoning)
-        self.n_frames = 0
+        self.n_frames = 0  # pieces of text, of one token or a few
         about = -(-len(self.reasoning) // _CHARACTERS_PER_FRAME)  # if it was not counted
         self.n_reasoning_frames: int = self._earlier.get("n_reasoning_frames", about)
         self.phase: Phase = "waiting"
-        self.stats: dict[str, Any] = {}
+        self.stats: dict[str, Any] = {}  # Ollama's figures and our measurements, at the end
         self.error = ""
         self.prefill: Prefill | None = None
-        self.growth: Growing | None = None
+        self.growth: Growing | None = None  # while the model is loaded again with more context
         self.n_left_out = 0
-        self.latencies_s: list[float] = []
+        self.latencies_s: list[float] = []  # between two pieces, all of them
 
     def add(self, event: ChatEvent) -> None:
         super().add(event)

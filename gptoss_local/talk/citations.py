@@ -34,7 +34,6 @@ class Citation(NamedTuple):
 
 
 def find_citations(text: str) -> list[Citation]:
-    """Return the complete citations in a Markdown text, except in code."""
     found = list(_CITATION.finditer(text))
     if not found:
         return []

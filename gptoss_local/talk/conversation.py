@@ -12,8 +12,7 @@ from gptoss_local.talk.tools.work import WORK
 TOOLS = "tools"
 """An option of chats: comma-separated sources; not there until the user has switched one."""
 
-_NOT_RUN = "Not run."
-"""The result of a call whose process died before it ran."""
+_NOT_RUN = "Not run."  # the result of a call whose process died before it ran
 
 _INTERRUPTED = "This call was interrupted; it is not known how far it came."
 """The result of a call whose process died during it."""
@@ -115,7 +114,6 @@ class ToolChoice:
         self._toolbox.on = (set(names) | {WORK}) & self._known
 
     def text(self, options: Mapping[str, Any]) -> str:
-        """Return the option for the current tools; unknown names in it stay."""
         before = options.get(TOOLS)
         others = names_in(before) - self._known if isinstance(before, str) else set()
         return ",".join(sorted(self._toolbox.on | others))

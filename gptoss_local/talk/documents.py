@@ -36,7 +36,7 @@ _A_PART = "Attach a part of it."
 
 
 class UnreadableFile(Exception):
-    """A file cannot be attached; `why` follows its name, `kind` counts such files of a folder."""
+    """A file or page has no text; `why` follows its name, `kind` counts such files of a folder."""
 
     def __init__(self, why: str, hint: str = "", kind: str = "that cannot be read") -> None:
         super().__init__(why)
@@ -68,7 +68,6 @@ def fenced(name: str, text: str) -> str:
 
 
 def check(name: str, n_bytes: int) -> None:
-    """Raise UnreadableFile if the name or the size forbids reading the file."""
     if is_image(name):
         raise UnreadableFile("is an image", _NO_IMAGES, "not text")
     for suffixes, (what, instead) in _OTHERS.items():
@@ -116,17 +115,16 @@ def guessed_encoding(data: bytes) -> str:
 
 
 async def read_document(name: str, data: bytes) -> Document:
-    from gptoss_local.talk.tools.browser.page import UnreadableError
+    from gptoss_local.talk.tools.browser.page import Unreadable
     from gptoss_local.talk.tools.browser.reader import read_attached  # PERF: 50 ms
 
     check(name, len(data))
     if not is_document(name):
         return await run_off_loop(lambda check: read_text(data), len(data))
     kind, form = _DOCUMENTS[_suffix(name)]
-    try:
-        found = await read_attached(data, form)
-    except UnreadableError as error:
-        raise UnreadableFile(str(error), error.hint) from error
+    found = await read_attached(data, form)
+    if isinstance(found, Unreadable):
+        raise UnreadableFile(found.why, found.hint)
     if len(found.text.encode()) > MAX_TEXT_BYTES:
         raise UnreadableFile("has more than 1 MiB of text", _A_PART, "over 1 MiB")
     return Document(kind, found.text, found.length)

@@ -53,7 +53,6 @@ class Walk:
 
 
 def is_left_out(path: Path, folder: Path) -> bool:
-    """Return whether a walk through `folder` would not show a file, both resolved."""
     place, rules = folder, _rules_above(folder)
     for name in path.relative_to(folder).parts:
         if spec := _rules_of(place):

@@ -203,13 +203,9 @@ def _key(call: ToolCall) -> bytes:
 
 
 class Exchange(Loop, ABC):
-    """A loop as the front ends have it, which say how they stream, ask, keep and show.
+    """A loop as the front ends have it, which say how they stream, ask, keep and show."""
 
-    Attributes:
-        answer: The newest one.
-    """
-
-    answer: Answer
+    answer: Answer  # the newest one
 
     def __init__(self) -> None:
         super().__init__(self, Toolbox([], Consents(None)), self._refusal)

@@ -58,7 +58,6 @@ def known_presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> tuple[str, Preset]:
-    """Return a preset and its name as spelled; case does not matter."""
     presets = known_presets()
     for known, preset in presets.items():
         if known.casefold() == name.strip().casefold():

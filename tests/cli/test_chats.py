@@ -61,10 +61,10 @@ def test_import(environment: dict[str, str], tmp_path: Path) -> None:
     exported = run_cli(environment, "chats", "1", "--json").stdout
     assert [turn["role"] for turn in json.loads(exported)["turns"]] == ["user", "assistant"]
     file.write_text(exported, encoding="utf-8")
-    done = run_cli(environment, "chats", "--import", str(file))
+    done = run_cli(environment, "chats", "import", str(file))
     assert done.stdout == "Imported as chat 3: gptoss chat --chat 3\n"
     assert run_cli(environment, "chats", "3").stdout == run_cli(environment, "chats", "1").stdout
-    done = run_cli(environment, "chats", "--import", str(file), "--json")
+    done = run_cli(environment, "chats", "import", str(file), "--json")
     assert json.loads(done.stdout)["chat_id"] == 4
     chatgpt = [CHATGPT, CHATGPT | {"title": "Again"}]
     file.write_text(json.dumps(chatgpt), encoding="utf-8")
@@ -81,9 +81,9 @@ def test_import(environment: dict[str, str], tmp_path: Path) -> None:
         (["1", "-q", "x"], 2, ""),
         (["import"], 2, "which file?"),
         (["x"], 2, "is not the number of a chat"),
-        (["--import", "{home}/none.json"], 2, "there is no file"),
-        (["--import", "{home}/chats.sqlite3", "1"], 2, "--import adds a chat"),
-        (["--import", "{home}/chats.sqlite3"], 2, "not an exported chat"),
+        (["import", "{home}/none.json"], 2, "there is no file"),
+        (["1", "{home}/chat.md"], 2, "not written to a file"),
+        (["import", "{home}/chats.sqlite3"], 2, "not an exported chat"),
     ],
 )
 def test_errors(environment: dict[str, str], arguments: list[str], code: int, words: str) -> None:

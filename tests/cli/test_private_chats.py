@@ -211,7 +211,7 @@ def test_no_file_has_a_word_while_one_is_set(
     exported = run_cli(environment | OPEN, "chats", str(chat_id), "--json").stdout
     assert exported.count(WORD) >= 120
     (place / "chat.json").write_text(exported)
-    run_cli(environment | OPEN, "chats", "--import", str(place / "chat.json"))
+    run_cli(environment | OPEN, "chats", "import", str(place / "chat.json"))
     (place / "chat.json").unlink()
     assert found() == set()
     assert WORD in run_cli(environment | OPEN, "chats", "-q", WORD).stdout

@@ -15,7 +15,7 @@ from gptoss_local.base.errors import (
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.runner.upstream.calls import following
+from gptoss_local.runner.upstream.connection import following
 from tests.conftest import PATIENCE_S, free_port
 from tests.engine.run import asked
 from tests.upstream.conftest import Connect

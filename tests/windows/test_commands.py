@@ -98,7 +98,7 @@ def test_chats_are_kept(pc: Pc) -> None:
     ]
     file = pc.home / "chat.json"
     file.write_text(render_json(chat, turns), encoding="utf-8")
-    pc.gptoss("chats", "--import", windows_path(file))
+    pc.gptoss("chats", "import", windows_path(file))
     assert "Paris \u2713" in pc.gptoss("chats", "-q", "Paris")
 
 

@@ -36,41 +36,25 @@ SPLIT_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")  # llama_split_path, llam
 
 
 class TensorInfo(msgspec.Struct, frozen=True):
-    """The entry of one tensor in the header.
-
-    Attributes:
-        shape: In elements, slowest axis first (the file has the reverse).
-        type_id: A number of ggml's `ggml_type`.
-        offset: Of the first byte, from the start of the tensor data.
-    """
+    """The entry of one tensor in the header."""
 
     name: str
-    shape: tuple[int, ...]
-    type_id: int
-    offset: int
+    shape: tuple[int, ...]  # in elements, slowest axis first (the file has the reverse)
+    type_id: int  # a number of ggml's `ggml_type`
+    offset: int  # of the first byte, from the start of the tensor data
 
 
 class GGUFInfo(msgspec.Struct, frozen=True):
-    """The header of a GGUF.
+    """The header of a GGUF."""
 
-    Attributes:
-        metadata: Scalars and strings by key; arrays are None, or one number if it is the same for
-            every layer.
-        key_types: A number of `gguf_type` by key.
-        tensors: In the order of the header.
-        n_header_bytes: Without the padding up to the tensor data.
-        size_bytes: Of the whole file.
-    """
-
-    metadata: dict[str, Any]
-    key_types: dict[str, int]
-    tensors: tuple[TensorInfo, ...]
-    n_header_bytes: int
-    size_bytes: int
+    metadata: dict[str, Any]  # arrays are None, or one number if it is the same for every layer
+    key_types: dict[str, int]  # a number of `gguf_type` by key
+    tensors: tuple[TensorInfo, ...]  # in the order of the header
+    n_header_bytes: int  # without the padding up to the tensor data
+    size_bytes: int  # of the whole file
 
     @property
     def tensor_spans(self) -> dict[str, tuple[int, int]]:
-        """Return the byte range of each tensor in the file, with its padding."""
         start = self._data_start
         tensors = sorted(self.tensors, key=lambda tensor: tensor.offset)
         bounds = [*(start + tensor.offset for tensor in tensors), self.size_bytes]
@@ -130,10 +114,7 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
 
 def read_info(path: Path) -> GGUFInfo:
-    """Read the header of `path`; a second call for an unchanged file is free.
-
-    Raises ModelLoadError if the file is missing, not a GGUF, or cut off inside its header.
-    """
+    """Read the header of `path`; a second call for an unchanged file is free."""
     return _header(path)[0]
 
 

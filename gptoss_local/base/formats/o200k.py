@@ -16,12 +16,10 @@ CHAR_OF_BYTE = {b: chr(b) for b in _PRINTABLE} | {b: chr(256 + i) for i, b in en
 
 BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
 
-
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
-END_OF_PROMPT = 200_018
-"""The last id with a name in the published tokenizer.json."""
+END_OF_PROMPT = 200_018  # the last id with a name in the published tokenizer.json
 
 TOKENS_SHA256 = "0fc8da96e9c1e979d83a0ad79129255c04f3d2806273de8cba33bbc584ed23fe"
 """Hash of its tokens in GPT-2's byte-to-unicode spelling, joined by newlines."""
@@ -33,8 +31,7 @@ TOKENS_KEY = "tokenizer.ggml.tokens"
 TYPES_KEY = "tokenizer.ggml.token_type"
 MERGES_KEY = "tokenizer.ggml.merges"
 
-NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
-"""Numbers of `llama_token_type`."""
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # numbers of `llama_token_type`
 
 NAMED_SPECIALS = {
     199998: "startoftext",

@@ -61,7 +61,10 @@ def doctor(
         raise UsageError("--yes needs --fix")
     if fix and not yes and (json or not sys.stdin.isatty()):
         raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
-    settings = _settings()
+    try:
+        settings = load_settings()
+    except UsageError:
+        settings = settings_without_file()
     machine = read_machine(settings.models_dir)
     done: list[tuple[Verdict, Repair | None]] = []
     for finding in chain(
@@ -89,13 +92,6 @@ def doctor(
     problems = [outcome for finding, outcome in done if finding.level == "problem"]
     if any(outcome is None or outcome.result != "repaired" for outcome in problems):
         raise typer.Exit(1)
-
-
-def _settings() -> Settings:
-    try:
-        return load_settings()
-    except UsageError:
-        return settings_without_file()
 
 
 def _print(finding: Verdict) -> None:

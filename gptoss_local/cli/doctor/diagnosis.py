@@ -52,7 +52,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
-    """Return all findings, in the order in which to fix them."""
     return [
         *_gpus(machine),
         _build(machine, around),

@@ -18,6 +18,7 @@ from gptoss_local.base.errors import GptOssError, HistoryError, UsageError
 from gptoss_local.base.quantities import counted
 from gptoss_local.base.settings import Settings, check_config, config_path, user_models_file
 from gptoss_local.cli.doctor.diagnosis import Verdict
+from gptoss_local.cli.models import size_of
 from gptoss_local.models.catalog import check_models_file
 from gptoss_local.models.store import Leftover, find_garbage, unusable_models
 from gptoss_local.server.keys import read_keys
@@ -81,7 +82,10 @@ def folder_faults(settings: Settings) -> Iterator[Verdict]:
             yield from _folder_fault(folder)
     if os.name != "posix":
         return  # Windows keeps a user's folders from others by itself
-    open_to_others = [path for path in _private(settings) if _mode(path) & _GROUP_AND_OTHERS]
+    chats = settings.history_path
+    files = [chats, *(chats.with_name(f"{chats.name}-{end}") for end in ("wal", "shm"))]
+    files += [settings.input_history, settings.server_log, settings.prefix_dir]
+    open_to_others = [path for path in files if _mode(path) & _GROUP_AND_OTHERS]
     if open_to_others:
         names = ", ".join(path.name for path in open_to_others)
         yield Verdict(
@@ -101,12 +105,6 @@ def _folders(settings: Settings) -> list[Path]:
         *(settings.history_path.parent, config_path().parent),
     ]
     return list(dict.fromkeys(folder.absolute() for folder in folders))
-
-
-def _private(settings: Settings) -> list[Path]:
-    chats = settings.history_path
-    files = [chats, *(chats.with_name(f"{chats.name}-{end}") for end in ("wal", "shm"))]
-    return [*files, settings.input_history, settings.server_log, settings.prefix_dir]
 
 
 def _folder_fault(folder: Path) -> Iterator[Verdict]:
@@ -170,17 +168,19 @@ def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
     interrupted = [each for each in found if each.kind == "interrupted"]
     unneeded = [each for each in found if each.kind != "interrupted"]
     if unneeded:
-        text = f"No model needs {counted(len(unneeded), 'file')} ({_size(unneeded)})."
+        text = f"No model needs {counted(len(unneeded), 'file')} ({size_of(unneeded)})."
         yield Verdict(
             "leftovers",
             "note",
             text,
             "`gptoss gc` removes that.",
-            f"Remove what no model needs ({_size(unneeded)})?",
+            f"Remove what no model needs ({size_of(unneeded)})?",
             partial(_remove, unneeded),
         )
     if interrupted:
-        text = f"Interrupted pulls left {counted(len(interrupted), 'file')} ({_size(interrupted)})."
+        text = (
+            f"Interrupted pulls left {counted(len(interrupted), 'file')} ({size_of(interrupted)})."
+        )
         fix = "They stay, as a pull continues from there; `gptoss gc --interrupted` removes them."
         yield Verdict("interrupted pulls", "note", text, fix)
 
@@ -191,13 +191,7 @@ def _remove(found: list[Leftover]) -> str:
     left = [each for each in found if each.path.exists()]
     if left:
         raise OSError(f"{counted(len(left), 'file')} could not be removed, as {left[0].path}")
-    return f"{_size(found)} freed."
-
-
-def _size(found: list[Leftover]) -> str:
-    from rich.filesize import decimal
-
-    return decimal(sum(each.size_bytes for each in found))
+    return f"{size_of(found)} freed."
 
 
 def _command() -> Iterator[Verdict]:
@@ -215,7 +209,6 @@ def _command() -> Iterator[Verdict]:
 
 
 def _is_same(found: Path, program: Path) -> bool:
-    """Compare the files, or find the running Python in the command."""
     if found.resolve() == program.resolve():
         return True
     try:

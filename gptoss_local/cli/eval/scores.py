@@ -151,7 +151,6 @@ def facts_of(entry: ModelEntry, machine: Machine, settings: Settings) -> dict[st
 
 
 def _plan(entry: ModelEntry, machine: Machine, settings: Settings) -> str:
-    """Describe the plan on this machine while no other program uses it."""
     gpus = tuple(msgspec.structs.replace(g, free_bytes=g.total_bytes) for g in machine.gpus)
     idle = msgspec.structs.replace(machine, gpus=gpus, available_bytes=machine.total_bytes)
     model = read_facts(entry.ensure_file(settings), entry.adapter)

@@ -31,23 +31,17 @@ _MIN_QUOTED = 40  # characters of the reasoning that no answer repeats by chance
 
 
 class _Question(msgspec.Struct):
-    """A line of smoke.jsonl; the categories take turns there, so that `--limit` is fair to all.
-
-    Attributes:
-        check: A name of `_CHECKS`, which compares the answers with `target`.
-        turns: Messages of the user.
-        n_sentences: Of the text that hides the passcode `target`, about 13 tokens each.
-    """
+    """A line of smoke.jsonl; the categories take turns there, so that `--limit` is fair to all."""
 
     id: str
     category: str
-    check: str
-    turns: list[str]
+    check: str  # a name of `_CHECKS`, which compares the answers with `target`
+    turns: list[str]  # messages of the user
     target: Any = None
     system: str = ""
     tools: list[str] = []
     schema: dict[str, Any] | None = None
-    n_sentences: int = 0
+    n_sentences: int = 0  # of the text that hides the passcode `target`, about 13 tokens each
 
 
 def _weather(city: str) -> str:

@@ -13,8 +13,7 @@ import msgspec
 
 from gptoss_local.base.settings_file import Default, ListEntry, SettingsFile
 
-KEY_VARIABLE = "GPTOSS_API_KEY"
-"""The variable that files and arguments name instead of the key."""
+KEY_VARIABLE = "GPTOSS_API_KEY"  # the variable that files and arguments name instead of the key
 _PLACE = re.compile(r"\{(\w+)\}")
 _LISTED = re.compile(r"(\w*)\[(\^?)(\w+)\]")
 _FOLDERS = (
@@ -32,17 +31,13 @@ class ServedModel(NamedTuple):
     api_key: str = ""
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the places in agents.toml.
-
-        `token` is the key, or a word in place of the user's real keys. `n_output` limits one
-        answer.
-        """
+        """Return the values of the places in agents.toml."""
         n_output = self.n_ctx // 4
         return {
             "url": self.url,
             "openai_url": f"{self.url}/v1",
             "model": self.model,
-            "token": self.api_key or "gptoss",
+            "token": self.api_key or "gptoss",  # in place of the user's real keys
             "n_ctx": self.n_ctx,
             "n_output": n_output,
             "n_prompt": self.n_ctx - n_output,
@@ -63,33 +58,22 @@ class Setup(NamedTuple):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program, as agents.toml has it.
-
-    Attributes:
-        n_ctx: Tokens of context that it should have; 0: as always.
-        environment: Variables besides the user's; a table becomes JSON.
-        options: More arguments, `-c NAME=VALUE` with the value in TOML.
-        alone: Arguments of a start without any of the user's.
-        file: Places where its settings file may be, with the `wanted` contents.
-        data: JSON of a file that it may be given, if the arguments `probe` show so.
-        is_tried: A test runs the program; else it is set up as its pages say.
-        sends_key: Servers that ask for a key answer it.
-    """
+    """A program, as agents.toml has it."""
 
     title: str
     program: str
     install: str
-    n_ctx: int
-    environment: dict[str, Any] = {}
+    n_ctx: int  # tokens of context that it should have; 0: as always
+    environment: dict[str, Any] = {}  # besides the user's; a table becomes JSON
     arguments: tuple[str, ...] = ()
-    options: dict[str, Any] = {}
-    alone: tuple[str, ...] = ()
-    file: tuple[str, ...] = ()
+    options: dict[str, Any] = {}  # more arguments, `-c NAME=VALUE` with the value in TOML
+    alone: tuple[str, ...] = ()  # of a start without any of the user's
+    file: tuple[str, ...] = ()  # places where its settings file may be, with the `wanted` contents
     wanted: dict[str, Any] = {}
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = {}  # JSON of a file that it may be given, if `probe` shows so
     probe: tuple[str, ...] = ()
-    is_tried: bool = True
-    sends_key: bool = True
+    is_tried: bool = True  # a test runs the program; else it is set up as its pages say
+    sends_key: bool = True  # servers that ask for a key answer it
 
     def setup(self, server: ServedModel, data: Path | None = None) -> Setup:
         """Fill in the places; `data` is the file with its data, if the program takes it."""

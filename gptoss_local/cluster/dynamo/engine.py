@@ -30,8 +30,7 @@ from gptoss_local.models.store import ModelEntry
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 
-N_BLOCK_TOKENS = 16
-"""Dynamo compares prompts in steps of as many tokens."""
+N_BLOCK_TOKENS = 16  # Dynamo compares prompts in steps of as many tokens
 
 
 class KvEvents:

@@ -32,7 +32,6 @@ _OFF: dict[str, tuple[Any, ...]] = {  # not done here, and the value that says t
 }
 _ELSEWHERE = ("multi_modal_data", "prompt_embeds", "prefill_result")
 
-
 _TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -59,7 +58,6 @@ class _EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_request(request: Mapping[str, Any]) -> Generate:
-    """Return what to ask the engine for; UsageError for unsupported or invalid values."""
     wanted: dict[str, Any] = {}
     for group in _GROUPS:
         wanted |= {n: value for n, value in (request.get(group) or {}).items() if value is not None}
@@ -78,10 +76,13 @@ def read_request(request: Mapping[str, Any]) -> Generate:
         priority = msgspec.convert((request.get("routing") or {}).get("priority") or 0, int)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, taken)) from error
+    # The hidden ones are the model's own.
+    own = set(request.get("eos_token_ids") or ()) if options.ignore_eos else set()
+    hidden = set(options.stop_token_ids_hidden) - own
     return Generate(
         prompt=prompt,
         sampling=_sampling(options),
-        stop_tokens=_stop_tokens(options, request.get("eos_token_ids") or []),
+        stop_tokens=sorted({*options.stop_token_ids, *options.stop_token_ids_visible, *hidden}),
         max_tokens=options.max_tokens,
         n_logprobs=options.logprobs,
         priority=priority,
@@ -103,9 +104,3 @@ def _sampling(options: _EngineOptions) -> SamplingParams:
         penalties=None if penalties == Penalties() else penalties,
         logit_bias=tuple(options.logit_bias.items()),
     )
-
-
-def _stop_tokens(options: _EngineOptions, ends: list[int]) -> list[int]:
-    """Return the ids that end an answer; the hidden ones are the model's own."""
-    hidden = set(options.stop_token_ids_hidden) - (set(ends) if options.ignore_eos else set())
-    return sorted({*options.stop_token_ids, *options.stop_token_ids_visible, *hidden})

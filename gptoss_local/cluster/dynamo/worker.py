@@ -38,7 +38,6 @@ Progressing = AbstractContextManager[Progress]
 
 _MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
 
-
 _VERSION = 1  # of the folder's contents; another version has another folder
 
 

@@ -30,7 +30,6 @@ class UpstreamAnswer:
         self._first_s = self._last_s = 0.0
 
     def add(self, chunk: AnswerChunk) -> tuple[list[int], list[Logprob]]:
-        """Add a chunk; return its tokens up to a stop token."""
         is_stopped = self._is_stopped
         n = 0 if is_stopped else len(chunk.tokens)
         for i, token in enumerate(chunk.tokens[:n], 1):
@@ -81,18 +80,13 @@ def probe(vocabulary: Vocabulary) -> tuple[list[int], set[int]]:
     return vocabulary.encode_tagged(_PROBE), expected
 
 
-def closer(vocabulary: Vocabulary) -> Closer:
-    """Return a function that tells the stop token of tokens which an upstream ended without.
+def stop_token_of(vocabulary: Vocabulary, tokens: list[int]) -> int:
+    """Return the stop token of tokens which an upstream ended without.
 
     A message to a recipient is a call, and any other one that ends an answer is its last.
     """
-
-    def close(tokens: list[int]) -> int:
-        begin = max((i for i, token in enumerate(tokens) if token == START), default=0)
-        header = tokens[begin:]
-        if MESSAGE in header:
-            header = header[: header.index(MESSAGE)]
-        text = vocabulary.encoding.decode(header)
-        return CALL if " to=" in text else RETURN
-
-    return close
+    begin = max((i for i, token in enumerate(tokens) if token == START), default=0)
+    header = tokens[begin:]
+    if MESSAGE in header:
+        header = header[: header.index(MESSAGE)]
+    return CALL if " to=" in vocabulary.encoding.decode(header) else RETURN

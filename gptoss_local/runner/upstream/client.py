@@ -20,9 +20,14 @@ from gptoss_local.engine.interface import cache_salt
 from gptoss_local.engine.protocol import Finished, Generate, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.runner.upstream.answer import UpstreamAnswer, closer
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault, followed
-from gptoss_local.runner.upstream.connection import Replica, UpstreamConnection
+from gptoss_local.runner.upstream.answer import UpstreamAnswer, stop_token_of
+from gptoss_local.runner.upstream.connection import (
+    Replica,
+    UpstreamCall,
+    UpstreamConnection,
+    UpstreamFault,
+    followed,
+)
 from gptoss_local.runner.upstream.wire import KINDS, N_CTX, AnswerChunk, request_body
 
 
@@ -32,10 +37,7 @@ class Gaps:
         self._n_seen = 0
 
     def fill(self, chunk: AnswerChunk) -> AnswerChunk:
-        """Return a chunk with the tokens left out before it, unless the limit cut them off.
-
-        Raises UpstreamError for log-probabilities, which are left out, too.
-        """
+        """Return a chunk with the tokens left out before it, unless the limit cut them off."""
         if not chunk.tokens or chunk.n_total is None:
             return chunk
         n_missing = chunk.n_total - self._n_seen - len(chunk.tokens)
@@ -95,7 +97,7 @@ class Upstream:
         self._name = name
         self.address = address
         self._vocabulary = vocabulary
-        self._closer = closer(vocabulary)
+        self._closer = functools.partial(stop_token_of, vocabulary)
         self._vocabulary_file = vocabulary_file
         self._connection = UpstreamConnection(name, address)
         self._seq_ids = itertools.count(1)
@@ -144,11 +146,7 @@ class Upstream:
     async def generate(
         self, request: Generate
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
-        """Yield events as they arrive, Finished last; closing the iterator disconnects and cancels.
-
-        Raises ServerBusyError if all addresses are busy, also after some tries; UpstreamError if
-        none answers, or one broke off or sent nonsense.
-        """
+        """Yield events as they arrive, Finished last; closing the iterator cancels."""
         self._check(request.n_logprobs)
         n_prompt, n_ctx = len(request.prompt), self.loaded.n_ctx
         if n_prompt >= n_ctx:

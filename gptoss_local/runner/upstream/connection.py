@@ -5,8 +5,10 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -15,13 +17,13 @@ import msgspec
 from gptoss_local.base.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.base.errors import (
     ContextOverflowError,
+    GptOssError,
     ServerBusyError,
     UpstreamError,
     UsageError,
 )
 from gptoss_local.engine.protocol import block_hashes
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.runner.upstream.calls import UpstreamCall, UpstreamFault
 from gptoss_local.runner.upstream.wire import KINDS, AnswerChunk, error_text, read_chunk
 
 _CONNECT_S = 5.0
@@ -35,6 +37,54 @@ _N_BLOCK_TOKENS = 128  # more than gpt-oss's own system message, with which ever
 _N_BLOCKS = 32_768  # that are remembered, of 4 million tokens. PERF: 5 MB
 _ANSWER_TOKENS = 4096  # of a prompt, which are read again rather than next to one more answer
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
+
+
+class UpstreamFault(Exception):
+    """A request failed; `error` is what to raise if it is not tried again.
+
+    `may_retry`: it may succeed elsewhere, or later, after `after_s` if the upstream says when.
+    `is_of_replica`: the address works for no request.
+    """
+
+    def __init__(
+        self,
+        error: GptOssError,
+        *,
+        may_retry: bool = True,
+        is_of_replica: bool = True,
+        after_s: float = 0.0,
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.may_retry = may_retry
+        self.is_of_replica = is_of_replica
+        self.after_s = after_s
+
+
+@dataclass(slots=True)
+class UpstreamCall:
+    """One HTTP request for an answer."""
+
+    url: str  # of the upstream, without a path
+    kind: str
+    model: str  # its name there
+    n_prompt: int
+    n_resent: int  # times that the same was asked before
+    headers: dict[str, str] = field(default_factory=dict)  # a follower may add some
+    status: int | None = None  # None: no answer came
+    n_generated: int = 0
+    n_cached: int | None = None  # None: the upstream does not say
+
+
+Follow = Callable[[UpstreamCall], AbstractContextManager[None]]
+
+following: ContextVar[Follow | None] = ContextVar("following", default=None)
+"""Follows the calls of this task, and of those that it starts."""
+
+
+def followed(call: UpstreamCall) -> AbstractContextManager[None]:
+    follow = following.get()
+    return nullcontext() if follow is None else follow(call)
 
 
 class Replica:
@@ -137,7 +187,6 @@ class UpstreamConnection:
             return False
 
     async def n_ctx(self, replica: Replica) -> int | None:
-        """Return the context that an address reports, if any."""
         is_llama = self._address.kind == "llama-server"
         url = replica.url + KINDS[self._address.kind].about
         try:
@@ -203,10 +252,9 @@ class UpstreamConnection:
         except httpx2.HTTPError as error:
             raise UpstreamFault(self._broken(error, replica)) from error
         except UpstreamError as error:  # of a chunk: the same engine would send the same
+            told = UpstreamError(self._without_key(error.message), hint=error.hint)
             has_others = len(self._address.urls) > 1
-            raise UpstreamFault(
-                self._hidden(error), may_retry=has_others, is_of_replica=False
-            ) from error
+            raise UpstreamFault(told, may_retry=has_others, is_of_replica=False) from error
 
     async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:
         async with asyncio.timeout(wait_s):
@@ -270,15 +318,11 @@ class UpstreamConnection:
             text = content[:200].decode(errors="replace").strip()
         return f": {self._without_key(text)}" if text else ""
 
-    def _hidden(self, error: UpstreamError) -> UpstreamError:
-        return UpstreamError(self._without_key(error.message), hint=error.hint)
-
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
 
 async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
-    """Return the addresses that do not answer. Raises UsageError without its key."""
     connection = UpstreamConnection(name, address)
     try:
         are_well = await asyncio.gather(*map(connection.is_well, connection.replicas))

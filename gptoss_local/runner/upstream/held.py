@@ -46,7 +46,9 @@ async def held_chunks(
         async with aclosing(send(rest)) as chunks:
             async for chunk in chunks:
                 tokens = _with_stop(chunk, rest, closer)
-                n = _accept(mask, tokens)
+                n = 0
+                while n < len(tokens) and not mask.is_complete and mask.accept(tokens[n]):
+                    n += 1
                 is_refused = n < len(tokens) and not mask.is_complete
                 held = AnswerChunk(
                     tokens=tokens[:n],
@@ -92,13 +94,6 @@ async def _steered(send: Send, rest: Generate, mask: Mask, closer: Closer) -> in
             return tokens[0]
         refused.update(tokens[:1])
     raise _given_up()
-
-
-def _accept(mask: Mask, tokens: list[int]) -> int:
-    for n, token in enumerate(tokens):
-        if mask.is_complete or not mask.accept(token):
-            return n
-    return len(tokens)
 
 
 def _with_stop(chunk: AnswerChunk, rest: Generate, closer: Closer) -> list[int]:

@@ -11,11 +11,9 @@ from gptoss_local.base.types import FinishReason
 from gptoss_local.engine.protocol import Generate, Logprob
 from gptoss_local.models.catalog import UpstreamKind
 
-N_CTX = 131_072
-"""Tokens of context that gpt-oss was trained for."""
+N_CTX = 131_072  # tokens of context that gpt-oss was trained for
 
-Place = tuple[str | int, ...]
-"""Keys of objects and indices of arrays that lead to a value."""
+Place = tuple[str | int, ...]  # keys of objects and indices of arrays that lead to a value
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +86,6 @@ KINDS: dict[UpstreamKind, Kind] = {
         since="Use a llama-server of 2025 or later.",
     ),
 }
-
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}
@@ -186,13 +183,13 @@ def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> 
         raise UpstreamError("the upstream sends text, and no token ids", hint=table.since)
     tokens = msgspec.convert(found or [], list[int])
     end = choice.get("finish_reason")
+    if end and end not in _ENDS:
+        raise UpstreamError(f"the upstream ended the answer: {end}")
     stop = _at(event, table.stop)
     return AnswerChunk(
         tokens=tokens,
-        logprobs=[]
-        if n_logprobs is None
-        else _logprobs(choice.get("logprobs"), n_logprobs, tokens),
-        end=_end(end) if end else None,
+        logprobs=_logprobs(choice.get("logprobs"), n_logprobs, tokens),
+        end=_ENDS.get(end),
         stop_token=stop if type(stop) is int else None,
         n_cached=n_cached,
     )
@@ -233,12 +230,6 @@ def _at(event: dict[str, Any], place: Place) -> Any:
     return found if place else None
 
 
-def _end(reason: str) -> FinishReason:
-    if reason not in _ENDS:
-        raise UpstreamError(f"the upstream ended the answer: {reason}")
-    return _ENDS[reason]
-
-
 def _logprobs(found: dict[str, Any] | None, n_top: int | None, tokens: list[int]) -> list[Logprob]:
     if n_top is None or not tokens:
         return []
@@ -247,11 +238,9 @@ def _logprobs(found: dict[str, Any] | None, n_top: int | None, tokens: list[int]
     logprobs = []
     for i, value in enumerate(found["token_logprobs"]):
         top = (found.get("top_logprobs") or [{}] * (i + 1))[i] or {}
-        pairs = [(_id(name), float(logprob)) for name, logprob in top.items()]
+        pairs = [
+            (int(name.removeprefix(_TOKEN_ID)), float(logprob)) for name, logprob in top.items()
+        ]
         pairs.sort(key=lambda pair: -pair[1])
         logprobs.append(Logprob(float(value), pairs[:n_top]))
     return logprobs
-
-
-def _id(name: str) -> int:
-    return int(name.removeprefix(_TOKEN_ID))

@@ -1,7 +1,6 @@
 """Saved chats for the web page: their file, its changes, and answers that outlive a tab."""
 
 from gptoss_local.server.chats.answers import Answers
-from gptoss_local.server.chats.changes import Changes
-from gptoss_local.server.chats.store import ChatStore
+from gptoss_local.server.chats.changes import Changes, ChatStore
 
 __all__ = ["Answers", "Changes", "ChatStore"]

@@ -15,9 +15,8 @@ from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.chats.changes import Changes, Live
+from gptoss_local.server.chats.changes import Changes, ChatStore, Live
 from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts, Toolboxes, asked_of
-from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import ChatSummary, History, Turn, is_temporary
 from gptoss_local.talk.history.plain import one_line
@@ -177,17 +176,14 @@ class Answers:
             self._titling = asyncio.create_task(self._title_all())
 
     async def _title_all(self) -> None:
-        """Title the chats of answers that have ended, until an answer begins."""
-        while self._untitled:
-            await self._title(self._untitled[0])
-            self._untitled.popleft()
-
-    async def _title(self, exchange: Exchange) -> None:
         manager, store, changes, toolboxes, _ = self._parts
-        try:
-            if await write_title(manager, store, toolboxes, exchange.leaf, exchange.owner):
-                changes.look_now()
-        except GptOssError as error:
-            _log.info("a chat keeps its first title: %s", error)
-        except Exception:
-            _log.exception("internal error in a title")
+        while self._untitled:
+            exchange = self._untitled[0]
+            try:
+                if await write_title(manager, store, toolboxes, exchange.leaf, exchange.owner):
+                    changes.look_now()
+            except GptOssError as error:
+                _log.info("a chat keeps its first title: %s", error)
+            except Exception:
+                _log.exception("internal error in a title")
+            self._untitled.popleft()

@@ -1,21 +1,28 @@
-"""Streams of changes, one a client, each as fast as its client reads."""
+"""The file of chats, and streams of its changes, one a client, each as fast as its client reads."""
 
 import asyncio
+import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from gptoss_local.base.errors import ChatNotFoundError
+from gptoss_local.base.errors import ChatNotFoundError, HistoryError
+from gptoss_local.base.settings import PASSPHRASE, take_passphrase
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.streaming import NDJSON
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import ChatSummary, History, News, Turn, Watch
+
+T = TypeVar("T")
+
+_log = logging.getLogger("gptoss")
 
 _LOOK_S = 0.2
 _ORPHANS_S = 5.0
@@ -23,6 +30,46 @@ _TEXT_S = 1 / 30
 _PROGRESS_S = 0.25
 _N_CHATS = 200  # of each folder, unless more are asked for
 _N_NOTICES = 20  # that wait for a client
+
+
+class ChatStore:
+    """A `History` in its own thread, opened with the first call and GPTOSS_PASSPHRASE."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._passphrase = take_passphrase()
+        self._thread = ThreadPoolExecutor(1, "chats")
+        self._history: History | None = None
+
+    async def call(self, work: Callable[[History], T], chat_id: int | None = None) -> T:
+        """Do something with the history of `chat_id`, or the file's; calls run one by one."""
+
+        def run() -> T:
+            self._history = self._history or self._open()
+            return work(self._history.of(chat_id))
+
+        # A caller that leaves does not stop its call.
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    def _open(self) -> History:
+        history = History(self._path)
+        passphrase, self._passphrase = self._passphrase, ""
+        if history.lock.is_locked and passphrase:
+            try:
+                history.lock.unlock(passphrase)
+            except HistoryError as error:
+                _log.warning("%s: %s", PASSPHRASE, error.message)
+        return history
+
+    async def close(self) -> None:
+        """Close the file after all calls; turns that still stream here become `stopped`."""
+
+        def run() -> None:
+            if self._history is not None:
+                self._history.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        self._thread.shutdown()
 
 
 class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -116,7 +163,6 @@ class Changes:
                 listener.notices.append(notice)
 
     def close(self) -> None:
-        """End the streams, once they have what was written before."""
         self._is_closed = True
         self.look_now()
 
@@ -168,7 +214,6 @@ class _Listener:
                 await self.wake.wait()
 
     def is_due(self) -> bool:
-        """Return whether to look at the file now."""
         now_s = time.monotonic()
         is_due = self.wake.is_set() or now_s - self._looked_s >= _LOOK_S
         self.wake.clear()
@@ -211,7 +256,6 @@ class _Listener:
                     yield ChangeEvent(event="turn", turn=self._noted(turn))
 
     def growth(self) -> Iterator[ChangeEvent]:
-        """Yield notices, and new text and progress of answers that run here."""
         while self.notices:
             yield ChangeEvent(event="notice", notice=self.notices.popleft())
         is_progress_due = time.monotonic() - self._told_s >= _PROGRESS_S

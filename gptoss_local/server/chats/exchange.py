@@ -24,8 +24,7 @@ from gptoss_local.models.store import ModelDefaults, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import convert
-from gptoss_local.server.chats.changes import Changes, Live
-from gptoss_local.server.chats.store import ChatStore
+from gptoss_local.server.chats.changes import Changes, ChatStore, Live
 from gptoss_local.server.dialects.history import read_arguments
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.options import Options
@@ -54,8 +53,7 @@ _log = logging.getLogger("gptoss")
 
 ASK_S = 600.0
 
-RETRY_S = 5.0
-"""Time until the next try where the disk refuses something."""
+RETRY_S = 5.0  # time until the next try where the disk refuses something
 
 _SAVE_S = 1.0
 _N_KEPT = 8  # chats without an answer that runs, and their tools
@@ -81,7 +79,6 @@ class Toolboxes:
 
     @asynccontextmanager
     async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
-        """Yield the toolbox of a chat, with the chat's choice of tools on."""
         async with self._lock:
             kept = self._kept.get(key := (chat.id, self._works))
             if kept is None:
@@ -95,11 +92,11 @@ class Toolboxes:
             yield kept.toolbox
         finally:
             kept.n_uses -= 1
-            await self._end_oldest()
+            unused = [key for key, each in self._kept.items() if not each.n_uses]
+            await self._end(unused[:-_N_KEPT])
 
     @asynccontextmanager
     async def use_new(self) -> AsyncGenerator[Toolbox, None]:
-        """Yield the tools of a new chat for a moment."""
         toolbox = self._made()
         try:
             yield toolbox
@@ -116,7 +113,6 @@ class Toolboxes:
         return self._sources.toolbox(work)
 
     async def renew(self) -> None:
-        """Use the MCP servers of a configuration that was changed."""
         await self._sources.renew(kept.toolbox for kept in self._kept.values())
 
     async def drop(self, chat_id: int) -> None:
@@ -124,9 +120,6 @@ class Toolboxes:
 
     async def close(self) -> None:
         await self._end(list(self._kept))
-
-    async def _end_oldest(self) -> None:
-        await self._end([key for key, kept in self._kept.items() if not kept.n_uses][:-_N_KEPT])
 
     async def _end(self, keys: list[tuple[int, bool]]) -> None:
         for key in keys:
@@ -181,7 +174,6 @@ class Exchange(loop.Exchange):
 
     @property
     def leaf(self) -> Turn:
-        """Return the open turn as it began, or the last one."""
         return self._branch[-1]
 
     @property
@@ -193,7 +185,6 @@ class Exchange(loop.Exchange):
         return self._question is not None
 
     def allow(self, turn_id: int, decision: Decision) -> bool:
-        """Answer the question about a call; return False if it is not open."""
         question = self._question
         if question is None or question.turn_id != turn_id or question.answer.done():
             return False
@@ -204,7 +195,6 @@ class Exchange(loop.Exchange):
         return True
 
     async def lead(self) -> None:
-        """Answer, run the answer's calls, and continue with the results."""
         try:
             try:
                 async with self._parts.toolboxes.use(self._chat, self._branch) as toolbox:
@@ -316,7 +306,6 @@ class Exchange(loop.Exchange):
                 history.update(turn_id, state="failed", stats=error)
 
     async def decide(self, tool: RunnableTool, arguments: Arguments) -> Decision | None:
-        """Let a call wait for the user."""
         turn_id = self.leaf.id
         question = self._question = Question(turn_id, tool, asyncio.Future())
         shown = {
@@ -361,7 +350,6 @@ class Exchange(loop.Exchange):
 def asked_of(
     chat: ChatSummary, branch: Sequence[Turn], toolbox: Toolbox, defaults: ModelDefaults
 ) -> tuple[ChatRequest, int | None]:
-    """Return the request for a branch's last turn, and the context asked for."""
     given = without_tools(chat.options)
     options = convert(fill_in({"options": given}, defaults)["options"], Options)
     request = ChatRequest(

@@ -71,12 +71,10 @@ class History:
 
     @property
     def temporary(self) -> "History":
-        """Return the chats that are not written to disk, and end when this is closed."""
         self._temporary = self._temporary or History(MEMORY)
         return self._temporary
 
     def of(self, chat_id: int | None) -> "History":
-        """Return the history that has a chat: this one, or that for temporary chats."""
         return self.temporary if is_temporary(chat_id) else self
 
     @property
@@ -136,7 +134,6 @@ class History:
         return [read_chat(row) for row in self._rows(query, (limit,))]
 
     def answering(self) -> list[int]:
-        """Return the chats with a turn that streams, here or in another process."""
         query = "SELECT DISTINCT chat_id FROM turn WHERE state = 'streaming' ORDER BY chat_id"
         return [chat_id for (chat_id,) in self._rows(query)]
 
@@ -153,7 +150,6 @@ class History:
         self._change_chat(chat_id, title=one_line(title))
 
     def has_title(self, chat_id: int) -> bool:
-        """Return whether a chat's title differs from its first question."""
         query = (
             f"SELECT {opened('chat.title')}, {opened('turn.content')}, {opened('turn.stats')} "
             "FROM chat JOIN turn ON chat_id = chat.id "
@@ -254,7 +250,6 @@ class History:
         return read_turn(rows[0])
 
     def questions(self, limit: int = 1000) -> list[Turn]:
-        """Return the newest messages of the user in all chats, newest first."""
         query = f"SELECT {TURN_COLUMNS} FROM turn WHERE role = 'user' ORDER BY id DESC LIMIT ?"
         return [read_turn(row) for row in self._rows(query, (limit,))]
 
@@ -293,7 +288,6 @@ class History:
         return turns
 
     def siblings(self, turn_id: int) -> list[int]:
-        """Return the versions of a turn, itself among them, oldest first."""
         turn = self.turn(turn_id)
         query = "SELECT id FROM turn WHERE chat_id = ? AND parent_id IS ? ORDER BY id"
         return [row[0] for row in self._rows(query, (turn.chat_id, turn.parent_id))]
@@ -319,7 +313,6 @@ class History:
             return search(self._database, words, limit, has_index=not self.lock.is_set)
 
     def export_markdown(self, chat_id: int) -> str:
-        """Return the branch that is shown, for reading."""
         chat = self.chat(chat_id)
         return export.render_markdown(chat, self.branch(chat.leaf_id))
 

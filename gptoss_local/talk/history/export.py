@@ -72,16 +72,11 @@ class _Details(msgspec.Struct):
 
 
 class Exported(NamedTuple):
-    """Chats of a file.
-
-    Attributes:
-        left_out: What a chat here cannot have, and how much of it there is.
-        unread: Why chats could not be read, each with its title.
-    """
+    """Chats of a file."""
 
     chats: list[tuple[ChatSummary, list[Turn]]]
-    left_out: Counter[str]
-    unread: list[str]
+    left_out: Counter[str]  # what a chat here cannot have, and how much of it there is
+    unread: list[str]  # why chats could not be read, each with its title
 
     @property
     def notes(self) -> list[str]:

@@ -198,7 +198,6 @@ def title_of(question: str, stats: dict[str, Any]) -> str:
 
 
 def insert_tree(database: sqlite3.Connection, chat: ChatSummary, turns: list[Turn]) -> int:
-    """Insert a chat with its turns, parents before their children, all with new ids."""
     chat_id = insert_chat(database, chat)
     new_ids: dict[int | None, int | None] = {None: None}
     for turn in turns:

@@ -10,8 +10,7 @@ from pathlib import Path
 from gptoss_local.base.errors import HistoryError
 
 _APPLICATION_ID = 0x67_70_74_31  # "gpt1", in the header of the file
-MEMORY = Path(":memory:")
-"""Stands for chats that no other process sees, and that end with this one."""
+MEMORY = Path(":memory:")  # stands for chats that no other process sees, and that end with this one
 
 FIRST_TEMPORARY = 1 << 30
 """Ids of chats and turns in memory begin here, so that none is also in the file."""
@@ -184,7 +183,6 @@ def transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterat
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the file system into HistoryErrors with a hint."""
     try:
         yield
     except OSError as error:

@@ -8,26 +8,16 @@ from gptoss_local.talk.history.rows import ChatSummary, Turn
 
 
 class News(NamedTuple):
-    """News since the last look.
+    """News since the last look."""
 
-    Attributes:
-        chats: The list, pinned chats first.
-        chat: The chat that is watched; None if it is gone.
-        turns: Its turns that are new or changed; at first all of them.
-        answering: The chats in which a turn streams.
-    """
-
-    chats: list[ChatSummary]
-    chat: ChatSummary | None
-    turns: list[Turn]
-    answering: list[int]
+    chats: list[ChatSummary]  # pinned chats first
+    chat: ChatSummary | None  # which is watched; None if it is gone
+    turns: list[Turn]  # that are new or changed; at first all of them
+    answering: list[int]  # the chats in which a turn streams
 
 
 class Watch:
-    """Looks at the list of the first `n_chats` chats and at one chat, as often as asked.
-
-    `by_folder`, the list has so many of each folder.
-    """
+    """Looks at the first `n_chats` chats, maybe of each folder, and at one chat, whenever asked."""
 
     def __init__(self, n_chats: int, *, by_folder: bool = False) -> None:
         self._n_chats, self._by_folder = n_chats, by_folder

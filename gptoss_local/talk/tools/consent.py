@@ -37,7 +37,6 @@ class Consents:
         return allowed.get(tool.source, {}).get(tool.name) == _digest_of(tool)
 
     def add(self, tool: RunnableTool) -> None:
-        """Allow a tool for good. Raises UsageError if the file cannot be read or written."""
         allowed = self._read()
         allowed.setdefault(tool.source, {})[tool.name] = _digest_of(tool)
         self._write(allowed)
@@ -70,7 +69,6 @@ def digest(*facts: object) -> str:
 
 
 def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> str:
-    """Return the digest of a program: its file, command line, folder and variables."""
     name = str(folder / command[0]) if os.path.dirname(command[0]) else command[0]
     file = shutil.which(name, path=env.get("PATH"))
     return digest(command, file, str(folder.resolve()), env)

@@ -39,8 +39,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK = ""  # the sign of a blank line: context, or before the next part of the patch
 _N_NAMED, _N_QUOTED = 5, 200
 
-Line = tuple[str, str]
-"""A line of a file, and its end."""
+Line = tuple[str, str]  # a line of a file, and its end
 
 
 class Hunk(NamedTuple):
@@ -59,7 +58,6 @@ class FilePatch(NamedTuple):
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """Read a patch, also one in a code block or as a here-document."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise UsageError(
@@ -85,7 +83,6 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def _add_line(file: FilePatch, line: str) -> bool:
-    """Add a line to the last hunk of a file; return whether it may be there."""
     hunks, sign = file.hunks, line[0]
     if file.kind == "Delete" or (file.kind == "Add" and sign != "+"):
         return False
@@ -120,10 +117,6 @@ def _check(file: FilePatch) -> None:
         raise UsageError(f"{file.path}: only a file that is updated can move")
     if file.kind == "Update" and not file.hunks and not file.move_to:
         raise UsageError(f"{file.path}: the patch has no lines for it")
-
-
-def added_text(file: FilePatch) -> str:
-    return "".join(f"{text}\n" for hunk in file.hunks for _, text in hunk.lines)
 
 
 def lines_of(name: str, data: bytes) -> list[Line]:

@@ -29,10 +29,7 @@ _jobs: weakref.WeakKeyDictionary[asyncio.subprocess.Process, Any] = weakref.Weak
 
 
 async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a program with the options of `asyncio.create_subprocess_exec`, and pipes by default.
-
-    Raises OSError.
-    """
+    """Start a program as `asyncio.create_subprocess_exec` does, with pipes by default."""
     options = _PIPES | options
     if sys.platform == "win32":
         job = _new_job()  # first: a program soon starts others

@@ -12,13 +12,12 @@ from gptoss_local.base.quantities import as_written
 from gptoss_local.base.settings import Settings, ToolCommand, config_path
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.consent import Consents, program_digest
-from gptoss_local.talk.tools.files import Files
 from gptoss_local.talk.tools.mcp.server import McpServers
 from gptoss_local.talk.tools.processes import run_program
 from gptoss_local.talk.tools.python import Python
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 from gptoss_local.talk.tools.toolbox import Toolbox
-from gptoss_local.talk.tools.work import Work
+from gptoss_local.talk.tools.work import Files, Work
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -80,7 +79,6 @@ def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:
 
 
 def taken_names(settings: Settings) -> set[str]:
-    """Return the names that no MCP server may have: built-in tools and programs."""
     return {Files.name, Python.name, Browser.name, *settings.tools}
 
 
@@ -94,10 +92,7 @@ class ToolSources:
         self._mcp = McpServers(settings, folder)
 
     def toolbox(self, work: Work | None = None) -> Toolbox:
-        """Return a new chat's tools, those of `work` first.
-
-        Raises UsageError if the configuration cannot be used.
-        """
+        """Return a new chat's tools, those of `work` first."""
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[ToolSource] = [
@@ -113,7 +108,6 @@ class ToolSources:
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
 
     async def renew(self, toolboxes: Iterable[Toolbox]) -> None:
-        """Let toolboxes have the MCP servers of a configuration that was changed."""
         for toolbox in toolboxes:
             toolbox.set_servers(self._mcp.sources(taken=taken_names(self._settings)))
         await self._mcp.end_removed()

@@ -24,18 +24,8 @@ class ToolResult(NamedTuple):
     pages: tuple[Page, ...] = ()
 
 
-def cut_middle(text: str) -> str:
-    """Cut a text to about `MAX_OUTPUT_CHARACTERS`: its beginning, a note, its end."""
-    if len(text) <= MAX_OUTPUT_CHARACTERS:
-        return text
-    half = MAX_OUTPUT_CHARACTERS // 2
-    n_missing = len(text) - 2 * half
-    return f"{text[:half]}\n[... {n_missing:,} characters left out ...]\n{text[-half:]}"
-
-
 Scope = Literal["chat", "always"]
-Kind = Literal["code", "command", "arguments", "diff"]
-"""The look of a part of a call."""
+Kind = Literal["code", "command", "arguments", "diff"]  # the look of a part of a call
 Arguments = Mapping[str, Any]
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 
@@ -44,38 +34,27 @@ Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 class RunnableTool:
     """One function that the model may call.
 
-    Attributes:
-        run: Raises UsageError for mistakes that the model may correct.
-        about: Describes it for the user, after "It".
-        argv: The command line that a call runs; None if it runs no program.
-        resolve: Fills in the arguments, such as the address of a link, so that the user sees all
-            that `run` gets, without asking others. Raises UsageError as `run`.
-        asks: Whether the user is asked before a call; where `resolve` has filled in something,
-            always.
-        identity: Ends a lasting permission when it changes; without secrets.
-        is_built_in: Harmony declares its parameters, so these are not sent.
-        own_name: As its source calls it, where the model cannot.
-        lasting: How long a permission may last that the user gives for more than one call.
-        shows: The only argument that counts, and how it is shown to the user.
-        has_effects: After a call, another one that was made before may have another result.
+    `run` and `resolve` raise UsageError for mistakes that the model may correct. The latter fills
+    in the arguments, such as the address of a link, without asking others: so the user sees all
+    that `run` gets, and is always asked where something was filled in, even if it never `asks`.
     """
 
     name: str
     description: str
     parameters: dict[str, Any]
     run: Run
-    about: str
+    about: str  # for the user, after "It"
     source: str
-    argv: Callable[[Arguments], list[str]] | None = None
+    argv: Callable[[Arguments], list[str]] | None = None  # None: it runs no program
     timeout_s: float = 120.0
     asks: bool = True
-    identity: str = ""
+    identity: str = ""  # ends a lasting permission when it changes; without secrets
     resolve: Callable[[Arguments], Arguments] = field(default=dict, kw_only=True)
-    is_built_in: bool = field(default=False, kw_only=True)
-    own_name: str = field(default="", kw_only=True)
+    is_built_in: bool = field(default=False, kw_only=True)  # harmony declares its parameters
+    own_name: str = field(default="", kw_only=True)  # its source's, where the model cannot say it
     lasting: tuple[Scope, ...] = field(default=("chat", "always"), kw_only=True)
-    shows: tuple[Kind, str] | None = field(default=None, kw_only=True)
-    has_effects: bool = field(default=False, kw_only=True)
+    shows: tuple[Kind, str] | None = field(default=None, kw_only=True)  # the argument that counts
+    has_effects: bool = field(default=False, kw_only=True)  # equal calls may differ then
 
     def declaration(self) -> dict[str, Any]:
         function: dict[str, Any] = {"name": self.name, "description": self.description}

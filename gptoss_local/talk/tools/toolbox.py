@@ -13,14 +13,15 @@ import msgspec
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.python.driver import Output
 from gptoss_local.talk.tools.tool import (
+    MAX_OUTPUT_CHARACTERS,
     Arguments,
     Page,
     RunnableTool,
     Scope,
     ToolResult,
     ToolSource,
-    cut_middle,
 )
 from gptoss_local.talk.tools.work import Work
 
@@ -62,7 +63,6 @@ def _finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
 
 
 def _find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
-    """Return the tools with most of the words in name and description, best first."""
     wanted = set(_words(query))
     scored = []
     for tool in tools:
@@ -175,7 +175,6 @@ class Toolbox:
         ]
 
     def switch(self, name: str) -> bool:
-        """Turn a source on or off; return whether it is on now. Raises UsageError if unknown."""
         names = [source.name for source in self._sources]
         if name not in names:
             raise UsageError(f"there is no tool '{name}'", hint=f"There are {', '.join(names)}.")
@@ -191,7 +190,6 @@ class Toolbox:
             self._by_source.pop(name, None)
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget permissions and state of the chat before."""
         self.trusted.clear()
         self._found.clear()
         known = tuple(pages)
@@ -231,7 +229,6 @@ class Toolbox:
             self._consents.add(tool)
 
     def call(self, name: str, arguments: Arguments) -> Call:
-        """Resolve a call of the model, for the user to see and to run."""
         try:
             if (tool := self.tool(name)) is None:
                 known = ", ".join(each.name for each in self.offered())
@@ -265,10 +262,11 @@ class Toolbox:
             _log.exception("internal error in the tool %s", name)
             made = ToolResult("Error: internal error, see the log", is_error=True)
         result = ToolResult(made) if isinstance(made, str) else made
-        return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
+        output = Output(MAX_OUTPUT_CHARACTERS)
+        output.write(result.text)
+        return result._replace(text=output.text(), seconds=time.monotonic() - start_s)
 
     def undo(self) -> str:
-        """Take back the last patch; return the words that say so to the model."""
         if self.work is None:
             hint = "`gptoss chat --work` makes them, and the page with the setting work_folder."
             raise UsageError("only patches are undone", hint=hint)

@@ -17,16 +17,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.base.errors import PathNotFoundError, UsageError
+from gptoss_local.base.errors import PathNotFoundError, ToolError, UsageError
 from gptoss_local.base.printable import visible
 from gptoss_local.base.quantities import counted
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.talk.documents import MAX_TEXT_BYTES
 from gptoss_local.talk.ignored import Walk, is_left_out
-from gptoss_local.talk.tools.files import has_home, inside
-from gptoss_local.talk.tools.patches import FORMAT, added_text, lines_of, parse_patch, patched
-from gptoss_local.talk.tools.processes import run_program, run_shell
+from gptoss_local.talk.tools.patches import FORMAT, lines_of, parse_patch, patched
+from gptoss_local.talk.tools.processes import CUT, MAX_OUTPUT_BYTES, run_program, run_shell
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolResult, ToolSource
 
 WORK, WORK_IN = "--work", "Work in "  # which no program or server can have
@@ -37,6 +36,76 @@ _SEARCH_S, _COMMAND_S = 20.0, 300.0
 _N_READ, _MAX_PATCH = 16 * 1024, 256 * 1024  # characters
 _GIT = re.compile(r"\.git[. ]*|git~1", re.IGNORECASE)
 _STRING, _NUMBER = {"type": "string"}, {"type": "integer"}
+
+
+def has_home(folder: Path) -> bool:
+    return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
+
+
+def inside(folder: Path, path: str) -> Path:
+    """Return the place of a path after links. Raises UsageError if it is not below `folder`."""
+    try:
+        resolved = (folder / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a null character
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    if not resolved.is_relative_to(folder):
+        raise UsageError(f"{resolved} is not below {folder}")
+    return resolved
+
+
+class Files(ToolSource):
+    """Reads below the folder of the settings, or the chat's, unless that contains the home."""
+
+    name = "read_file"
+    description = "Reads a text file of the user."
+
+    def __init__(self, settings: Settings, folder: Path, *, is_on: bool = False) -> None:
+        chosen = settings.read_folder or folder
+        self._folder = chosen.resolve()
+        self._is_home = settings.read_folder is None and has_home(self._folder)
+        below = "the folder that read_folder names" if self._is_home else chosen
+        self.about = f"is built in, and reads a text file below {below}"
+        self.is_on = is_on
+
+    async def tools(self) -> Sequence[RunnableTool]:
+        if self._is_home:
+            raise ToolError(
+                f"{self._folder} is not read as a whole; name a folder in the setting read_folder"
+            )
+        path_schema = {"type": "string", "description": "Relative to the user's folder"}
+        schema = {"type": "object", "properties": {"path": path_schema}, "required": ["path"]}
+        tool = RunnableTool(
+            self.name,
+            self.description,
+            schema,
+            self._run,
+            self.about,
+            self.name,
+            identity=str(self._folder),
+            resolve=self._resolve,
+        )
+        return [tool]
+
+    def _resolve(self, arguments: Arguments) -> Arguments:
+        path = str(arguments.get("path", ""))
+        return {"path": str(inside(self._folder, path))}
+
+    async def _run(self, arguments: Arguments) -> str:
+        if self._resolve(arguments) != arguments:  # a link took its place meanwhile
+            raise UsageError(f"{arguments['path']} is another file now")
+        return await asyncio.to_thread(_beginning_of, Path(arguments["path"]))
+
+
+def _beginning_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_OUTPUT_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if b"\0" in data:
+        raise UsageError(f"{path} is not a text file")
+    text = data[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    return text if len(data) <= MAX_OUTPUT_BYTES else text + CUT
 
 
 class State(NamedTuple):
@@ -87,7 +156,6 @@ class Work(ToolSource):
             raise UsageError("the home folder is too much to work in", hint="chat --work FOLDER")
 
     def _agents(self) -> tuple[str, str]:
-        """Return the folder's own instructions, and words that say so."""
         try:
             data = _state(inside(self.folder, _AGENTS)).data
         except UsageError:
@@ -192,7 +260,6 @@ class Work(ToolSource):
         return (text + more).encode("utf-8", "replace").decode() or "(no lines)"
 
     def _planned(self, patch: str) -> tuple[Changes, str]:
-        """Return what a patch changes, and that as a diff for the user."""
         if len(patch) > _MAX_PATCH or re.search("[\ud800-\udfff]", patch):
             raise UsageError("the patch is too long, or is not text")
         now: dict[Path, State | None] = {}
@@ -212,7 +279,8 @@ class Work(ToolSource):
             if file.kind == "Add":
                 if old is not None:
                     raise UsageError(f"{name} exists already: use *** Update File")
-                now[path] = State(added_text(file).encode())
+                added = (f"{text}\n" for hunk in file.hunks for _, text in hunk.lines)
+                now[path] = State("".join(added).encode())
                 continue
             if old is None:
                 raise UsageError(f"there is no file {name}; list_files shows what there is")
@@ -270,7 +338,6 @@ class Work(ToolSource):
         return f"Done: {self._names(changes)}"
 
     def undo(self) -> str:
-        """Take back the last patch of this session; return the names of its files."""
         if not self._applied:
             raise UsageError("there is no patch of this session to undo")
         changes = self._applied[-1]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.talk.tools.browser.page import Content, Fetched, UnreadableError
+from gptoss_local.talk.documents import UnreadableFile
+from gptoss_local.talk.tools.browser.page import Content, Fetched
 from gptoss_local.talk.tools.browser.reading import read_content
 
 
@@ -92,7 +93,7 @@ PIECES = st.sampled_from(
 def test_any_page_becomes_text_with_links_of_its_own_only(html: str) -> None:
     try:
         made = content(html)
-    except UnreadableError:
+    except UnreadableFile:
         return
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Content) == made
     links = re.findall(r"【(\d+)†[^†【】]+(?:†[^†【】]+)?】", made.text.replace("\n", ""))

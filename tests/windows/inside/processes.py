@@ -16,7 +16,6 @@ import pytest
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import ToolCommand, load_settings
-from gptoss_local.talk.tools.browser.page import UnreadableError
 from gptoss_local.talk.tools.browser.reader import read_attached
 from gptoss_local.talk.tools.processes import kill_tree, start
 from gptoss_local.talk.tools.sources import Program
@@ -88,8 +87,8 @@ asyncio.run(main())
 
 
 def test_a_document_is_read_in_a_process() -> None:
-    with pytest.raises(UnreadableError, match="damaged"):
-        asyncio.run(read_attached(b"no document", "docx"))
+    answer = asyncio.run(read_attached(b"no document", "docx"))
+    assert "damaged" in getattr(answer, "why", "")
 
 
 def is_serving() -> bool:

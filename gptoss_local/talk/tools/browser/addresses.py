@@ -87,7 +87,6 @@ def is_public(address: str) -> bool:
 
 
 def is_internal(host: str) -> bool:
-    """Return whether a name looks like one of this machine or its network."""
     name = host.lower().rstrip(".")
     return "." not in name or name.endswith(_INTERNAL)
 

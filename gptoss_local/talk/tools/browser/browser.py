@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
     from gptoss_local.talk.tools.browser.searching import SearchEngine
 
 MAX_PAGES = 50
-MAX_CHARACTERS = 10_000_000
-"""Limit of all texts that are kept; a character takes 1 to 4 bytes."""
+MAX_CHARACTERS = 10_000_000  # limit of all texts that are kept; a character takes 1 to 4 bytes
 
 
 class Shown(NamedTuple):
@@ -51,7 +50,6 @@ class Stack:
         return max(self._shown, default=-1) + 1
 
     def shown(self, cursor: int = -1) -> Shown:
-        """Return a display; without a cursor, the last one."""
         last = self.next_cursor - 1
         if last < 0:
             raise UsageError("No pages to access!")
@@ -186,7 +184,9 @@ class Browser(ToolSource):
                     _address(key, is_link=True)
                     raise UsageError(f"Page `{cursor}` is not kept any more. Open it again first.")
                 if link >= len(content.links):
-                    raise UsageError(f"Invalid link id `{link}`.{_ids_of(content)}")
+                    ids = f"Available link ids: [0 - {len(content.links) - 1}]."
+                    there = ids if content.links else "The page has no links."
+                    raise UsageError(f"Invalid link id `{link}`. {there}")
                 key = content.links[link]
                 if loc < 0 and content.link_lines:
                     loc = content.link_lines[link]
@@ -276,9 +276,3 @@ def _address(key: str, *, is_link: bool) -> str:
     if is_link and not url.startswith(_WEB_PAGES):
         raise UsageError("These results are not kept any more. Search again.")
     return f"{key[: len(key) - len(url)]}{check_url(url)}"
-
-
-def _ids_of(content: Content) -> str:
-    if not content.links:
-        return " The page has no links."
-    return f" Available link ids: [0 - {len(content.links) - 1}]."

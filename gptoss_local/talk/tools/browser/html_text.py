@@ -13,8 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from gptoss_local.talk.tools.browser.page import without_markup
 
-Node = Any
-"""An lxml element; the library has no types."""
+Node = Any  # an lxml element; the library has no types
 
 _SPACES = re.compile(r"\s+")
 
@@ -224,7 +223,7 @@ class _Writer:
         self._break(2)
         for line in "".join(_lines_as_they_are(node)).strip("\n").split("\n"):
             self._raw(f"    {line}".rstrip())
-            self._new_line()
+            self.pieces.append("\n")
         self._n_breaks = 1
         self._break(2)
 
@@ -273,12 +272,9 @@ class _Writer:
 
     def _break(self, n: int) -> None:
         while self._n_breaks < n:
-            self._new_line()
+            self.pieces.append("\n")
             self._n_breaks += 1
         self._has_space = True
-
-    def _new_line(self) -> None:
-        self.pieces.append("\n")
 
 
 def _lines_as_they_are(node: Node) -> Iterator[str]:
@@ -348,7 +344,6 @@ def main_part(body: Node) -> tuple[Node, list[Node]]:
 
 
 def _found_by_readability(body: Node) -> set[int]:
-    """Return the elements with the main text, by their place in the page."""
     from readability import Document
 
     marked = copy.deepcopy(body)

@@ -24,20 +24,13 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A page as the model sees it.
+    """A page as the model sees it."""
 
-    Attributes:
-        url: Empty for results of a search.
-        text: Unwrapped, with links as `【id†text†domain】`.
-        links: URLs or keys by link id.
-        link_lines: Of results of `find`: the lines at which links open their page.
-    """
-
-    url: str
+    url: str  # empty for results of a search
     title: str
-    text: str
-    links: list[str] = []
-    link_lines: list[int] = []
+    text: str  # unwrapped, with links as `【id†text†domain】`
+    links: list[str] = []  # URLs or keys by link id
+    link_lines: list[int] = []  # of results of `find`: the lines at which links open their page
     is_found: bool = False
 
 
@@ -52,14 +45,6 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Unreadable(msgspec.Struct, frozen=True, tag=True):
     why: str
     hint: str = ""
-
-
-class UnreadableError(Exception):
-    """There is no text; says why, and what to do about it."""
-
-    def __init__(self, why: str, hint: str = "") -> None:
-        super().__init__(why)
-        self.hint = hint
 
 
 def without_markup(text: str) -> str:

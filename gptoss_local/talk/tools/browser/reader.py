@@ -18,7 +18,6 @@ from gptoss_local.talk.tools.browser.page import (
     Fetched,
     Request,
     Unreadable,
-    UnreadableError,
 )
 from gptoss_local.talk.tools.processes import end_of, started
 
@@ -31,27 +30,27 @@ _TOO_MUCH = "Attach a part of it."
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
-    try:
-        request = Request(page, "source" if is_source else "page")
-        return await _answer(request, Content, timeout_s)
-    except UnreadableError as error:
-        raise UsageError(f"`{shortened(page.url)}` {error}") from error
+    request = Request(page, "source" if is_source else "page")
+    answer = await _answer(request, Content, timeout_s)
+    if isinstance(answer, Unreadable):
+        raise UsageError(f"`{shortened(page.url)}` {answer.why}")
+    return answer
 
 
-async def read_attached(body: bytes, what: Literal["pdf", "docx"]) -> Attached:
+async def read_attached(body: bytes, what: Literal["pdf", "docx"]) -> Attached | Unreadable:
     return await _answer(Request(Fetched("", "", body), what), Attached, _ATTACHED_TIMEOUT_S)
 
 
-async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:
+async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT | Unreadable:
     output, no_log = bytearray(), asyncio.subprocess.DEVNULL
     argv = [sys.executable, "-P", "-m", _MODULE]  # -P: not from the current directory
     process, asked = await started(argv, stderr=no_log), msgspec.msgpack.encode(request)
     if await end_of(process, output, timeout_s, asked, n_first=_MAX_BYTES) is None:
-        raise UnreadableError(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH)
+        return Unreadable(f"takes longer than {timeout_s:g} s to read", _TOO_MUCH)
     try:
         answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
-    except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
-        raise UnreadableError("cannot be read: it is too large or damaged", _TOO_MUCH) from error
+    except msgspec.DecodeError:  # it has crashed, perhaps without memory
+        return Unreadable("cannot be read: it is too large or damaged", _TOO_MUCH)
     if isinstance(answer, Unreadable):
-        raise UnreadableError(f"cannot be read: {answer.why}", answer.hint)
+        return Unreadable(f"cannot be read: {answer.why}", answer.hint)
     return answer

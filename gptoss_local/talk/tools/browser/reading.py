@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from gptoss_local.base.quantities import counted
-from gptoss_local.talk.documents import guessed_encoding
+from gptoss_local.talk.documents import UnreadableFile, guessed_encoding
 from gptoss_local.talk.tools.browser.html_text import (
     clean,
     clean_texts,
@@ -36,7 +36,6 @@ from gptoss_local.talk.tools.browser.page import (
     Fetched,
     Request,
     Unreadable,
-    UnreadableError,
     without_markup,
 )
 from gptoss_local.talk.tools.browser.view import wrap_lines
@@ -59,7 +58,10 @@ _SAVE_AGAIN = "Open it in the program that made it, and save it again."
 
 
 def main() -> None:
-    _limit_memory()
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
     answer: Content | Attached | Unreadable
     try:
@@ -69,8 +71,8 @@ def main() -> None:
             answer = _read_docx(request.page.body)
         else:
             answer = read_content(request.page, is_source=request.what == "source")
-    except UnreadableError as error:
-        answer = Unreadable(str(error), error.hint)
+    except UnreadableFile as error:
+        answer = Unreadable(error.why, error.hint)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 
@@ -78,7 +80,7 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
     kind = _kind_of(page)
     if kind == "application/pdf":
         if is_source:
-            raise UnreadableError("a PDF has no source")
+            raise UnreadableFile("a PDF has no source")
         pdf = _read_pdf(page.body)
         return _content(page, pdf.title, pdf.text)
     text = decoded(page)
@@ -91,7 +93,6 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
 
 
 def _kind_of(page: Fetched) -> str:
-    """Return the declared type of a page, or a guess if that says nothing."""
     kind = page.content_type.partition(";")[0].strip()
     if page.body.startswith(b"%PDF-"):
         return "application/pdf"
@@ -103,7 +104,6 @@ def _kind_of(page: Fetched) -> str:
 
 
 def decoded(page: Fetched) -> str:
-    """Return the text of a page, in its declared charset if possible."""
     body = page.body
     declared = _CHARSET.search(page.content_type)
     meta = _META_CHARSET.search(body[:4096])
@@ -128,7 +128,7 @@ def _guessed(body: bytes) -> str:
 
 def _checked(text: str) -> str:
     if "\0" in text[:10_000]:
-        raise UnreadableError("it is not text")
+        raise UnreadableFile("it is not text")
     return text
 
 
@@ -141,7 +141,7 @@ def _read_html(url: str, text: str) -> Content:
     try:
         root = html.document_fromstring(text.encode("utf-8", "replace"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise UnreadableError("it is empty") from error
+        raise UnreadableFile("it is empty") from error
     clean_texts(root)
     titles = [clean(title.text or "") for title in root.iter("title")]
     body = root.find("body")
@@ -193,7 +193,7 @@ def _read_pdf(body: bytes) -> Attached:
     try:
         reader = pypdf.PdfReader(io.BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableError(
+            raise UnreadableFile(
                 "the PDF is protected by a password", "Save a copy without the password."
             )
         title = str((reader.metadata and reader.metadata.title) or "")
@@ -205,16 +205,14 @@ def _read_pdf(body: bytes) -> Attached:
             is_long = sum(map(len, pages)) > MAX_TEXT_CHARACTERS
             if n_read == _MAX_PDF_PAGES or is_late or is_long:
                 break
-    except UnreadableError:
+    except UnreadableFile:
         raise
     except DependencyError as error:
-        raise UnreadableError(
-            "the PDF is encrypted", "Save a copy without the password."
-        ) from error
+        raise UnreadableFile("the PDF is encrypted", "Save a copy without the password.") from error
     except Exception as error:  # pypdf raises any exception for a damaged file
-        raise UnreadableError("the PDF is damaged", _SAVE_AGAIN) from error
+        raise UnreadableFile("the PDF is damaged", _SAVE_AGAIN) from error
     if not pages:
-        raise UnreadableError(
+        raise UnreadableFile(
             "the PDF has no text; it may be a scan", "Let a program such as ocrmypdf read it first."
         )
     if n_read < n_pages:
@@ -231,14 +229,14 @@ def _read_docx(body: bytes) -> Attached:
     from lxml import html
 
     if body.startswith(_ENCRYPTED):
-        raise UnreadableError(
+        raise UnreadableFile(
             "the document has a password", "Save a copy as .docx without the password."
         )
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as parts:
             n_unpacked = sum(part.file_size for part in parts.infolist())
         if n_unpacked > len(body) + _MAX_UNPACKED_BYTES:
-            raise UnreadableError("the document unpacks to too many bytes", "Attach a part of it.")
+            raise UnreadableFile("the document unpacks to too many bytes", "Attach a part of it.")
         no_images = mammoth.images.img_element(lambda _: {})
         made = mammoth.convert_to_html(
             io.BytesIO(body), style_map=_HEADINGS, convert_image=no_images
@@ -253,15 +251,15 @@ def _read_docx(body: bytes) -> Attached:
             for line in lines:
                 html.etree.SubElement(written, "br").tail = line
             table.getparent().replace(table, written)
-    except UnreadableError:
+    except UnreadableFile:
         raise
     except Exception as error:  # mammoth raises any exception for a damaged file
-        raise UnreadableError("the document is damaged, or no .docx", _SAVE_AGAIN) from error
+        raise UnreadableFile("the document is damaged, or no .docx", _SAVE_AGAIN) from error
     text = text_of_page(root).encode(errors="replace").decode()
     if not text:
-        raise UnreadableError("the document has no text", "It may have pictures only.")
+        raise UnreadableFile("the document has no text", "It may have pictures only.")
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise UnreadableError("the document has too much text", "Attach a part of it.")
+        raise UnreadableFile("the document has too much text", "Attach a part of it.")
     return Attached(title="", text=text, length=counted(len(text.split()), "word"))
 
 
@@ -283,13 +281,6 @@ def _rows(table: Any) -> list[list[str]]:
                 row.append("" if n else text)
         rows.append(row)
     return rows
-
-
-def _limit_memory() -> None:
-    if sys.platform == "linux":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,6 @@ def results_page(query: str, results: Iterable[SearchResult]) -> Content:
 
 
 def _is_private_host(url: str) -> bool:
-    """Return whether a host is of this machine or its network, which needs no proxy."""
     host = urlsplit(url).hostname or ""
     try:
         ipaddress.ip_address(host)

@@ -65,7 +65,6 @@ class Entry:
 
     @property
     def written(self) -> str:
-        """Return the command line or address, without the values of variables."""
         return self.fields.url or shlex.join(self._command)
 
     @property
@@ -168,7 +167,6 @@ def _text_of(file: Path) -> str:
 
 
 def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> Entry:
-    """Return an entry. Raises UsageError if its name or a value cannot be used."""
     if name in taken:
         hint = "Give the server another name."
         raise UsageError(f"{file}: there is another tool '{name}'", hint=hint)
@@ -195,7 +193,6 @@ def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> 
 
 
 def check_file(file: Path) -> None:
-    """Raise UsageError if a file or one of its servers cannot be used."""
     for name, value in parse_servers(_text_of(file), file)[1].items():
         entry_of(name, value, file)
 
@@ -257,7 +254,6 @@ def _pair(text: str, sign: str, what: str) -> tuple[str, str]:
 def add_server(
     name: str, entry: dict[str, Any], settings: Settings, taken: Collection[str]
 ) -> Entry:
-    """Write a server to mcp.json. Raises UsageError if its name is taken or it is unusable."""
     from gptoss_local.base.settings_file import merge  # PERF: slow, and seldom needed
 
     file = mcp_path()
@@ -272,7 +268,6 @@ def add_server(
 
 
 def remove_server(name: str) -> Path:
-    """Remove a server from mcp.json, and return the file. Raises UsageError if it lacks it."""
     file = mcp_path()
     write_whole(file, without_entry(_text_of(file), name, file))
     return file

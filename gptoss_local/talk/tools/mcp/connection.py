@@ -78,12 +78,10 @@ class Connection:
         return self._end.is_set() or self._task.done()
 
     async def ready(self) -> None:
-        """Wait until the server answers. Raises ToolError, which says why it does not."""
         await self._is_ready.wait()
         _ = self._client
 
     async def list_tools(self) -> list[Tool]:
-        """Raise ToolError if the server does not list its tools."""
         self.is_stale = False  # a change while they are listed makes it true again
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
@@ -99,10 +97,7 @@ class Connection:
             raise fault if isinstance(fault, ToolError) else self._error(_said_by(error)) from error
 
     async def call(self, name: str, arguments: Arguments, *, may_repeat: bool) -> ToolResult | None:
-        """Call a tool; None if the call has not run and may be repeated in a new session.
-
-        Raises UsageError if the server refuses the call, ToolError if it does not answer or ends.
-        """
+        """Call a tool; None if the call has not run and may be repeated in a new session."""
         try:
             answer: Any = await self._client.call_tool(name, dict(arguments))
             return ToolResult(answer.content[0].text, is_error=answer.is_error)
@@ -235,7 +230,6 @@ class Connection:
 
 
 def _said_by(error: BaseException) -> str:
-    """Return the fault, in words that can follow the name of a server."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:

@@ -28,10 +28,7 @@ _REST = 10  # a failed attempt is not repeated for this many times as long as it
 
 
 class Server(ToolSource):
-    """A server of the configuration; its program runs in `folder`, or the entry's from there.
-
-    `version` has its own name, too.
-    """
+    """A server of the configuration; its program runs in `folder`, or the entry's from there."""
 
     description = ""
     is_mcp = True
@@ -80,9 +77,12 @@ class Server(ToolSource):
                 raise UsageError(f"{listed.name} has changed meanwhile. Call it again.")
             return await self.call(listed.name, arguments)
 
+        about = listed.description or listed.title or ""
+        if len(about) > MAX_DESCRIPTION_CHARACTERS:
+            about = f"{about[:MAX_DESCRIPTION_CHARACTERS]} [cut]"
         return RunnableTool(
             _NO_NAME.sub("_", listed.name)[:64] or "tool",
-            _cut(listed.description or listed.title or ""),
+            about,
             {"properties": {}, **listed.input_schema},
             run,
             f"is a tool of the MCP server {self.name} ({self.entry.reached})",
@@ -93,10 +93,9 @@ class Server(ToolSource):
         )
 
     async def call(self, name: str, arguments: Arguments) -> ToolResult:
-        """Call a tool. If the caller is cancelled, the server is told to stop.
+        """Call a tool, again only if an address has refused it for a lost session.
 
-        Raises UsageError if the server refuses the call, ToolError if it does not answer or ends.
-        The call is repeated once, only if an address has refused it for a lost session.
+        If the caller is cancelled, the server is told to stop.
         """
         for may_repeat in (True, False):
             async with self._lock:
@@ -134,12 +133,6 @@ class Server(ToolSource):
         return self._connection
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MAX_DESCRIPTION_CHARACTERS:
-        return text
-    return f"{text[:MAX_DESCRIPTION_CHARACTERS]} [cut]"
-
-
 class McpServers:
     """Keeps one server per entry, which all chats share; programs run in `folder` by default."""
 
@@ -148,7 +141,6 @@ class McpServers:
         self._servers: list[Server] = []
 
     def sources(self, taken: Collection[str] = ()) -> Sequence[Server]:
-        """Return the servers of the configuration as it is now."""
         return [self._server(entry) for entry in read_entries(self._settings, taken).values()]
 
     async def end_removed(self) -> None:

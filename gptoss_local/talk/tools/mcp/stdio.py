@@ -28,7 +28,6 @@ _PIECE_BYTES = 2**16
 async def run(
     launch: Launch, folder: Path, log: ServerLog, inbox: Inbox
 ) -> AsyncGenerator[Any, None]:
-    """Run a program until the end of the block. Raises OSError if it does not start."""
     # PATH, HOME and a few others of ours, among which there are no keys
     env, limit = get_default_environment() | launch.env, messages.MAX_MESSAGE_BYTES
     program, *arguments = launch.command

@@ -15,8 +15,7 @@ import sys
 import threading
 from typing import BinaryIO, NamedTuple
 
-MOST_PRINTED = 50_000_000
-"""Characters after which code that prints is stopped."""
+MOST_PRINTED = 50_000_000  # characters after which code that prints is stopped
 NO_OUTPUT = "(no output; print what you want to see)"
 _START = "pass; _ = ("  # no code of the user's begins so
 _END = '\n)\nif _ is not None: print(f"{_!r}")\nNone'

@@ -13,8 +13,7 @@ from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Outpu
 from gptoss_local.talk.tools.tool import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
-_INTERRUPT_S = 5.0
-"""Time in which a kernel must stop after an interrupt."""
+_INTERRUPT_S = 5.0  # time in which a kernel must stop after an interrupt
 _POLL_S = 1.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

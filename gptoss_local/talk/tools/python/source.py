@@ -42,7 +42,6 @@ _TOLD = (
 
 
 def kernel_of(text: str) -> str:
-    """Return the Jupyter kernel that `python_tool` names; empty for the sandbox."""
     found = _KERNEL.fullmatch(text.strip())
     if found is None and text.strip() != "sandbox":
         raise UsageError(
@@ -57,8 +56,7 @@ _N_CHARACTERS = MAX_OUTPUT_CHARACTERS - 500  # with notes it is not cut again
 _MAX_LINE_BYTES = 2**20  # of as many characters, as JSON
 _NEEDED = ("SYSTEMROOT", "LD_LIBRARY_PATH")
 """Variables without which Python does not start: on Windows, and where it is built so."""
-_GRACE_S = 3.0
-"""Time after the limit in which the process may end by itself, before it is killed."""
+_GRACE_S = 3.0  # time after the limit in which the process may end by itself, before it is killed
 _END_S = 10.0
 _START_S = 60.0  # a slow or busy disk takes long to read Python and Monty
 
@@ -222,11 +220,9 @@ class Python(ToolSource):
         if result.stopped:
             self._end("")
         elif self._engine is not None:  # no new chat has begun since
-            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
+            why = f"There was no call for {self._idle_s / 60:g} minutes."
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end, why)
         return ToolResult(text.encode("utf-8", "replace").decode(), result.is_error)
-
-    def _on_idle(self) -> None:
-        self._end(f"There was no call for {self._idle_s / 60:g} minutes.")
 
     def _end(self, loss: str) -> None:
         self._stop_clock()
