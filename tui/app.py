@@ -190,7 +190,7 @@ class Printable(LineFilter):
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
 _PATIENCE_S = 1.0  # so long a key waits for the one before, and the next ones no more
-_TURN_S = 0.005
+_TURN_S, _N_TURNS = 0.005, 20
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -279,9 +279,12 @@ class ChatApp(App[None], inherit_bindings=False):
 
     async def _settle(self) -> None:
         """Wait for what a key began, but not long: a server may not answer."""
-        end_s = time.monotonic() + self._patience_s
-        while (is_settling := self._is_settling()) and time.monotonic() < end_s:
-            await asyncio.sleep(_TURN_S)
+        start_s, n_turns = time.monotonic(), 0
+        while is_settling := self._is_settling():
+            if time.monotonic() - start_s > self._patience_s:
+                break
+            n_turns += 1
+            await asyncio.sleep(_TURN_S if n_turns > _N_TURNS else 0)  # most take no time
         self._patience_s = 0.0 if is_settling else _PATIENCE_S
 
     def _is_settling(self) -> bool:
