@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
@@ -24,9 +23,8 @@ from rich.segment import Segment
 from textual._callback import invoke
 from textual._compositor import CompositorUpdate
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.color import BLACK, WHITE, Color
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.geometry import Region, Size
@@ -42,7 +40,7 @@ from tui.actions.choices import use_theme
 from tui.actions.help import MODES, bindings_of
 from tui.conversation import Conversation
 from tui.screens.chat import ChatScreen
-from tui.screens.dialog import Dialog
+from tui.screens.dialog import Dialog, PickDialog
 from tui.server import ChatServer
 
 _START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
@@ -179,31 +177,6 @@ class Painter:
         return "".join(sent)
 
 
-class RegistryProvider(Provider):
-    async def discover(self) -> Hits:
-        for command in REGISTRY.commands:
-            if not command.needs_argument:
-                yield DiscoveryHit(command.summary, self._run(command.name), help=command.usage)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for command in REGISTRY.commands:
-            text = f"{command.summary} /{command.name}"
-            if not command.needs_argument and (score := matcher.match(text)) > 0:
-                yield Hit(score, matcher.highlight(text), self._run(command.name))
-
-    def _run(self, name: str) -> Callable[[], Awaitable[None]]:
-        screen = self.screen
-        assert isinstance(screen, ChatScreen)
-        return partial(screen.action_command, name)
-
-
-class Palette(CommandPalette):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c,ctrl+q", "escape", show=False, priority=True)
-    ]
-
-
 class Printable(LineFilter):
     """Drops characters that a terminal would obey from every row of every widget."""
 
@@ -216,8 +189,8 @@ class Printable(LineFilter):
 
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
-_OPENING_S = 2.0  # keys wait so long for a dialog, or for what follows an answer
-_TURN_S = 0.005
+_PATIENCE_S = 1.0  # so long a key waits for the one before, and the next ones no more
+_TURN_S, _N_TURNS = 0.005, 20
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -230,7 +203,6 @@ class ChatApp(App[None], inherit_bindings=False):
 
     TITLE = "gptoss"
     CSS_PATH = Path("chat.tcss")
-    COMMANDS: ClassVar = {RegistryProvider}
     BINDINGS: ClassVar = []
     alerts = "all"  # or "bell", "off"
     NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
@@ -257,7 +229,7 @@ class ChatApp(App[None], inherit_bindings=False):
         keys: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._painter = Painter()
+        self._painter, self._patience_s = Painter(), _PATIENCE_S
         guard_input()
         if theme:
             use_theme(self, theme)
@@ -280,7 +252,9 @@ class ChatApp(App[None], inherit_bindings=False):
     async def on_event(self, event: Event) -> None:
         if isinstance(event, Key | Paste) and not event.is_forwarded:
             event._set_forwarded()
+            await self._settle()
             await self._take(event)
+            await self._settle()
         else:
             await super().on_event(event)
 
@@ -290,10 +264,6 @@ class ChatApp(App[None], inherit_bindings=False):
         Textual hands them on by queues: letters overtake Backspace, and Ctrl-S the letters before
         it (Textual's issue 6605).
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_OPENING_S):
-                while self._is_settling():
-                    await asyncio.sleep(_TURN_S)
         self.app_focus = True
         self._chat.take_key(event)
         key = event.key if isinstance(event, Key) else ""
@@ -307,10 +277,20 @@ class ChatApp(App[None], inherit_bindings=False):
                 return
             event._no_default_action = False  # as where it is handed on
 
+    async def _settle(self) -> None:
+        """Wait for what a key began, but not long: a server may not answer."""
+        start_s, n_turns = time.monotonic(), 0
+        while is_settling := self._is_settling():
+            if time.monotonic() - start_s > self._patience_s:
+                break
+            n_turns += 1
+            await asyncio.sleep(_TURN_S if n_turns > _N_TURNS else 0)  # most take no time
+        self._patience_s = 0.0 if is_settling else _PATIENCE_S
+
     def _is_settling(self) -> bool:
-        """Return whether a dialog opens, or does not have the messages of the last key yet."""
+        """Return whether a key is acted on, or a dialog lacks its focus or messages yet."""
         if not isinstance(dialog := self.screen, Dialog):
-            return self._chat.question.is_settling
+            return self._chat.is_settling
         nodes = (self.focused or dialog).ancestors_with_self
         has_messages = any(node.message_queue_size for node in nodes if node is not self)
         return has_messages or not dialog.is_open.is_set()
@@ -324,8 +304,15 @@ class ChatApp(App[None], inherit_bindings=False):
             self._driver.write("".join(_NOTICES))
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(Palette(id="--command-palette"))
+        commands = [each for each in REGISTRY.commands if not each.needs_argument]
+
+        def chosen(n: int | None) -> None:
+            if n is not None:
+                self._chat.action_command(commands[n].name)
+
+        if self.screen is self._chat:
+            lines = [f"{each.summary}  /{each.name}" for each in commands]
+            self.push_screen(PickDialog("Commands", lines), chosen)
 
     def on_ready(self) -> None:
         """PERF: garbage collection skips everything imported, which saves 60 ms each time."""

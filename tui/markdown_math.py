@@ -36,6 +36,7 @@ _PROSE = re.compile(
     r"(?:^|(?<![-+=*/<>,])\s)(?:[A-Za-z][a-z]{2,}|an|as|at|if|in|is|it|of|on|or|to)(?=[\s,.;:]|$)"
 )
 """Words outside `\\text`, which would lose the spaces between them; `+ at` is a product."""
+_REGEX = re.compile(r"\.[*+?]|\\[dDsSwW](?![A-Za-z])|\[\^|\(\?|a-z|A-Z|0-9")
 _TEXT = re.compile(r"\\(?:text\w*|mbox|tag|label|ce|operatorname\*?)\s*\{[^{}]*\}")
 _ARRAY = re.compile(
     r"(?:\\left\s*(\\?[\[({|])\s*)?\\begin\{(?:array\}\s*\{([^{}]*)|aligned|gathered)\}(.*?)"
@@ -102,7 +103,7 @@ def _plainer(tex: str) -> str:
 
     What only places or colours the formula is dropped. Empty for what is not a formula.
     """
-    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)):
+    if len(tex) > _LONGEST or _PROSE.search(_TEXT.sub("", tex)) or _REGEX.search(tex):
         return ""
     tex = re.sub(r"\\ce\s*\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: _chemistry(m[1]), tex)
     tex = _ARRAY.sub(lambda m: _matrix(m[1] or "", m[2] or "", m[3]) or m[0], tex)

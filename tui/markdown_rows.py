@@ -178,9 +178,16 @@ def _cells(table: SyntaxTreeNode, place: _Nesting) -> list[list[Cell]]:
     ]
     for row, node in zip(cells, rows, strict=True):
         line = place.lines[node.map[0]] if node.map else ""
-        if surplus := surplus_cells(line, len(row)):  # Markdown would drop them
-            last = row[-1].content + Content(" | ".join(["", *surplus]))
-            row[-1] = row[-1]._replace(content=last)
+        if len(typed := _typed_cells(line)) <= len(row):
+            continue
+        whole = _typed_cells(_CODE.sub(lambda found: found[0].replace("|", r"\|"), line))
+        if len(whole) == len(row):  # a bar in code is none of the table: `ps | grep x`
+            nodes = [SyntaxTreeNode(_PARSER.parseInline(text)).children[0] for text in whole]
+            contents = [_inline(node, place) for node in nodes]
+        else:  # Markdown would drop the last ones
+            surplus = Content(" | ".join(["", *typed[len(row) :]]))
+            contents = [*(cell.content for cell in row[:-1]), row[-1].content + surplus]
+        row[:] = [cell._replace(content=c) for cell, c in zip(row, contents, strict=True)]
     return cells
 
 
@@ -206,9 +213,7 @@ class _Inline:
     def add(self, node: SyntaxTreeNode) -> None:
         start = self._n
         match node.type:
-            case "softbreak":
-                self._append(" ")
-            case "hardbreak":
+            case "softbreak" | "hardbreak":  # models do not wrap their lines
                 self._append("\n")
             case "math_inline":
                 self._add_formula(node)
@@ -279,6 +284,8 @@ _INLINE = re.compile(
     r"|(?<![\w$\\])\$(?P<single>(?=[^\s$])(?:\\.|[^$\\\n])+?)(?<!\s)\$(?![\w$])",
     re.DOTALL,
 )
+_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+_CONTAINERS = re.compile(r"(?:(?:>|[-+*]\s|\d+[.)]\s)\s*)*")  # before the first line of a table
 _DELIMITER = re.compile(r"\\[()\[\]]")
 _CLOSERS = {"\\[": "\\]", "$$": "$$"}
 
@@ -302,14 +309,13 @@ def normal_link(target: object) -> str:
     return _PARSER.normalizeLinkText(str(target))
 
 
-def surplus_cells(line: str, n_columns: int) -> list[str]:
-    """Return the cells of a table's row beyond its columns, which Markdown drops."""
-    cells = [cell.strip() for cell in escapedSplit(line.strip().lstrip("> "))]
+def _typed_cells(line: str) -> list[str]:
+    cells = [cell.strip() for cell in escapedSplit(_CONTAINERS.sub("", line.strip()))]
     if cells and not cells[0]:
         cells.pop(0)
     if cells and not cells[-1]:
         cells.pop()
-    return cells[n_columns:]
+    return cells
 
 
 def _math_inline(state: StateInline, silent: bool) -> bool:

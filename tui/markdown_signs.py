@@ -13,9 +13,15 @@ from markdown_it.rules_inline.state_inline import Delimiter
 _QUOTED = re.compile(r"""(["'])\*[^*"'\n]+\*\1""")
 _POWER = re.compile(r"[=(\[{_]|[-+~]\w")  # 2**(n + 1), 10**-6
 _STOP = re.compile(r"[.,;:!?…%](?!\w)")  # test_*.py has none
-_ESCAPE = re.compile(r"\\(?:[*_`\[\]|]|\$(?=\d)|!(?=\[)|<(?=[a-zA-Z/!])|&(?=#?\w+;)|~(?=\\?~))")
+_ESCAPE = re.compile(
+    r"\\(?:[*_`\[\]|](?!\\[a-zA-Z0-9])|\$(?=\d)|!(?=\[)|<(?=[a-zA-Z/!])|&(?=#?\w+;)|~(?=\\?~))"
+)
 _ESCAPE_AT_START = re.compile(r"\\[#>+=~.)-]")
-_PATH = re.compile(r"(?:^|[^\\])\\[a-zA-Z0-9]|^\W*[a-zA-Z]:$|^\\\\")  # a regex, too
+_PATH = re.compile(  # or a regex
+    r"(?:^|[^\\])\\[a-zA-Z0-9]|^\W*(?:[a-zA-Z]:|%\w+%)(?:$|\\)|^\\\\"
+)
+_BOLD_WORD = re.compile(r"\*\*(?:[^\W\d_]+\*\*(?=[^\W\d_])|/[^\s*]*[^\s*/]\*\*(?![\w*/]))")
+"""The first letters of `**H**yper **T**ext`, and a path."""
 
 
 def stars(state: StateInline, silent: bool) -> bool:
@@ -52,7 +58,9 @@ def _ends(text: str, start: int, end: int) -> tuple[bool, bool]:
         is_power = (left in ("word", "close") or before == "_") and _POWER.match(
             text, end
         ) is not None
-        return opens, is_inner and right != "word" and not is_power
+        closes = is_inner and right != "word" and not is_power
+        opens |= _bold_word(text, start) > 0
+        return opens, closes or _bold_word(text, text.rfind("**", 0, start)) == end
     inner = {"word", "foreign", "quote", "symbol"}
     opens = right in inner | {"open"} and left in ("space", "open", "dash", "cjk")
     is_end = right in ("space", "close", "dash", "cjk") or _STOP.match(text, end) is not None
@@ -66,6 +74,13 @@ def _ends(text: str, start: int, end: int) -> tuple[bool, bool]:
         is_whole = quoted is not None and quoted.end() == end + 1
         closes = is_whole or text.startswith("'s", end)
     return opens, closes
+
+
+def _bold_word(text: str, at: int) -> int:
+    """Return the end of the word in bold that begins there, else -1."""
+    is_start = at >= 0 and _kind(text[at - 1 : at] or " ") in ("space", "open")
+    found = _BOLD_WORD.match(text, at) if is_start else None
+    return found.end() if found else -1
 
 
 def _kind(sign: str) -> str:

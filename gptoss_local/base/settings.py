@@ -353,4 +353,5 @@ def _hint(error: msgspec.ValidationError) -> str:
 
 
 def _to_path(_wanted: type, value: Any) -> Path:
-    return Path(os.path.expanduser(value))  # pathlib's raises where there is no such user
+    path = os.path.expanduser(value)  # pathlib's raises where there is no such user
+    return Path(path).absolute()

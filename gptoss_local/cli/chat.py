@@ -159,6 +159,8 @@ def _show(
     make, theme, keys = partial(sources.toolbox, work), settings.theme, settings.keys
     app = ChatApp(server, history, conversation, make, theme=theme, keys=keys)
     app.alerts, app.chat.first_message = settings.alerts, prompt
+    if work:  # so that `!`, `@` and /export are there, too
+        os.chdir(work.folder)
 
     async def run() -> None:
         try:

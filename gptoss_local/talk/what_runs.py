@@ -26,6 +26,8 @@ def what_runs(tool: RunnableTool, arguments: Arguments) -> list[CallPart]:
     """Return the code, command line and arguments of a call, after `RunnableTool.resolve`."""
     if tool.shows is not None:
         kind, name = tool.shows
+        if kind == "diff":
+            return [CallPart(kind, in_order("\n".join(map(_changed, arguments[name].split("\n")))))]
         return [CallPart(kind, in_order("$ " * (kind == "command") + seen(arguments[name])))]
     if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
         return [CallPart("code", in_order(seen(code)))]
@@ -122,6 +124,15 @@ def always_text(tool: RunnableTool) -> str:
 def seen(code: str) -> str:
     """Return code for reading: escapes for invisible characters, spaces for tabs."""
     return "\n".join(visible(line.expandtabs(_TAB)) for line in code.split("\n"))
+
+
+def _changed(line: str) -> str:
+    """Return a line of a diff, where arrows and dots are the tabs and the spaces that change."""
+    sign, text = line[:1], line[1:]
+    if sign in ("+", "-"):
+        text = text.replace("\t", "→\t")
+        text = text.rstrip(" ") + "·" * (len(text) - len(text.rstrip(" ")))
+    return sign + seen(text)
 
 
 def shell_text(argv: Sequence[str]) -> str:

@@ -220,6 +220,44 @@ async def test_keys_in_one_write_are_read_in_order(history_path: Path) -> None:
         assert prompt.text == "y"
 
 
+async def test_keys_in_one_write_reach_what_the_keys_before_open(history_path: Path) -> None:
+    server = ScriptedServer("Well.")
+    async with run_chat(server, history_path) as chat:
+        screen = chat.app.chat
+        for text in ("first", "second"):
+            await burst(chat, [*text, "enter", "ctrl+n"])
+        await chat.until(lambda: not any(room.dialogue.is_busy for room in screen.rooms))
+        assert {chat.title for chat in screen.parts.history.chats()} == {"first", "second"}
+        await burst(chat, ["f2", *"first", "enter", "x"])
+        assert (screen.conversation.title, screen.typed) == ("first", "x")
+        await burst(chat, ["backspace", "ctrl+p", *"temporary", "enter", "y"])
+        assert (screen.conversation.is_temporary, screen.typed) == (True, "y")
+        await burst(chat, ["backspace", *"/theme", "enter", *"nord", "enter", "z"])
+        assert (chat.app.theme, screen.typed) == ("nord", "z")
+        server.may_end.clear()
+        await burst(chat, ["enter", "ctrl+c"])
+        await chat.answered()
+        assert chat.turns()[-1].state == "stopped"
+
+
+class SilentServer(ScriptedServer):
+    async def get(self, path: str, answer_type: object) -> Any:
+        await self.may_end.wait()
+        return await super().get(path, answer_type)
+
+
+async def test_a_server_that_does_not_answer_keeps_no_key(history_path: Path) -> None:
+    server = SilentServer(holds=True)
+    async with run_chat(server, history_path) as chat:
+        for n, keys in enumerate((["f3"], [*"/model", "enter"])):
+            await burst(chat, [*keys, *"abc"])
+            await chat.shows("│ abc ")
+            await chat.press("ctrl+c")
+            await chat.until(lambda n=n: len(chat.told) == n + 1)  # put aside
+        server.may_end.set()
+        await chat.tells("You typed on, so models did not open.")
+
+
 async def test_stop_and_send_takes_the_letters_before_it(history_path: Path) -> None:
     server = ScriptedServer("a", ["b"], 30, holds=True)
     async with run_chat(server, history_path) as chat:

@@ -426,8 +426,8 @@ async def test_versions_are_compared_and_branches_are_chats(history_path: Path) 
         await chat.ask("second")
         chat.views()[1].focus()
         await chat.pilot.pause()
-        await chat.app.chat.action_command("branch")
-        assert len(chat.turns()) == 2
+        chat.app.chat.action_command("branch")
+        await chat.until(lambda: len(chat.turns()) == 2)
         await chat.ask("third")
         assert [summary.n_turns for summary in chat.app.chat.parts.history.chats()] == [4, 5]
 

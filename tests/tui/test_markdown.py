@@ -114,6 +114,19 @@ def test_emphasis_is_drawn(markdown: str, style: str, part: str) -> None:
     assert (span.style, row.content.plain[span.start : span.end]) == (style, part)
 
 
+@pytest.mark.parametrize(
+    ("markdown", "rows"),
+    [
+        ("Best regards,\n• one\n• two", ["Best regards,", "• one", "• two"]),
+        ("|a|b|\n|-|-|\n|`ps | grep x`|y|\n|`a \\| b`|*y* | z|",
+         ["a           │ b", "────────────┼──────", "ps | grep x │ y", "a | b       │ y | z"]),
+        ("- | a | b |\n  |---|---|\n  | 1 | 2 |", ["• a │ b", "  ──┼──", "  1 │ 2"]),
+    ],
+)  # fmt: skip
+def test_lines_and_cells_are_those_that_were_written(markdown: str, rows: list[str]) -> None:
+    assert [row.content.plain.rstrip() for row in markdown_rows(markdown, 60, DARK)] == rows
+
+
 _PIECES = st.lists(st.sampled_from(
     ["word", " ", "  ", "\n", "\t", "日本語", "a-very-long-word-without-a-space", "🎉", "x", ". "]
 ), max_size=60)  # fmt: skip

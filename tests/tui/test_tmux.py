@@ -218,6 +218,10 @@ def test_keys_in_one_write_answer_a_question_and_go_on(
         command = [*_COMMAND, "--work", str(folder)]
         terminal.start(command, server.environment | environment)
         terminal.wait_for("Message, /command or @file")
+        terminal.enter("!pwd")  # of the work, wherever the chat was started
+        terminal.wait_for(rf"! pwd\n +{re.escape(str(folder))}\n")
+        terminal.press("Escape")
+        terminal.wait_for(r"exit status 0\s+╭")
         for question, answers, outcome in (
             ("one", f"{down}\rtoo slov\x7fw", "denied this call. too slow"),
             ("two", f"{down}{down}", "Done: sums.py"),

@@ -214,6 +214,18 @@ async def test_the_same_command_runs_again_after_each_patch(
         assert results == 4 * ["Done: sums.py", "exit code 0"]
 
 
+async def test_a_diff_shows_white_space_that_changes(tmp_path: Path, repository: Path) -> None:
+    (repository / "sums.py").write_text(WRONG.replace("    return", "\treturn"))
+    patch = "@@\n-\treturn a - b\n+    return a - b  \n"
+    whole = f"*** Begin Patch\n*** Update File: sums.py\n{patch}*** End Patch"
+    server = ScriptedServer("", before=[[call("apply_patch", patch=whole)]])
+    async with run_chat(server, tmp_path / "c", work=Work(repository, Settings())) as chat:
+        await chat.enter("go")
+        await chat.shows("-→   return a - b\n", "+    return a - b··\n")
+        await chat.answer("Allow once")
+        await chat.shows("■ ended without an answer")
+
+
 async def test_a_long_diff_is_read_before_it_is_allowed(tmp_path: Path, repository: Path) -> None:
     added = "".join(f"+line {n}\n" for n in range(60))
     patch = f"*** Begin Patch\n*** Add File: new\n{added}*** End Patch"

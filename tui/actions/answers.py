@@ -10,7 +10,7 @@ from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
 from tui.markdown_blocks import code_blocks, links_of
 from tui.screens.compare import CompareDialog
-from tui.screens.dialog import ChoiceDialog
+from tui.screens.dialog import PickDialog
 from tui.screens.inspector import InspectorDialog
 
 
@@ -125,7 +125,7 @@ async def copy(chat: ChatParts, argument: str) -> None:
 
     if argument == "block" and len(blocks) > 1:
         lines = [f"{n}  {about}" for n, about in blocks_in(text)]
-        chat.app.push_screen(ChoiceDialog("Copy a code block", lines, "copy"), chosen)
+        chat.app.push_screen(PickDialog("Copy a code block", lines), chosen)
     else:
         chosen(n - 1)
 
@@ -153,7 +153,7 @@ async def open_(chat: ChatParts, argument: str) -> None:
     if argument:
         chosen(n - 1)
     else:
-        chat.app.push_screen(ChoiceDialog("Open a link", links, "open in the browser"), chosen)
+        chat.app.push_screen(PickDialog("Open a link", links), chosen)
 
 
 def links_in(chat: ChatParts) -> list[str]:

@@ -14,7 +14,7 @@ from gptoss_local.talk.conversation import without_tools
 from gptoss_local.talk.tools import ToolResult
 from gptoss_local.talk.tools.work import PATCH
 from tui.chat_parts import ChatParts
-from tui.screens.dialog import ConfirmDialog
+from tui.screens.dialog import ConfirmDialog, PickDialog
 from tui.screens.errors import errors_shown
 from tui.screens.models import DownloadDialog, ModelsDialog
 from tui.screens.tools import ToolsDialog
@@ -132,10 +132,16 @@ async def mouse(chat: ChatParts, argument: str) -> None:
 
 
 async def theme(chat: ChatParts, argument: str) -> None:
-    if not argument:
-        chat.app.action_change_theme()
-    else:
+    names = sorted(chat.app.available_themes)
+
+    def chosen(n: int | None) -> None:
+        if n is not None:
+            use_theme(chat.app, names[n])
+
+    if argument:
         use_theme(chat.app, argument)
+    else:
+        chat.app.push_screen(PickDialog("Theme", names), chosen)
 
 
 def use_theme(app: App[Any], name: str) -> None:

@@ -13,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
@@ -113,6 +114,7 @@ class ChatScreen(Screen[None]):
         self._machine: ServerStatus | None = None
         self._n_ticks = 0
         self._leaves_until_s = 0.0
+        self._doing: Worker[None] | None = None  # what the last key began
         self._hint = Static(id="hint", markup=False)
         self._sidebar, self._recent = ChatList("sidebar"), ChatList("recent")
         self._has_sidebar = True
@@ -124,7 +126,7 @@ class ChatScreen(Screen[None]):
             lambda turn_id: self.conversation.pages_before(turn_id),
         )
         self.prompt = Prompt(
-            REGISTRY, lambda *typed: values_of(self.parts, *typed), server.n_tokens
+            REGISTRY, self.submit, lambda *typed: values_of(self.parts, *typed), server.n_tokens
         )
         self.question = Question(self.prompt)
         self._tray = ShellTray(self.prompt.folded)
@@ -192,6 +194,12 @@ class ChatScreen(Screen[None]):
     @property
     def answer(self) -> Answer | None:
         return self.dialogue.answer
+
+    @property
+    def is_settling(self) -> bool:
+        """Return whether something that a key began is not done."""
+        is_busy = self._doing is not None and not self._doing.is_finished
+        return is_busy or self.question.is_settling
 
     @property
     def is_answering(self) -> bool:
@@ -319,21 +327,22 @@ class ChatScreen(Screen[None]):
             self.show_error(error)
         self.show_status()
 
-    @on(Prompt.Submitted)
-    async def submit(self, event: Prompt.Submitted) -> None:
-        message = self.prompt.folded.unfold(event.text)
+    def submit(self, typed: str, is_command: bool) -> None:
+        self._doing = self.run_worker(self._submit(typed, is_command=is_command), group="keys")
+
+    async def _submit(self, typed: str, *, is_command: bool) -> None:
+        message = self.prompt.folded.unfold(typed)
         with errors_shown(self):
-            if event.is_command:
+            if is_command:
                 self._drafts.forget(message)
-                await self.action_command(message.text.removeprefix("/"))
-            elif command := shell_command(event.text):
+                await self._command(message.text.removeprefix("/"))
+            elif command := shell_command(typed):
                 view = ShellView(command)
                 self.set_class(False, "-empty")
                 await self.transcript.append(view)
                 self.run_worker(self._tray.run(view), group="shell")
             else:
-                typed = self._tray.take(event.text)
-                await self.dialogue.say(typed)  # it is stored before the draft goes
+                await self.dialogue.say(self._tray.take(typed))  # stored before the draft goes
                 self._drafts.forget(message)
 
     async def _tick(self) -> None:
@@ -430,7 +439,10 @@ class ChatScreen(Screen[None]):
             with errors_shown(self):
                 await act(self.parts, event.turn)
 
-    async def action_command(self, text: str) -> None:
+    def action_command(self, text: str) -> None:
+        self._doing = self.run_worker(self._command(text), group="keys")
+
+    async def _command(self, text: str) -> None:
         parsed = REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed

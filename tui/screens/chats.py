@@ -62,6 +62,7 @@ class ChatsDialog(Dialog[Place | None]):
         self._delete = delete
         self._history = history
         self._words = words
+        self._listed: str | None = None  # the words of the list
         self._places: list[Place] = []
 
     def content(self) -> ComposeResult:
@@ -95,6 +96,7 @@ class ChatsDialog(Dialog[Place | None]):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def choose(self) -> None:
+        self._refill_if(self.query_one(Input).value.strip())
         if place := self._marked():
             self.dismiss(place)
 
@@ -150,8 +152,8 @@ class ChatsDialog(Dialog[Place | None]):
         return None
 
     def _refill_if(self, words: str) -> None:
-        """Search, unless more has been typed by now."""
-        if words == self._words:
+        """Search, unless more has been typed by now, or it is done."""
+        if words == self._words != self._listed:
             self._refill()
 
     def _refill(self, marked_id: int | None = None) -> None:
@@ -159,6 +161,7 @@ class ChatsDialog(Dialog[Place | None]):
         found: list[tuple[Place, Content]] = []
         with errors_shown(self):
             found = self._find()
+        self._listed = self._words
         more = "more words find fewer" if self._words else "words find older ones"
         about = f"the first {_MAX_SHOWN}; {more}" if len(found) == _MAX_SHOWN else ""
         self.query_one(".dialog").border_subtitle = about

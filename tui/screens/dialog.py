@@ -1,20 +1,24 @@
-"""The base of all dialogs, and two small ones: a line of text, and a confirmation."""
+"""The base of all dialogs, and small ones: a line of text, one of several lines, a yes or no."""
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import ClassVar, TypeVar
 
 from rich.markup import escape
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from gptoss_local.base.printable import printable
 
 _T = TypeVar("_T")
+_MAX_SHOWN = 100
 
 
 class Typing:
@@ -101,27 +105,50 @@ class LineDialog(Dialog[str | None]):
         self.dismiss(event.value.strip() or None)
 
 
-class ChoiceDialog(Dialog[int | None]):
-    """Asks for one of several lines; returns its index."""
+class PickDialog(Dialog[int | None]):
+    """Asks for one of several lines, which words search; returns its index.
+
+    `shown` says how a line is written in the list.
+    """
 
     LOOK = "-question"
+    KEYS = "Enter choose   Esc leave"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+r", "move(1)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+    ]
 
-    def __init__(self, title: str, lines: Sequence[str], enter: str) -> None:
+    def __init__(
+        self, title: str, lines: Sequence[str], shown: Callable[[str], str] = printable
+    ) -> None:
         super().__init__()
         self.title = title
         self._lines = lines
-        self._enter = enter
+        self._shown = shown
+        self._found: list[int] = []
 
     def content(self) -> ComposeResult:
-        yield OptionList(*map(printable, self._lines), markup=False)
-        yield Static(f"Enter {self._enter}   Esc leave", classes="keys", markup=False)
+        yield Input(placeholder="Search")
+        yield OptionList(markup=False)
 
     def opened(self) -> None:
-        self.query_one(OptionList).highlighted = 0
+        self.search()
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.dismiss(event.option_index)
+    @on(Input.Changed)
+    def search(self) -> None:
+        words = self.query_one(Input).value.casefold().split()
+        lines = enumerate(map(str.casefold, self._lines))
+        found = (n for n, line in lines if all(word in line for word in words))
+        self._found = list(islice(found, _MAX_SHOWN))
+        options = self.query_one(OptionList)
+        options.set_options(Option(self._shown(self._lines[n])) for n in self._found)
+        options.highlighted = 0 if self._found else None
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        if (n := self.query_one(OptionList).highlighted) is not None:
+            self.dismiss(self._found[n])
 
 
 class ConfirmDialog(Dialog[bool | None]):

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
@@ -125,9 +124,10 @@ Values = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
 class Prompt(TextArea):
-    """The input; sends `Submitted`.
+    """The input.
 
     Args:
+        send: Gets a message or a command as it is typed, with its chips, and whether it is one.
         values: Returns the possible arguments of a command, by its name and the text so far, each
             with a description.
     """
@@ -157,17 +157,10 @@ class Prompt(TextArea):
         Binding("shift+tab", "app.focus_previous", "To the messages", show=False),
     ]
 
-    class Submitted(Message):
-        """A message or a command as it is typed, with its chips."""
-
-        def __init__(self, text: str, *, is_command: bool) -> None:
-            super().__init__()
-            self.text = text
-            self.is_command = is_command
-
     def __init__(
         self,
         registry: Registry[Any],
+        send: Callable[[str, bool], object],
         values: Values = lambda _name, _typed: (),
         n_tokens: Callable[[str], Awaitable[int | None]] | None = None,
     ) -> None:
@@ -178,7 +171,7 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
             placeholder="Message, /command or @file",
         )
-        self._registry = registry
+        self._registry, self._send = registry, send
         self._values = values
         self._n_tokens = n_tokens
         self.menu = CompletionMenu(self.submit)
@@ -381,7 +374,7 @@ class Prompt(TextArea):
         elif self.text.strip():
             with errors_shown(self):
                 is_command = self._registry.parse(self.text) is not None
-                self.post_message(self.Submitted(self.take(), is_command=is_command))
+                self._send(self.take(), is_command)
 
     def _typed_path(self) -> re.Match[str] | None:
         """Return an `@` with a file that is there, or with a word that looks like one."""

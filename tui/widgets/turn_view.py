@@ -138,6 +138,7 @@ class ReasoningView(Fold):
 Wish = Literal["edit", "continue", "copy", "previous", "next"]
 _STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
 _ENDS = {"length": "✂ reached its length limit", "repetition": "■ stopped: it went in circles"}
+_NOTHING = "■ ended without an answer"
 _CONTINUE = "/continue resumes it"
 _LONGEST_CITATION = 60  # characters
 
@@ -288,7 +289,8 @@ class AssistantTurnView(TurnView):
     @property
     def meta(self) -> str:
         is_done = self._state == "done"
-        ends = _ENDS.get(self._reason, "") if is_done else ""
+        is_empty = not (self.turn.content or self.turn.tool_calls)
+        ends = _ENDS.get(self._reason, _NOTHING * is_empty) if is_done else ""
         state = ends or _STATES.get(self._state, "")
         way = _CONTINUE if self._is_last and was_cut(self.turn) else ""
         return "  ".join(filter(None, (state, self._error, way, super().meta)))

@@ -6,9 +6,10 @@
 const QUOTED = /(["'])\*[^*"'\n]+\*\1/y;
 const POWER = /^(?:[=([{_]|[-+~][\p{L}\p{N}_])/u;
 const STOP = /^[.,;:!?…%](?![\p{L}\p{N}_])/u;
-const ESCAPE = /\\(?:[*_`[\]|]|\$(?=\d)|!(?=\[)|<(?=[a-zA-Z/!])|&(?=#?\w+;)|~(?=\\?~))/y;
+const ESCAPE = /\\(?:[*_`[\]|](?!\\[a-zA-Z0-9])|\$(?=\d)|!(?=\[)|<(?=[a-zA-Z/!])|&(?=#?\w+;)|~(?=\\?~))/y;
 const ESCAPE_AT_START = /\\[#>+=~.)-]/y;
-const PATH = /(?:^|[^\\])\\[a-zA-Z0-9]|^[^\p{L}\p{N}_]*[a-zA-Z]:$|^\\\\/u;
+const PATH = /(?:^|[^\\])\\[a-zA-Z0-9]|^[^\p{L}\p{N}_]*(?:[a-zA-Z]:|%[\p{L}\p{N}_]+%)(?:$|\\)|^\\\\/u;
+const BOLD_WORD = /\*\*(?:\p{L}+\*\*(?=\p{L})|\/[^\s*]*[^\s*/]\*\*(?![\p{L}\p{N}_*/]))/uy;
 
 /** @param {any} md */
 export function addSigns(md) {
@@ -45,9 +46,10 @@ function ends(text, start, end) {
   const [left, right] = [kind(before), kind(after)];
   if (left === "quote" && right === "quote") return [false, false];
   if (end - start > 1) {
-    const opens = right !== "space" && !")]},;=/^|".includes(after) && left !== "word" && !")]}\\^_".includes(before);
+    const opens = boldWord(text, start) > 0 || right !== "space" && !")]},;=/^|".includes(after) && left !== "word" && !")]}\\^_".includes(before);
     const isPower = (["word", "close"].includes(left) || before === "_") && POWER.test(text.slice(end, end + 2));
-    return [opens, left !== "space" && !"([{=/^|".includes(before) && right !== "word" && !isPower];
+    const closes = left !== "space" && !"([{=/^|".includes(before) && right !== "word" && !isPower;
+    return [opens, closes || (start > 1 && boldWord(text, text.lastIndexOf("**", start - 2)) === end)];
   }
   const inner = ["word", "foreign", "quote", "symbol"];
   let opens = [...inner, "open"].includes(right) && ["space", "open", "dash", "cjk"].includes(left);
@@ -59,6 +61,13 @@ function ends(text, start, end) {
     closes = (first > 0 && quotedEnd(text, first - 1) === end + 1) || text.startsWith("'s", end);
   }
   return [opens, closes];
+}
+
+/** @param {string} text @param {number} at */
+function boldWord(text, at) {
+  const isStart = at >= 0 && ["space", "open"].includes(kind([...text.slice(Math.max(0, at - 2), at)].at(-1) ?? " "));
+  BOLD_WORD.lastIndex = at;
+  return isStart && BOLD_WORD.test(text) ? BOLD_WORD.lastIndex : -1;
 }
 
 /** @param {string} text @param {number} at */
