@@ -250,7 +250,7 @@ def _check_architecture(fields: dict[str, Any], path: Path) -> None:
             f"{stated}, not {ARCHITECTURE}.",
             hint="Only gpt-oss models can be converted.",
         )
-    for key in ("quantization_config", "quantization"):  # MLX has both
+    for key in ("quantization_config", "quantization", "compression_config"):  # MLX has two
         check_quantization(fields.get(key), str(path))
     stated, other = fields.get("num_experts_per_tok"), fields.get("experts_per_token")
     if other not in (None, stated):  # OpenAI's checkpoints state both
@@ -319,7 +319,7 @@ _SUSPICIOUS = re.compile(
     r"rope|rotary|theta|yarn|mscale|attn|attention|head|qk|window|sliding|layer_type|sink|softcap"
     r"|expert|moe|router|routed|routing|gating|scoring|top_?k|n_group|swiglu|glu|hidden_act"
     r"|multiplier|logit_scal|residual_scal|embedding_scal|score_func|sparse_step|dense_|mlp_only"
-    r"|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
+    r"|^auto_map$|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
 )
 
 

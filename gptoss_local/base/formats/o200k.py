@@ -20,6 +20,9 @@ BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
+ENDS = (199_999, 200_002, 200_012)
+"""End a text: `<|endoftext|>`, `<|return|>`, `<|call|>`."""
+
 END_OF_PROMPT = 200_018
 """The last id with a name in the published tokenizer.json."""
 
