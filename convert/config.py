@@ -13,6 +13,7 @@ import msgspec
 
 from convert.foreign import check_quantization
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.o200k import MAX_VOCAB_SIZE
 from gptoss_local.base.validation import in_words
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
@@ -160,7 +161,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     head_dim: Count
     num_local_experts: Count
     num_experts_per_tok: Count
-    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_VOCAB_SIZE)]
     max_position_embeddings: Count
     sliding_window: Count
     rms_norm_eps: Annotated[float, msgspec.Meta(gt=0, lt=1)]

@@ -18,6 +18,9 @@ BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
 
 
 VOCAB_SIZE = 201_088
+MAX_VOCAB_SIZE = 1 << 20
+"""Far above any fine-tune's."""
+
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
 ENDS = (199_999, 200_002, 200_012)
