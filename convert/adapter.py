@@ -61,6 +61,13 @@ class _Config(msgspec.Struct, frozen=True):
     rank_pattern: dict[str, int] | None = None
     alpha_pattern: dict[str, float] | None = None
 
+    def __post_init__(self) -> None:
+        for pattern in (*(self.rank_pattern or ()), *(self.alpha_pattern or ())):
+            try:
+                re.compile(pattern)
+            except re.error as error:  # which msgspec expects to be a ValueError
+                raise ValueError(f"the pattern {pattern!a:.40} is wrong: {error}") from error
+
 
 class _Pair(msgspec.Struct, frozen=True):
     """Two factors of a change: of one matrix, or of all experts of a layer in one.
@@ -300,8 +307,14 @@ def _factors(delta: LowRank) -> tuple[list[Values], list[Values]]:
 def _read(tensor: SourceTensor) -> Values:
     with FileReader() as reader:
         data = reader.read(tensor.path, tensor.offset, tensor.n_bytes)
-    values = data.view(STORAGE[tensor.dtype]).reshape(tensor.shape)
-    return widen_bf16(values) if tensor.dtype == "BF16" else values.astype(np.float32)
+    stored = data.view(STORAGE[tensor.dtype]).reshape(tensor.shape)
+    values = widen_bf16(stored) if tensor.dtype == "BF16" else stored.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ConvertError(
+            f"{tensor.path} holds a value that is not finite, in a factor of {list(tensor.shape)}.",
+            hint="Train it again, or save an earlier state of it with peft.",
+        )
+    return values
 
 
 def check_adapter_files(folder: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from convert.foreign import check_quantization
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.o200k import MAX_VOCAB_SIZE
 from gptoss_local.base.validation import in_words
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
@@ -160,7 +161,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     head_dim: Count
     num_local_experts: Count
     num_experts_per_tok: Count
-    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_VOCAB_SIZE)]
     max_position_embeddings: Count
     sliding_window: Count
     rms_norm_eps: Annotated[float, msgspec.Meta(gt=0, lt=1)]
@@ -250,7 +251,7 @@ def _check_architecture(fields: dict[str, Any], path: Path) -> None:
             f"{stated}, not {ARCHITECTURE}.",
             hint="Only gpt-oss models can be converted.",
         )
-    for key in ("quantization_config", "quantization"):  # MLX has both
+    for key in ("quantization_config", "quantization", "compression_config"):  # MLX has two
         check_quantization(fields.get(key), str(path))
     stated, other = fields.get("num_experts_per_tok"), fields.get("experts_per_token")
     if other not in (None, stated):  # OpenAI's checkpoints state both
@@ -319,7 +320,7 @@ _SUSPICIOUS = re.compile(
     r"rope|rotary|theta|yarn|mscale|attn|attention|head|qk|window|sliding|layer_type|sink|softcap"
     r"|expert|moe|router|routed|routing|gating|scoring|top_?k|n_group|swiglu|glu|hidden_act"
     r"|multiplier|logit_scal|residual_scal|embedding_scal|score_func|sparse_step|dense_|mlp_only"
-    r"|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
+    r"|^auto_map$|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
 )
 
 

@@ -21,6 +21,7 @@ from convert.files import read_bytes, read_json
 from convert.source import ORIGINAL_NAME
 from convert.tensor_map import ExpertType
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.o200k import ENDS, FIRST_SPECIAL
 
 CARD_NAME = "README.md"
 
@@ -29,6 +30,11 @@ _SAMPLING = (
     *("sequence", "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "temperature"),
     *("penalty_last_n", "penalty_repeat", "mirostat", "mirostat_tau", "mirostat_eta"),
 )
+# Of generation_config.json, besides those: what is a special token's, or is how a program runs.
+_WITHOUT_EFFECT = {
+    *("bos_token_id", "pad_token_id", "do_sample", "transformers_version", "max_length"),
+    *("max_new_tokens", "use_cache", "cache_implementation", *_SAMPLING),
+}
 
 
 def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
@@ -51,7 +57,16 @@ def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
         if stated.get(key) is not None:
             setattr(general, f"sampling_{key.replace('temperature', 'temp')}", stated[key])
     notes += _drop_odd(general)
+    if unused := [key for key, value in stated.items() if _has_effect(key, value)]:
+        notes.append(f"generation_config.json states {', '.join(unused)}: not used here")
     return general, notes
+
+
+def _has_effect(key: str, value: Any) -> bool:
+    if key == "eos_token_id":
+        ends = value if isinstance(value, list) else ()
+        return any(type(i) is int and FIRST_SPECIAL <= i not in ENDS for i in ends)
+    return value not in (None, False, 1, [], {}) and key not in _WITHOUT_EFFECT and key[0] != "_"
 
 
 def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:

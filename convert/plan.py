@@ -17,6 +17,7 @@ from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
 from convert.tokenizer import Tokenizer, add_tokenizer
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.gguf_file import unused_keys
 
 SUMS_KEY = "gptoss.tensor_sums"
 """One u64 per tensor of the file, in its order: `convert.pieces.word_sum` of the tensor's data."""
@@ -102,6 +103,7 @@ def lay_out(
     notes = add_metadata(writer, config, source, experts)
     add_tokenizer(writer, tokenizer)
     keys = writer.kv_data[0]
+    notes += unused_keys({key: stated.value for key, stated in keys.items()})
     groups = [tuple(tensors)]
     if max_shard_bytes is not None:
         # The header of one file for all is longer than any part's.

@@ -80,9 +80,10 @@ class _AddedToken(_Added, frozen=True, kw_only=True):
 
 class _TokenizerFile(msgspec.Struct, frozen=True):
     model: _Bpe
-    added_tokens: list[_AddedToken]
+    added_tokens: list[_AddedToken] = []
     normalizer: dict[str, Any] | None = None
     pre_tokenizer: dict[str, Any] | None = None
+    decoder: dict[str, Any] | None = None
 
 
 class Tokenizer(msgspec.Struct, frozen=True):
@@ -153,9 +154,13 @@ def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
     try:
         file = msgspec.json.decode(_read_bytes(path), type=_TokenizerFile)
     except (ValueError, RecursionError) as error:
-        raise ConvertError(f"{path} is not a BPE tokenizer: {error}.") from error
+        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
+        raise ConvertError(f"{path} is not a BPE tokenizer: {why}.", hint=TOKENIZER_HINT) from error
     texts = {token_id: text for text, token_id in file.model.vocab.items()}
-    if len(texts) != len(file.model.vocab):
+    if (len(texts), len({token.id for token in file.added_tokens})) != (
+        len(file.model.vocab),
+        len(file.added_tokens),
+    ):
         raise ConvertError(f"{path} gives two tokens the same id.")
     types = dict.fromkeys(texts, TokenType.NORMAL)
     texts |= {token.id: token.content for token in file.added_tokens}
@@ -168,7 +173,7 @@ def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
     return Tokenizer(
         **_fill(path, texts, types, n_vocab),
         merges=[_join(merge) for merge in file.model.merges],
-        special_ids=_special_ids(path.parent, settings, added, n_vocab),
+        special_ids=_special_ids(path.parent, settings, texts, n_vocab),
         chat_template=_chat_template(path.parent, settings),
     )
 
@@ -178,8 +183,10 @@ def _added_elsewhere(
 ) -> Iterator[_AddedToken]:
     """Yield tokens that only these files have; transformers and llama.cpp's converter take them."""
     old = _read_settings(folder / ADDED_NAME)
-    specials = [settings.get("additional_special_tokens"), settings.get("extra_special_tokens")]
-    names = {str(name) for each in specials for name in (each if isinstance(each, list) else ())}
+    names: set[str] = set()
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        each = settings.get(key) or ()
+        names |= set(map(_text, each.values() if isinstance(each, dict) else each))
     stated = {
         SETTINGS_NAME: settings.get("added_tokens_decoder") or {},
         ADDED_NAME: {str(i): {"content": t, "special": t in names} for t, i in old.items()},
@@ -189,8 +196,15 @@ def _added_elsewhere(
             found = msgspec.convert(tokens, dict[_TokenId, _Added], str_keys=True)
         except msgspec.ValidationError as error:
             raise ConvertError(f"{folder / name} is not valid: {in_words(error)}.") from error
-        for i in sorted(found.keys() - texts.keys()):
-            yield _AddedToken(**msgspec.structs.asdict(found[i]), id=i)
+        for i, token in sorted(found.items()):
+            if texts.get(i, token.content) != token.content != SPECIAL_TOKENS.get(i):
+                raise ConvertError(
+                    f"{folder / name} calls the token {i} {token.content!a:.80}; tokenizer.json "
+                    f"calls it {texts[i]!a:.80}.",
+                    hint="Save the tokenizer again with transformers, or correct the wrong one.",
+                )
+            if i not in texts:
+                yield _AddedToken(**msgspec.structs.asdict(token), id=i)
 
 
 def _check_steps(file: _TokenizerFile, added: Iterable[_AddedToken], path: Path) -> None:
@@ -206,6 +220,8 @@ def _check_steps(file: _TokenizerFile, added: Iterable[_AddedToken], path: Path)
         odd["normalizer"] = file.normalizer
     if not _cuts_as_o200k(file.pre_tokenizer or {}):
         odd["pre_tokenizer"] = file.pre_tokenizer
+    if file.decoder and _kind(file.decoder) != "ByteLevel":
+        odd["decoder"] = file.decoder
     for token in added:
         for flag in ("single_word", "lstrip", "rstrip"):
             if token.type == TokenType.USER_DEFINED and getattr(token, flag):
@@ -309,17 +325,27 @@ def _read_settings(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
+def _text(token: object) -> str:
+    """Return the text of a token as these files name one, which may be with its settings."""
+    return str(token.get("content", "") if isinstance(token, dict) else token or "")
+
+
 def _special_ids(
-    folder: Path, settings: dict[str, Any], added: Iterable[_AddedToken], n_vocab: int
+    folder: Path, settings: dict[str, Any], texts: Mapping[int, str], n_vocab: int
 ) -> dict[str, int]:
     """Take each id from the first file that states it; tokenizer_config.json names the text."""
-    id_of = {token.content: token.id for token in added}
+    id_of = {text: i for i, text in texts.items()}
     configs = [_read_settings(folder / f) for f in ("config.json", "generation_config.json")]
     found: dict[str, int] = {}
     for kind in ("bos", "eos", "pad"):
-        token = settings.get(f"{kind}_token")
-        text = token.get("content", "") if isinstance(token, dict) else token
-        stated = [id_of.get(str(text)), *(config.get(f"{kind}_token_id") for config in configs)]
+        text = _text(settings.get(f"{kind}_token"))
+        if kind == "eos" and text and text not in id_of:
+            raise ConvertError(
+                f"{folder / SETTINGS_NAME} names the eos_token {text!a:.80}, which is not one of "
+                "the tokens.",
+                hint="Save the tokenizer again with transformers, which adds it.",
+            )
+        stated = [id_of.get(text), *(config.get(f"{kind}_token_id") for config in configs)]
         token_id = next((i for i in stated if type(i) is int), None)
         if token_id is not None:
             found[kind] = token_id

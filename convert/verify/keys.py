@@ -19,8 +19,9 @@ from convert.verify.report import Report
 from convert.verify.structure import ModelFile
 from gptoss_local.base.errors import ConvertError, ModelLoadError
 from gptoss_local.base.formats.ggml_types import GGML_TYPES
-from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array
+from gptoss_local.base.formats.gguf_file import GGUFInfo, read_array, unused_keys
 from gptoss_local.base.formats.o200k import (
+    ENDS,
     MERGES_KEY,
     TOKENS_KEY,
     TYPES_KEY,
@@ -42,7 +43,7 @@ _HARMLESS: dict[str, list[object]] = {
     "tokenizer.ggml.add_eos_token": [True],
 }
 _UNCHECKED = "not checked without the checkpoint"
-_SPECIAL_IDS = {"bos": (199998,), "eos": (199999, 200002, 200012)}  # pad is not used here
+_SPECIAL_IDS = {"bos": (199998,), "eos": ENDS}  # pad is not used here
 
 
 def read_tokens(part: ModelFile, report: Report) -> list[str]:
@@ -63,6 +64,8 @@ def check_vocabulary(
     differences of no consequence here are only noted.
     """
     path, metadata = part.path, part.info.metadata
+    for note in unused_keys(metadata):
+        report.note(path, note)
     for key, right in _FIXED.items():
         stated = metadata.get(key)
         if stated in right:
@@ -279,12 +282,12 @@ def _in_our_words(error: msgspec.ValidationError) -> str:
 
 def _check_single_keys(part: ModelFile, report: Report) -> None:
     path, metadata = part.path, part.info.metadata
-    for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()):
-        stated = part.info.key_types.get(f"{ARCH}.{key}")
-        right = GGUFValueType.FLOAT32 if key in _FLOATS else GGUFValueType.UINT32
-        if stated not in (None, right) and key != _ROPE_KEYS["rope_type"]:
-            what = f"is not of type {right.name}, as llama.cpp needs it"
-            report.fault(path, f"{ARCH}.{key}", what)
+    ours = (f"{ARCH}.{key}" for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()))
+    for key in (*ours, *ID_KEYS.values()):
+        stated, name = part.info.key_types.get(key), key.removeprefix(f"{ARCH}.")
+        right = GGUFValueType.FLOAT32 if name in _FLOATS else GGUFValueType.UINT32
+        if stated not in (None, right) and name != _ROPE_KEYS["rope_type"]:
+            report.fault(path, key, f"is not of type {right.name}, as llama.cpp needs it")
     for key, other in _SAME.items():  # if it is missing, llama.cpp takes the other for most
         value, same = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
         if value != same and (value is not None or key == "attention.value_length"):

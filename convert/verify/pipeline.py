@@ -75,6 +75,15 @@ def verify_model(
     return report
 
 
+def check_headers(path: Path) -> Report:
+    """Check a GGUF without reading its tensors."""
+    report = Report([path])
+    parts = read_parts(path, report)
+    find_tensors(parts, report)
+    _check_header(parts, None, None, report)
+    return report
+
+
 def _check_header(
     parts: Sequence[ModelFile], source: Source | None, tokenizer: Path | None, report: Report
 ) -> ModelConfig | None:

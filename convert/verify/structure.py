@@ -6,13 +6,14 @@ from os import SEEK_END
 from pathlib import Path
 
 import msgspec
-from gguf import GGUF_DEFAULT_ALIGNMENT, GGUFWriter, Keys
+from gguf import GGUF_DEFAULT_ALIGNMENT, GGUFValueType, GGUFWriter, Keys
 
 from convert.verify.report import Report
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.formats.ggml_types import GGML_TYPES, GgmlType
 from gptoss_local.base.formats.gguf_file import GGUFInfo, TensorInfo, read_info, split_files
 
+_UINT32 = GGUFValueType.UINT32
 _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSION = 1 << 32
 
@@ -84,8 +85,10 @@ def _check_places(part: ModelFile, report: Report) -> Iterator[FileTensor]:
     """Walk the tensors in file order: each must begin where the one before ends, padded."""
     path, info = part.path, part.info
     alignment = info.metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
-    if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment % 8:
-        report.find(path, "general.alignment", f"The alignment {alignment} is not plausible.")
+    is_typed = info.key_types.get("general.alignment", _UINT32) == _UINT32
+    if not is_typed or not 8 <= alignment <= _MAX_ALIGNMENT or alignment.bit_count() > 1:
+        what = f"is {alignment}; llama.cpp needs a power of two, of type UINT32"
+        report.fault(path, "general.alignment", what)
         return
     start = GGUFWriter.ggml_pad(info.n_header_bytes, alignment)
     paddings = [(info.n_header_bytes, start)]

@@ -30,7 +30,7 @@ _MAX_SHOWN = 40  # characters of a value
 
 def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:
     """Describe the mistake, quoting `values`: `port must be a whole number, not 'abc'`."""
-    said, at, place = str(error).rpartition(" - at `")
+    said, at, place = str(error).replace("key` in `$", "$.a key").rpartition(" - at `")
     if not at:
         said, place = place, ""
     where = place.strip("`").removeprefix("$").removeprefix(".") or "it"

@@ -9,6 +9,7 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import read_info, unused_keys
 from gptoss_local.base.settings import load_settings
 from gptoss_local.cli._options import (
     Json,
@@ -195,6 +196,8 @@ def import_(
     settings = load_settings()
     say_unreadable(settings)
     entry = adopt_file(path, settings, name)
+    for note in unused_keys(read_info(path).metadata):
+        say(f"note: {note}")
     facts = {"name": entry.name, "path": str(entry.path), "size_bytes": entry.size_bytes}
     report(f"{entry.name} is ready: gptoss run {entry.name}", as_json=json, **facts)
 

@@ -139,8 +139,8 @@ class Vocabulary:
         """Raise UsageError for a token that the model does not have."""
         if (largest := max(tokens, default=0)) >= self._n_tokens:
             raise UsageError(
-                f"the context has the token {largest}, and the model {self._n_tokens:,}",
-                hint="Send the context that this model answered with, or none.",
+                f"the token {largest} is not one of the model's {self._n_tokens:,}",
+                hint="Send ids of this model's tokens, such as a context that it answered with.",
             )
 
     def bytes_of(self, token: int) -> bytes:

@@ -13,10 +13,11 @@ from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.cli import _first_model
 from gptoss_local.cli._first_model import _words, chosen_model
-from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.hardware import Machine, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.models.catalog import catalog, known_model
+from gptoss_local.runner import fits, planning
 from gptoss_local.runner.fits import all_fits, as_fit, fit_to_download, machine_facts
 from tests.cli.conftest import run_cli
 from tests.conftest import free_port
@@ -249,6 +250,22 @@ def test_a_new_home_is_told_at_once(tmp_path: Path) -> None:
     assert found.is_new
     assert "gpt-oss:20b" in [fit.name for fit in found.models if fit.headline]
     assert not [*tmp_path.rglob("*.gguf")]
+
+
+@pytest.mark.quick
+def test_the_machine_is_looked_at_once_for_all_models(
+    tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, looks = Settings(home=tmp_path), list[Path]()
+    settings.models_dir.mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        (settings.models_dir / f"{name}.gguf").symlink_to(nano_gguf)
+    for module in (fits, planning):
+        monkeypatch.setattr(module, "read_machine", lambda p: [looks.append(p), read_machine(p)][1])
+    found = {fit.name: fit.fits for fit in all_fits(settings).models}
+    assert found.keys() >= {"a", "b", "c"}
+    assert found["a"] != "no"
+    assert len(looks) == 1
 
 
 @pytest.mark.quick

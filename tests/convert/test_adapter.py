@@ -259,6 +259,8 @@ def test_a_linear_layer_of_one_expert(tmp_path: Path) -> None:
                 *(("lora_alpha", "8"), ("r", 0), ("rank_pattern", {"q_proj": "4"})),
             )
         ),
+        ({Q: lora(1, 64, 96)}, {"alpha_pattern": {"[": 4}}, r"the pattern '\[' is wrong"),
+        ({Q: Lora(np.full((4, 64), np.nan, np.float32), lora(1, 64, 96).b)}, {}, "not finite"),
         ({}, {"peft_type": "IA3"}, "'IA3', not LORA"),
         ({}, {}, "holds no tensors"),
     ],

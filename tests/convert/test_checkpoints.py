@@ -209,11 +209,18 @@ def test_a_model_card_never_stops_a_conversion(
 
 def test_a_generation_config_neither(tmp_path: Path, published: GgufFile) -> None:
     folder = write_tiny(tmp_path / "tiny")
-    write_json(folder / "generation_config.json", {"top_k": 1 << 40, "temperature": 0.5})
+    stated = {"top_k": 1 << 40, "temperature": 0.5, "repetition_penalty": 1.1, "use_cache": True}
+    stated |= {"eos_token_id": [200002, 200020], "num_beams": 1, "bad_words_ids": []}
+    write_json(folder / "generation_config.json", stated)
     file, notes = convert(folder)
     assert same(file, published)
     assert file.keys["general.sampling.temp"][1] == 0.5
-    assert ["was left out: a GGUF cannot hold" in note for note in notes] == [True]
+    odd, unused, kept = notes
+    assert "was left out: a GGUF cannot hold" in odd
+    assert unused == (
+        "generation_config.json states repetition_penalty, eos_token_id: not used here"
+    )
+    assert kept.startswith("general.sampling.temp: not used here")
 
 
 BYTES, QUANTIZED = np.zeros((96, 64), np.uint8), "Convert the checkpoint it was quantized from"

@@ -180,7 +180,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         *("n_embd", "dim", "n_layers", "num_layers", "n_heads", "n_ctx", "n_positions"),
         *("n_inner", "hidden_dim", "norm_eps", "num_experts", "top_k_experts"),
         *("moe_intermediate_size", "prefix_dense_intermediate_size", "first_k_dense_replace"),
-        *("mlp_only_layers", "num_shared_experts", "decoder_sparse_step", "score_func"),
+        *("auto_map", "mlp_only_layers", "num_shared_experts", "decoder_sparse_step", "score_func"),
     )),
 ]  # fmt: skip
 

@@ -181,6 +181,13 @@ def test_answers_show_them(gguf: Path, tmp_path: Path, nano_home: Path) -> None:
             for asked in [{"messages": [{"role": "user", "content": "x Parigi Parigi"}]}]
         ]
         assert counts[0]["prompt_eval_count"] == counts[1]["prompt_eval_count"] - 2
+        for token, status in ((PARIGI, 200), (201089, 200), (N_VOCAB, 400)):
+            biased = http.post("/v1/chat/completions", json=ask | {"logit_bias": {str(token): -99}})
+            assert biased.status_code == status
+            sent = {"model": "tuned:1", "tokens": [token]}
+            assert http.post("/detokenize", json=sent).status_code == status
+            if token == PARIGI:
+                assert "Parigi" not in biased.json()["choices"][0]["message"]["content"]
         asked = {"model": "tuned:1", "prompt": "Say hi.", "stream": False}
         for tokens, status in (([*PROMPT, 201089], 200), ([N_VOCAB], 400)):
             assert (

@@ -63,6 +63,7 @@ def replaced(old: bytes, new: bytes) -> Bytes:
 
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+CONFIG = "tokenizer_config.json"
 NO_HEADER = "no valid safetensors header"
 LENGTH = r"holds \d+ bytes of tensors where its header promises \d+"
 DAMAGES: list[tuple[str, Bytes, str]] = [
@@ -91,6 +92,20 @@ DAMAGES: list[tuple[str, Bytes, str]] = [
     ),
     ("tokenizer.json", replaced(b'"abc":9', b'"abc":24'), "token id 24; vocab_size is 24"),
     ("tokenizer.json", replaced(b'"ab":8', b'"ab":1'), "two tokens the same id"),
+    ("tokenizer.json", replaced(b'"id":22', b'"id":20'), "two tokens the same id"),
+    *(
+        (name, lambda _, content=content: content, match)
+        for name, content, match in (
+            (
+                CONFIG,
+                b'{"added_tokens_decoder": {"22": {"content": "x"}}}',
+                "calls the token 22 'x'",
+            ),
+            (CONFIG, b'{"added_tokens_decoder": {"x": {}}}', "valid: a key must be a whole number"),
+            (CONFIG, b'{"eos_token": "<|no|>"}', r"names the eos_token '<\|no\|>', which is not"),
+            ("added_tokens.json", b'{"x": 22}', "calls the token 22 'x'; tokenizer.json .*'plain'"),
+        )
+    ),
     (
         "generation_config.json",
         lambda _: b'{"pad_token_id": 1000}',

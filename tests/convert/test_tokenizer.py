@@ -100,6 +100,7 @@ STEPS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"pre_tokenizer": None}, {}, "a pre_tokenizer .*: None"),
     ({"pre_tokenizer": BYTE_LEVEL}, {}, "a pre_tokenizer"),
     ({"pre_tokenizer": MISTRALS}, {}, "a pre_tokenizer"),
+    ({"decoder": {"type": "Metaspace"}}, {}, "a decoder"),
     ({}, {"dropout": 0.1}, "a dropout"),
     ({}, {"end_of_word_suffix": "</w>"}, "end_of_word_suffix"),
     ({"added_tokens": [STRIPPED]}, {}, r"a rstrip .*\[IMG\]"),
@@ -190,6 +191,23 @@ def test_templates_in_old_forms(tmp_path: Path, name: str, content: Any, kept: A
     source = write_tiny(tmp_path / "tiny")
     write_json(source / name, {"chat_template": content})
     assert read_tokenizer(source, 24).chat_template == kept
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"additional_special_tokens": ["<tool>"]},
+        {"additional_special_tokens": [{"content": "<tool>", "__type": "AddedToken"}]},
+        {"extra_special_tokens": {"tool_token": "<tool>"}},
+    ],
+)
+def test_special_tokens_of_old_files(tmp_path: Path, stated: dict[str, Any]) -> None:
+    """Of a token that only added_tokens.json has, another file says that it shows no text."""
+    source = write_tiny(tmp_path / "tiny")
+    write_json(source / "added_tokens.json", {"<tool>": 23})
+    for settings, kind in ((stated, 3), ({}, 4)):
+        write_json(source / "tokenizer_config.json", settings)
+        assert read_tokenizer(source, 24).types[23] == kind
 
 
 def test_the_checkpoints_names_are_compared(write: Callable[..., Path], tmp_path: Path) -> None:

@@ -217,7 +217,9 @@ KEYS: dict[str, tuple[tuple[str, Any] | None, str]] = {
     "gpt-oss.expert_used_count": (("INT32", 2), "is not of type UINT32"),
     "gpt-oss.embedding_length": (("UINT32", 65), "not a multiple of 32"),
     "gpt-oss.rope.freq_base": (("FLOAT32", -1.0), "gpt-oss.rope.freq_base"),
-    "general.alignment": (("STRING", "32"), "The alignment 32 is not plausible"),
+    "general.alignment": (("STRING", "32"), "general.alignment is 32; .* of type UINT32"),
+    "tokenizer.ggml.merges": (("ARRAY/INT32", [1]), "merges of another type than llama.cpp reads"),
+    "tokenizer.ggml.eos_token_id": (("UINT64", 21), "eos_token_id is not of type UINT32"),
     "tokenizer.ggml.pre": (("STRING", "gpt-2"), "needs gpt-4o"),
     "tokenizer.ggml.bos_token_id": (("UINT32", 3), "special ids is not that of the checkpoint"),
     "tokenizer.ggml.token_type": (("ARRAY/INT32", [1]), "There are 1 types for 24 tokens"),
@@ -236,6 +238,23 @@ def test_keys(model: Model, tmp_path: Path, key: str) -> None:
     write_gguf(tmp_path / "m.gguf", changed, file.tensors)
     report = verify_model(tmp_path / "m.gguf", tokenizer=model.source)
     assert re.search(match, messages(report)), messages(report)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "note"),
+    [
+        ("tokenizer.chat_template", ("STRING", "<|im_start|>"), "chat template is not harmony's"),
+        ("general.sampling.temp", ("FLOAT32", 0.6), "general.sampling.temp: not used here"),
+    ],
+)
+def test_what_is_for_other_programs_is_named(
+    model: Model, tmp_path: Path, key: str, value: Any, note: str
+) -> None:
+    file = read_gguf(model.path)
+    write_gguf(tmp_path / "m.gguf", file.keys | {key: value}, file.tensors)
+    report = verify_model(tmp_path / "m.gguf", tokenizer=model.source)
+    assert report.is_proven
+    assert [note in each for each in report.notes] == [True]
 
 
 @pytest.mark.nightly

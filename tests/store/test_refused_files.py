@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.o200k import TYPES_KEY
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.llama import Model
 from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file, read_info
@@ -25,18 +26,10 @@ def stored(settings: Settings) -> list[Path]:
     return [path for path in settings.models_dir.rglob("*") if path.is_file()]
 
 
-def rewritten(tiny: Path, path: Path, **keys: Any) -> None:
-    file = read_gguf(tiny)
-    named = {name.replace("__", "."): ("STRING", value) for name, value in keys.items()}
-    write_gguf(path, file.keys | named, {} if "general__type" in keys else file.tensors)
-
-
 MODELS: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "cut off": (lambda tiny, path: path.write_bytes(tiny.read_bytes()[:-5000]),
                 "is cut off: it has [0-9,]+ bytes of [0-9,]+"),
-    "other pre-tokenizer": (lambda tiny, path: rewritten(tiny, path, tokenizer__ggml__pre="gpt-4ö"),
-                            "the pre-tokenizer 'gpt-4.*, and gpt-oss has gpt-4o"),
-    "an adapter": (lambda tiny, path: rewritten(tiny, path, general__type="adapter"),
+    "an adapter": (lambda tiny, path: write_gguf(path, {"general.type": ("STRING", "adapter")}, {}),
                    "is a LoRA adapter, and not a model"),
     "a part with another name": (
         lambda tiny, path: write_gguf(
@@ -45,6 +38,12 @@ MODELS: dict[str, tuple[Callable[[Path, Path], object], str]] = {
             read_gguf(tiny).tensors,
         ),
         "is one of the 3 parts of a model",
+    ),
+    "the second part, named as the first": (
+        lambda tiny, path: write_gguf(
+            path, {"split.count": ("UINT16", 2), "split.no": ("UINT16", 1)}, {}
+        ),
+        "is one of the 2 parts of a model",
     ),
     "of Ollama": (as_ollama_wrote_it, "Ollama's own layout"),
 }  # fmt: skip
@@ -65,6 +64,30 @@ def test_models(tiny: Path, tmp_path: Path, settings: Settings, name: str) -> No
             use()
         assert caught.value.hint
     assert [entry.name for entry in list_models(settings)] == ["nano"]
+
+
+FAULTS: dict[str, tuple[dict[str, tuple[str, Any]], set[str], str]] = {
+    "pre-tokenizer": (
+        {"tokenizer.ggml.pre": ("STRING", "gpt-4ö")}, set(), "pre is gpt-4ö where gpt-oss needs"),
+    "types": ({TYPES_KEY: ("ARRAY/UINT8", [1] * 24)}, set(), "of another type than llama"),
+    "number": ({"gpt-oss.rope.freq_base": ("FLOAT64", 1e5)}, set(), "freq_base is not of type"),
+    "alignment": ({"general.alignment": ("UINT64", 32)}, set(), "alignment is 32; llama.cpp needs"),
+    "no bias": ({}, {"blk.0.attn_k.bias"}, "the first is blk.0.attn_k.bias"),
+    "no layer": ({"gpt-oss.block_count": ("UINT32", 2)}, set(), "19 tensors are missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_llama_cpp_would_refuse_or_compute_otherwise(
+    tiny: Path, tmp_path: Path, settings: Settings, name: str
+) -> None:
+    keys, without, match = FAULTS[name]
+    file, path = read_gguf(tiny), tmp_path / "model.gguf"
+    tensors = {name: tensor for name, tensor in file.tensors.items() if name not in without}
+    write_gguf(path, file.keys | keys, tensors)
+    with pytest.raises(UsageError, match=match) as caught:
+        adopt_file(path, settings)
+    assert "gptoss verify" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -90,10 +113,10 @@ def test_files_like_nanos(nano_gguf: Path, tmp_path: Path, settings: Settings) -
     length = b"\x05\0\0\0\0\0\0\0"
     old, new = (length + f"\u0120 {letter}".encode() for letter in "tu")
     path.write_bytes(data.replace(old, new, 1))
-    with pytest.raises(UsageError, match=r"not gpt-oss's\. The merges differ"):
+    with pytest.raises(UsageError, match="not a valid gpt-oss: The merges differ"):
         adopt_file(path, settings)
     path.write_bytes(data.replace(b"blk.0.ffn_up_exps.weight", b"blk.0.ffn_xx_exps.weight", 1))
-    with pytest.raises(UsageError, match=r"lacks the tensor blk\.0\.ffn_up_exps"):
+    with pytest.raises(UsageError, match=r"gpt-oss has no tensor blk\.0\.ffn_xx_exps"):
         adopt_file(path, settings)
     as_ollama_wrote_it(nano_gguf, path)
     with pytest.raises(ModelLoadError, match="unknown model architecture: 'gptoss'"):

@@ -10,7 +10,7 @@ import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from stat import S_ISREG
@@ -20,13 +20,14 @@ import msgspec
 
 from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.formats.ggml_types import FILE_TYPES, GGML_TYPES
-from gptoss_local.base.formats.o200k import TOKENS_KEY
+from gptoss_local.base.formats.o200k import ENDS, FIRST_SPECIAL, MERGES_KEY, TOKENS_KEY, TYPES_KEY
 
 T = TypeVar("T")
 
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
-_UINT32, _FLOAT32, _STRING, _ARRAY = 4, 6, 8, 9
+_UINT32, _INT32, _FLOAT32, _STRING, _ARRAY = 4, 5, 6, 8, 9
 _LAYER_TYPES = {4: _UINT32, 5: _UINT32, 6: _FLOAT32}  # of arrays with a number for each layer
+_ELEMENT_TYPES = {TOKENS_KEY: _STRING, MERGES_KEY: _STRING, TYPES_KEY: _INT32}  # llama-vocab.cpp
 _ALIGNMENT = 32  # of GGUF, unless general.alignment says otherwise
 _GUESSED = 1024  # a flag of general.file_type: a guess of llama.cpp
 _MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for the memory
@@ -136,11 +137,29 @@ def read_tokens(path: Path) -> list[str]:
 
 
 def read_array(path: Path, key: str) -> list[Any]:
-    """Read one array of the header. Raises ModelLoadError if there is none."""
+    """Read one array of the header. Raises ModelLoadError if there is none, or not llama.cpp's."""
     offset = _header(path)[1].get(key)
     if offset is None:
         raise ModelLoadError(f"{path.name} has no {key}", hint="Convert the model again.")
+    kind, _ = _open(path, lambda data: _Cursor(data, offset).array_head())
+    if kind != _ELEMENT_TYPES.get(key, kind):
+        what = f"{path.name} has {key} of another type than llama.cpp reads"
+        raise ModelLoadError(what, hint="Convert the model again.")
     return _open(path, lambda data: _Cursor(data, offset).array())
+
+
+def unused_keys(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Say what a file states for other programs and gptoss does not use."""
+    template = metadata.get("tokenizer.chat_template")
+    if isinstance(template, str) and "<|channel|>" not in template:
+        yield "its chat template is not harmony's and is not used; gptoss writes harmony itself"
+    end = metadata.get("tokenizer.ggml.eos_token_id")
+    if isinstance(end, int) and end >= FIRST_SPECIAL and end not in ENDS:
+        yield f"the token {end} ends a text elsewhere; here an answer ends as harmony's do"
+    keys = [key for key in metadata if key.startswith("general.sampling.")]
+    if keys:
+        how = "gptoss create NAME --from MODEL -p KEY=VALUE"
+        yield f"{', '.join(keys)}: not used here; a model gets defaults by `{how}`"
 
 
 def _header(path: Path) -> tuple[GGUFInfo, dict[str, int]]:

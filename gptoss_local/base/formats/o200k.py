@@ -17,8 +17,10 @@ CHAR_OF_BYTE = {b: chr(b) for b in _PRINTABLE} | {b: chr(256 + i) for i, b in en
 BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
 
 VOCAB_SIZE = 201_088
+MAX_VOCAB_SIZE = 1 << 20  # far above any fine-tune's
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
+ENDS = (199_999, 200_002, 200_012)  # `<|endoftext|>`, `<|return|>`, `<|call|>`: each ends a text
 END_OF_PROMPT = 200_018  # the last id with a name in the published tokenizer.json
 
 TOKENS_SHA256 = "0fc8da96e9c1e979d83a0ad79129255c04f3d2806273de8cba33bbc584ed23fe"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.base.errors import ComputeError, EngineError
-from gptoss_local.base.formats.o200k import FIRST_SPECIAL, VOCAB_SIZE
+from gptoss_local.base.formats.o200k import FIRST_SPECIAL, MAX_VOCAB_SIZE
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama.chains import Chain, chain_end
 from gptoss_local.engine.llama.context import Context
@@ -200,11 +200,11 @@ def _changes(params: SamplingParams) -> list[int]:
     chain = []
     if biases := params.logit_bias:
         array = (llama_cpp.llama_logit_bias * len(biases))(*biases)
-        chain.append(llama_cpp.llama_sampler_init_logit_bias(VOCAB_SIZE, len(biases), array))
+        chain.append(llama_cpp.llama_sampler_init_logit_bias(MAX_VOCAB_SIZE, len(biases), array))
     if (p := params.penalties) is not None:
         last_n = _N_CTX_MAX if p.last_n is None else min(p.last_n, _N_CTX_MAX)
         sampler = llama_cpp.llama_sampler_init_penalties(
-            VOCAB_SIZE, last_n, p.repeat, p.frequency, p.presence
+            MAX_VOCAB_SIZE, last_n, p.repeat, p.frequency, p.presence
         )
         chain.append(sampler)
     return chain

@@ -23,14 +23,19 @@ _USUAL = ("RTX 5060", "RTX 5070", "RTX 5060 Ti 16GB", "RTX 4090", "RTX 5090")
 """A common card of each size, the smallest first."""
 _NO_NAME = re.compile(  # what drivers and shops put into names
     r"nvidia|geforce|tesla|gpu|nvgpu|generation|edition|workstation|server|blackwell"
-    r"|sxm\d?|hbm\d?e?|[^a-z0-9]"
+    r"|lite hash rate|developer kit|sxm\d?(?: ac)?|hbm\d?e?|[^a-z0-9]"
 )
 _SIZE = re.compile(r"\b(\d+) ?gi?b?\b", re.IGNORECASE)
+_SIZE_ROUNDING = 0.03  # an H200 of "141 GB" has 140 GiB
 _OTHER_NAMES = {
     **dict.fromkeys(("dgxspark", "gb10superchip", "spark"), "gb10"),
     **dict.fromkeys(("thor", "jetsonthor", "agxthor"), "jetsonagxthor"),
     **dict.fromkeys(("agxorin", "jetsonagxorin"), "jetsonagxorin64gb"),
-    **dict.fromkeys(("gh200480gb", "gh20096gb"), "gh200"),
+    "gh200480gb": "gh200",
+    "gb200": "b200",
+    "gb300": "b300",
+    "h800": "h100",
+    **{f"a800{size}": f"a100{size}" for size in ("40gb", "80gb")},
 }
 _PC_CORES = 8  # of a gaming PC, with SMT
 _DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
@@ -71,14 +76,12 @@ def card_named(text: str) -> Gpu:
     by_key = {_key(name): card for name, card in known_cards().items()}
     key = _key(text)
     key = _OTHER_NAMES.get(key, key)
-    for each in (key, f"rtx{key}", key.replace("pcie", "")):
-        if each in by_key:
-            return by_key[each]
-    # As "H100 80GB HBM3" or "RTX 4090 24GB", which are known without their size.
-    if size := _SIZE.search(text):
-        key = _key(text.replace(size[0], " "))
-        card = by_key.get(key) or by_key.get(f"rtx{key}")
-        if card is not None and card.total_bytes == int(size[1]) * GIB:
+    names = [key, f"rtx{key}", key.replace("pcie", "")]
+    if size := _SIZE.search(text):  # as of "H100 80GB HBM3", a card that is known without it
+        bare = _key(text.replace(size[0], " "))
+        names += [bare, f"rtx{bare}", bare.replace("pcie", "")]
+    for each, card in ((each, by_key[each]) for each in names if each in by_key):
+        if each in names[:3] or abs(int(size[1]) * GIB / card.total_bytes - 1) < _SIZE_ROUNDING:
             return card
     near = [name for name in by_key if key and key in name] or get_close_matches(key, by_key, n=3)
     names = ", ".join(by_key[name].name for name in near)

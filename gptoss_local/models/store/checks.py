@@ -14,11 +14,9 @@ from gptoss_local.base.errors import (
 from gptoss_local.base.formats.gguf_file import (
     SPLIT_NAME,
     GGUFInfo,
-    read_array,
     read_info,
     split_files,
 )
-from gptoss_local.base.formats.o200k import MERGES_KEY, TOKENS_KEY, TYPES_KEY, vocabulary_faults
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.names import name_of
 from gptoss_local.models.store.manifests import read_manifests
@@ -26,16 +24,6 @@ from gptoss_local.models.store.models import find_model, list_models
 
 _ARCHITECTURE = "gpt-oss"
 _OLLAMA_ARCHITECTURE = "gptoss"
-_PRE_TOKENIZERS = ("gpt-4o", "default", None)
-
-# Tensors that the loader demands, of the first layer and outside the layers. Source: llama.cpp's
-# src/models/openai-moe.cpp.
-_NEEDED = (
-    *("token_embd.weight", "output_norm.weight", "output.weight"),
-    *("blk.0.attn_norm.weight", "blk.0.post_attention_norm.weight", "blk.0.attn_output.weight"),
-    *("blk.0.attn_sinks.weight", "blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight"),
-    *("blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"),
-)
 
 # Source: `build_lora_mm`, `build_lora_mm_id` and `build_inp_embd` in its src/llama-graph.cpp.
 _ADAPTED = re.compile(
@@ -59,7 +47,8 @@ def check_usable(path: Path) -> None:
         hint = f"{error.message}. {error.hint}".removesuffix(" ")
         raise UsageError("supplied file was not in GGUF format", hint=hint) from error
     n_parts = info.metadata.get("split.count")
-    if isinstance(n_parts, int) and n_parts > 1 and not SPLIT_NAME.search(path.name):
+    is_first = SPLIT_NAME.search(path.name) and not info.metadata.get("split.no")
+    if isinstance(n_parts, int) and n_parts > 1 and not is_first:
         raise UsageError(
             f"the file is one of the {n_parts} parts of a model, or begins with one",
             hint="Keep all parts in one folder under their own names, which end in "
@@ -77,34 +66,21 @@ def check_usable(path: Path) -> None:
         )
     if info.architecture != _ARCHITECTURE:
         raise UsageError(f"gptoss runs gpt-oss only, and the file is of '{info.architecture}'")
-    pre = info.metadata.get("tokenizer.ggml.pre")
-    if pre not in _PRE_TOKENIZERS:
-        raise UsageError(
-            f"the file states the pre-tokenizer {pre!a:.40}, and gpt-oss has {_PRE_TOKENIZERS[0]}",
-            hint="Convert or fetch the model again.",
-        )
-    infos = [info, *(read_info(part) for part in split_files(path)[1:])]
-    for part, each in zip(split_files(path), infos, strict=True):
-        _check_length(part, each)
-    names = {tensor.name for each in infos for tensor in each.tensors}
-    missing = [name for name in _NEEDED if name not in names]
-    if not names & {"blk.0.attn_q.weight", "blk.0.attn_qkv.weight"}:
-        missing.append("blk.0.attn_q.weight")
-    if missing:
-        raise UsageError(
-            f"the file lacks the tensor {missing[0]}, so llama.cpp cannot load it",
-            hint="Convert or fetch the model again.",
-        )
+    for part in split_files(path):
+        _check_length(part, read_info(part))
 
 
 def check_new(path: Path) -> None:
+    """Refuse what `gptoss verify` would, but for bytes that llama.cpp does not look at."""
+    from convert.verify import check_headers  # PERF: NumPy
+
     check_usable(path)
-    tokens, types, merges = (read_array(path, k) for k in (TOKENS_KEY, TYPES_KEY, MERGES_KEY))
-    for _, fault in vocabulary_faults(tokens, types, merges):
-        raise UsageError(
-            f"the vocabulary of the file is not gpt-oss's. {fault}",
-            hint="Convert or fetch the model again.",
-        )
+    for found in check_headers(path).findings:
+        if found.where not in ("padding", "length"):
+            raise UsageError(
+                f"the file is not a valid gpt-oss: {found.message}",
+                hint=f"Convert or fetch the model again. `gptoss verify {path}` says all of it.",
+            )
 
 
 def check_adapter(path: Path, base: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.formats.o200k import MAX_VOCAB_SIZE
 from gptoss_local.base.types import Penalties, SamplingParams
 
 MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
@@ -14,9 +14,8 @@ MAX_INT = 2**31 - 1  # the limit of llama.cpp and our frames
 NUMBER: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 """The JSON schema of what `number_in` reads."""
 
-TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
-SampledId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
-"""A fine-tune's vocabulary may be larger; rendering checks what it has."""
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB_SIZE)]
+"""Of any fine-tune; the model's `Vocabulary` checks what it has."""
 
 Temperature = Annotated[float, msgspec.Meta(le=100)]
 """Excludes infinity, and the "nan" that a text would become."""

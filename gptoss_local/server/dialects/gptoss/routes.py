@@ -46,7 +46,7 @@ from gptoss_local.server.dialects.ollama.request import (
     OllamaMessage,
     to_message,
 )
-from gptoss_local.server.dialects.options import NUMBER, SampledId, number_in
+from gptoss_local.server.dialects.options import NUMBER, TokenId, number_in
 from gptoss_local.server.metrics import Health, health, metrics
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response, while_connected
 from gptoss_local.talk.documents import UnreadableFile, fenced, read_document
@@ -183,7 +183,7 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
     """
 
     answer: OllamaMessage | None = None
-    tokens: list[SampledId] = []
+    tokens: list[TokenId] = []
 
 
 @endpoints.for_page(

@@ -19,7 +19,7 @@ from gptoss_local.server.dialects.history import (
     read_arguments,
     refuse_media,
 )
-from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, SampledId, TopCount
+from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, TokenId, TopCount
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
 
@@ -113,7 +113,7 @@ class GenerateBody(_Common, kw_only=True):
     suffix: str = ""
     system: str = ""
     template: str = ""
-    context: list[SampledId] = []
+    context: list[TokenId] = []
     raw: bool = False
     images: list[str] = []
 

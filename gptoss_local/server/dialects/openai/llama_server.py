@@ -68,7 +68,9 @@ def _piece(data: bytes) -> str | list[int]:
 async def detokenize(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(DetokenizeBody, model.meant)
-    return json_response({"content": (await model.vocabulary()).text_of(body.tokens)})
+    vocabulary = await model.vocabulary()
+    vocabulary.check(body.tokens)
+    return json_response({"content": vocabulary.text_of(body.tokens)})
 
 
 @endpoints.metered("/apply-template", "A conversation as a prompt", dict, ChatCompletionBody)

@@ -12,7 +12,7 @@ import msgspec
 
 from gptoss_local.api.answers import TopLogprob, spell, top_of
 from gptoss_local.base.errors import GptOssError, UsageError
-from gptoss_local.base.formats.o200k import VOCAB_SIZE
+from gptoss_local.base.formats.o200k import MAX_VOCAB_SIZE
 from gptoss_local.base.types import Effort, Penalties, SamplingParams
 from gptoss_local.harmony import Done, TokenLogprob
 from gptoss_local.server.dialects.options import (
@@ -115,7 +115,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
 
 def _read_biases(sent: dict[str, float]) -> tuple[tuple[int, float], ...]:
     for name in sent:
-        if not (name.isascii() and name.isdecimal() and int(name[:9]) < VOCAB_SIZE):
+        if not (name.isascii() and name.isdecimal() and int(name[:9]) < MAX_VOCAB_SIZE):
             raise UsageError(f"logit_bias: {name[:40]!r} is no token id")
     return tuple(sorted((int(name), bias) for name, bias in sent.items() if bias))
 
