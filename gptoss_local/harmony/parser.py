@@ -185,7 +185,9 @@ class HarmonyParser:
             begin = 0
         elif self._is_preamble:
             json = _JSON_IN_PROSE.search(text)
-            begin = 0 if start == "[" and not has_passed else json and json.start()
+            begin = json and json.start()
+            if not has_passed and (start == "[" or self._is_opening(text[:begin])):
+                return 0
         elif not has_passed and start in ("{", "["):
             # An answer is often JSON: only that with a function's words waits.
             key = None if self._is_reasoning else _FIRST_KEY.match(text)
@@ -195,6 +197,12 @@ class HarmonyParser:
             begin = 0 if is_functions else None
         self._is_held = begin is not None
         return begin
+
+    def _is_opening(self, text: str) -> bool:
+        """Return whether this is a header after `<|message|>`, or may become a function's name."""
+        word = text.strip(" \n(:").removeprefix("functions.")
+        names = (*self._names, "functions.")
+        return is_rest_of_header(text) or any(name.startswith(word) for name in names)
 
     def _open(self, header: Header) -> list[Delta]:
         self._reader, self._header = None, header
@@ -209,10 +217,12 @@ class HarmonyParser:
         self._begins_message, self.bad_call = True, None
         if has_body and self._recipient:
             self._waiting = header.text
+        elif self._is_reasoning:
+            events = [] if is_rest_of_header(header.text) else self._thought(header.text)
+            self._begins_message = True
+            return events
         else:
             self._hold(header.text)
-        if self._is_reasoning:
-            return []
         tool = called(self._recipient, self._tools)
         self._growing = GrowingCall(self._n_calls, tool) if tool else None
         events = self._release()
@@ -290,8 +300,8 @@ class HarmonyParser:
             tool = called(name, self._tools)
             if calls and tool is not None and tool.name == calls[0][0]:
                 return self._deliver(calls)
-        is_cut_call = end is None and self._is_preamble and self._is_held and not any(self._passed)
-        if name or is_cut_call:
+        is_cut = end is None and self._is_preamble and not any(self._passed)
+        if name or (is_cut and (self._is_held or self._is_opening(rest))):
             return self._thought(rest)
         events = self._delta(rest, is_reasoning=self._is_reasoning)
         self._has_final |= self._is_final and end in (END, CALL) and bool(body.strip())

@@ -185,13 +185,15 @@ CASES: list[tuple[str, str, Calls, str]] = [
     # a header that the limit cuts
     *((f"{A}{header}", "", [], "cut") for header in
       ("⟨C⟩", "⟨C⟩comment", " to", "⟨C⟩commentary to", "⟨C⟩commentary to=", " to=functions",
-       "⟨C⟩commentary to=functions", "⟨C⟩commentary to=functions.get_we", "⟨C⟩final")),
+       "⟨C⟩commentary to=functions", "⟨C⟩commentary to=functions.get_we", "⟨C⟩final",
+       "⟨C⟩commentary⟨M⟩to=functions", "⟨C⟩commentary⟨M⟩get_wea")),
     (f"{A}⟨C⟩commentary⟨M⟩I look.⟨E⟩⟨S⟩assistant⟨C⟩commentary to=", "I look.", [], "cut"),
     # neither an answer nor a call: the model goes on
     *((text, "So.", [], "answer") for text in
       ("⟨C⟩analysis⟨M⟩It is 4.⟨R⟩", "⟨C⟩analysis⟨M⟩think⟨M⟩Paris⟨R⟩", f"{A}⟨R⟩",
        f"{A}⟨C⟩final⟨R⟩", f"{A}⟨C⟩final⟨M⟩⟨R⟩", f"{A}⟨C⟩thought⟨M⟩Hm.⟨R⟩", "⟨R⟩",
-       '⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨R⟩', f"{A}⟨C⟩commentary to=⟨R⟩")),
+       '⟨C⟩commentary to=functions.rm⟨M⟩{"path": "/"}⟨R⟩', f"{A}⟨C⟩commentary to=⟨R⟩",
+       "⟨C⟩analysis final⟨M⟩It is 4.⟨R⟩", "⟨C⟩analysis to = bash⟨M⟩It is 4.⟨R⟩")),
     # the final channel is the answer
     *((f"{A}{header}⟨M⟩Paris⟨R⟩", "Paris", [], "answer") for header in
       (" to=user⟨C⟩final", "⟨C⟩final to=user", "⟨C⟩final to=assistant", "⟨C⟩final to=bash")),
@@ -206,6 +208,9 @@ CASES: list[tuple[str, str, Calls, str]] = [
        f"{A}⟨C⟩commentary⟨M⟩```json\n{JSON}\n```",
        f'{A}⟨C⟩commentary⟨M⟩[{{"name":"get_weather","arguments":{JSON}}}]',
        f'{A}⟨C⟩commentary to=functions⟨M⟩{{"name":"get_weather","arguments":{JSON}}}',
+       *(f"{A}⟨C⟩commentary⟨M⟩{header}{JSON}" for header in
+         ("to=functions.get_weather json", "functions.get_weather ", "get_weather: ")),
+       f"{A}⟨C⟩commentary⟨M⟩get_weather({JSON})",
        f'{A}⟨C⟩commentary⟨M⟩{{"get_weather":{JSON}}}',
        f'{A}⟨C⟩commentary to=functions⟨M⟩{{"function":{{"name":"get_weather","args":{JSON}}}}}',
        f'⟨C⟩commentary to=bash⟨M⟩{{"name":"get_weather","arguments":{JSON}}}',

@@ -127,29 +127,37 @@ def test_fields_that_are_not_read_are_named(
     silent: dict[str, Any] = {"store": False, "user": "me", "n": 1, "mirostat": 0, "tfs_z": 1.0}
     chat = strict.chat.completions.with_raw_response
     named = {"temprature": 0, "max_\ntokens": 9, "temperature": 0.5} | silent
-    named |= {"chat_template_kwargs": {"custom": 1}}
+    named |= {"chat_template_kwargs": {"custom": 1, "thinking": True}}
+    named["messages"] = [ASK[0] | {"id": "m1", "parts": [{"type": "text", "text": "Hello"}]}]
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=named)
-    assert warned(made) == "ignored: chat_template_kwargs.custom, max_?tokens, temprature"
+    fields = "chat_template_kwargs.custom, max_?tokens, messages[].parts, temprature"
+    assert warned(made) == f"ignored: {fields}"
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=silent)
     assert warned(made) == ""
     said = strict.responses.with_raw_response.create(
         model="nano",
         input="Hi",
         stream=stream,
-        extra_body={"reasoning": {"exclude": True}, "tools": [{"type": "web_search"}]},
+        extra_body={
+            "reasoning": {"exclude": True, "context": "auto"},
+            "tools": [{"type": "web_search"}],
+        },
     )
     expected = "ignored: reasoning.exclude; not offered: web_search"
     assert warned(said) == expected
     asked: Any = {"context_management": {"edits": [{"type": "clear_tool_uses"}]}}
+    asked["tools"] = [{"name": "f", "input_schema": {}, "input_examples": [{"a": 1}]}]
     message = claude.messages.with_raw_response.create(
         model="nano", max_tokens=99, messages=ASK, stream=stream, extra_body=asked
     )
-    assert warned(message) == "ignored: context_management"
+    assert warned(message) == "ignored: context_management, tools[].input_examples"
     options = {"mirostat_tau": 5, "num_gpu": 99, "typical_p": 1.0, "temperature": 0}
     body = {"model": "nano", "messages": ASK, "options": options, "stream": stream}
     told = httpx.post(f"{url}/api/chat", json=body | {"shift": True})
     assert told.headers["x-gptoss-warning"] == "ignored: options.mirostat_tau, shift"
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k") as client:
-        made = client.completions.create(model="nano", prompt="Well? ", echo=True, stream=stream)
-        parts: Any = made if stream else [made]
+        text: Any = client.completions.create(
+            model="nano", prompt="Well? ", echo=True, stream=stream
+        )
+        parts = text if stream else [text]
         assert "".join(each.choices[0].text for each in parts) == "Well? Fine: über."

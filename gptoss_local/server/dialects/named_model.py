@@ -6,7 +6,7 @@ Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -88,6 +88,7 @@ _HARMLESS = frozenset(
         *("num_keep", "num_thread", "numa", "use_mlock", "use_mmap"),
     )
 )
+_IN_ITEMS = _HARMLESS | {"annotations", "citations", "id", "index", "logprobs", "status", "type"}
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {  # values that ask for nothing, besides empty ones
     "enable_thinking": (True,),
     "function_call": ("auto", "none"),
@@ -95,9 +96,10 @@ _AS_IT_IS: dict[str, tuple[Any, ...]] = {  # values that ask for nothing, beside
     "modalities": (["text"],),
     "parallel_tool_calls": (True,),
     "penalize_newline": (True,),
+    "context": ("auto", "current_turn"),  # of reasoning
     "seed": (-1,),
     "think": (True,),
-    "thinking": ({"type": "enabled"}, {"type": "adaptive"}),
+    "thinking": (True, {"type": "enabled"}, {"type": "adaptive"}),
     "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
     "verbosity": ("medium",),
     **dict.fromkeys(("best_of", "n", "repeat_penalty", "repetition_penalty", "temperature"), (1,)),
@@ -114,19 +116,28 @@ _ASKS_WHEN_EMPTY = frozenset(
 
 
 def unread_fields(
-    sent: Mapping[str, Any], body: type[msgspec.Struct], place: str = ""
+    sent: Mapping[str, Any], body: type[msgspec.Struct], place: str = "", *, is_item: bool = False
 ) -> Iterator[str]:
-    """Yield unread fields of unknown meaning; UsageError for one that changes an answer."""
+    """Yield unread fields of unknown meaning; UsageError for one that changes an answer.
+
+    Items of lists are often history, which is not refused.
+    """
     read = _fields(body)
     for name, value in sent.items():
         if name in read:
-            inner = read[name]
+            inner, path = read[name], f"{place}{name}"
             if inner is not None and isinstance(value, dict):
-                yield from unread_fields(value, inner, f"{place}{name}.")
-        elif name not in _HARMLESS and not _asks_for_nothing(name, value):
+                yield from unread_fields(value, inner, f"{path}.", is_item=is_item)
+            elif inner is not None and isinstance(value, list):
+                for item in (each for each in value if isinstance(each, dict)):
+                    if not is_of_servers(str(item.get("type", ""))):
+                        yield from unread_fields(item, inner, f"{path}[].", is_item=True)
+        elif name not in (_IN_ITEMS if is_item else _HARMLESS) and not _asks_for_nothing(
+            name, value
+        ):
             foreign = name == "options" and isinstance(value, dict)  # Ollama's
             for wish, wanted in value.items() if foreign else [(name, value)]:
-                if _asks_for_nothing(wish, wanted):
+                if is_item or _asks_for_nothing(wish, wanted):
                     continue
                 if (hint := _instead(wish, wanted, sent, body)) is not None:
                     said = f"{place}{name}.{wish}" if foreign else f"{place}{name}"
@@ -174,12 +185,14 @@ def _asks_for_nothing(name: str, value: Any) -> bool:
 
 @cache
 def _fields(body: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
-    return {
-        field.encode_name: field.type
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
-        else None
-        for field in msgspec.structs.fields(body)
-    }
+    return {f.encode_name: _struct_in(f.type) for f in msgspec.structs.fields(body)}
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    """Return the struct that a field or the items of its list are made of."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next(filter(None, map(_struct_in, get_args(kind))), None)
 
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -221,8 +234,9 @@ class NamedModel:
         def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
             if own := getattr(body_type, "FORMAT", None):
                 sent = _put_options(put_format(sent, own), body_type)
+            sent = prepare(sent)
             self._warn("ignored", unread_fields(sent, body_type))
-            return self._fill_in(prepare(sent))
+            return self._fill_in(sent)
 
         return await read_body(self._request, body_type, fill_in)
 

@@ -19,8 +19,8 @@ from gptoss_local.server.request_id import request_id_of
 
 
 def _is_anthropics(path: str, headers: Mapping[str, str]) -> bool:
-    is_shared = path.startswith("/v1/models")  # with OpenAI's clients
-    return path.startswith("/v1/messages") or (is_shared and "anthropic-version" in headers)
+    by_client = path.startswith("/v1/") and "anthropic-version" in headers
+    return path.startswith("/v1/messages") or by_client
 
 
 _OF_LLAMA_SERVER = tuple(endpoint.path for endpoint in llama_server.endpoints)
