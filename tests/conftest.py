@@ -1,6 +1,7 @@
 """Shared fixtures: the real nano model, real servers in processes of their own."""
 
 import asyncio
+import functools
 import hashlib
 import os
 import shutil
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import httpx
+import httpx2
 import hypothesis
 import psutil
 import pytest
@@ -36,6 +38,23 @@ if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding
 
 ROOT = Path(__file__).parents[1]
+
+
+def _keep_certificates(transports: Any) -> None:
+    """Let clients share the authorities' certificates, which each would read for 20 ms."""
+    make = transports.create_ssl_context
+    kept = functools.cache(lambda trust_env, *_: make(verify=True, trust_env=trust_env))
+
+    def create(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Any:
+        if verify is not True or cert:
+            return make(verify, cert, trust_env)
+        return kept(trust_env, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+    transports.create_ssl_context = create
+
+
+for http in (httpx, httpx2):
+    _keep_certificates(http._transports.default)  # type: ignore[attr-defined]
 
 # How long an example takes says how busy the machine is, so there is no deadline.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25)
