@@ -218,8 +218,9 @@ def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
     signs = (*signs, array("i", tokens).tobytes())
 
     def find() -> set[str]:
-        files = [path for path in place.rglob("*") if path.is_file()]
-        having = [path for path in files if any(sign in path.read_bytes() for sign in signs)]
+        files = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".gguf"]
+        contents = {path: path.read_bytes() for path in files}  # but of nano, which is large
+        having = [path for path in files if any(sign in contents[path] for sign in signs)]
         return {"prefix" if path.suffix == ".prefix" else path.name for path in having}
 
     return find
