@@ -1,5 +1,7 @@
 """Shared fixtures: the real nano model, real servers in processes of their own."""
 
+import asyncio
+import functools
 import hashlib
 import os
 import shutil
@@ -13,17 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import httpx
+import httpx2
 import hypothesis
 import psutil
 import pytest
 from filelock import FileLock
 
+from gptoss_local.base.settings import Settings
 from gptoss_local.harmony import Vocabulary, load_vocabulary
 from gptoss_local.models.nano import MODEL_NAME, ensure_gguf
 from gptoss_local.models.nano.materialize import materialize
 from gptoss_local.models.nano.ranks import load_ranks
+from gptoss_local.models.store import find_model
+from gptoss_local.runner.manager import ModelManager
 from gptoss_local.talk.history import History
 from tests.nano.tiktoken_file import render_tiktoken
 
@@ -31,6 +38,23 @@ if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding
 
 ROOT = Path(__file__).parents[1]
+
+
+def _keep_certificates(transports: Any) -> None:
+    """Let clients share the authorities' certificates, which each would read for 20 ms."""
+    make = transports.create_ssl_context
+    kept = functools.cache(lambda trust_env, *_: make(verify=True, trust_env=trust_env))
+
+    def create(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Any:
+        if verify is not True or cert:
+            return make(verify, cert, trust_env)
+        return kept(trust_env, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+    transports.create_ssl_context = create
+
+
+for http in (httpx, httpx2):
+    _keep_certificates(http._transports.default)  # type: ignore[attr-defined]
 
 # How long an example takes says how busy the machine is, so there is no deadline.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25)
@@ -58,9 +82,12 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def built_nano() -> Path:
-    """nano's checkpoint and model file, built once for all workers and until their code changes."""
+    """nano's checkpoint and model file, built once for all workers and until their code changes.
+
+    It has been loaded once: an engine that measures its steps first takes a second longer.
+    """
     digest = hashlib.sha256()
-    for folder in ("convert", "gptoss_local/formats", "gptoss_local/models/nano"):
+    for folder in ("convert", "gptoss_local/base/formats", "gptoss_local/models/nano"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(path.read_bytes())
@@ -72,17 +99,42 @@ def built_nano() -> Path:
             for old in folder.iterdir():
                 shutil.rmtree(old, ignore_errors=True)  # the lock is not a folder
             partial = folder / "partial"
-            materialize(partial / MODEL_NAME)
-            ensure_gguf(partial / "cache")
+            checkpoint = partial / MODEL_NAME
+            materialize(checkpoint)
+            with patch("gptoss_local.models.nano.materialize.materialize") as unpack:
+                unpack.side_effect = lambda folder, **_: shutil.copytree(checkpoint, folder)
+                ensure_gguf(partial / "cache")
+            asyncio.run(_measure(partial))
             partial.rename(built)
     return built
+
+
+async def _measure(home: Path) -> None:
+    settings = Settings(home=home)
+    manager = ModelManager(settings)
+    async with manager.use(find_model(MODEL_NAME, settings)):
+        await manager.close()
+
+
+def give_nano(home: Path, cache: Path) -> None:
+    """Make a cache like a home's, with the same file of nano, as measurements are of one file."""
+    shutil.copytree(home / "cache", cache, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, copy: str) -> None:
+    try:
+        if source.endswith(".gguf"):
+            return os.link(source, copy)
+    except OSError:  # on another file system
+        pass
+    shutil.copy2(source, copy)
 
 
 @pytest.fixture(scope="session")
 def nano_home(tmp_path_factory: pytest.TempPathFactory, built_nano: Path) -> Path:
     """A GPTOSS_HOME with nano; do not write models into it."""
     home = tmp_path_factory.mktemp("home")
-    shutil.copytree(built_nano / "cache", home / "cache")
+    give_nano(built_nano, home / "cache")
     return home
 
 
@@ -109,8 +161,8 @@ def harmony_encoding(tmp_path_factory: pytest.TempPathFactory) -> "HarmonyEncodi
 
     folder = tmp_path_factory.mktemp("harmony")
     (folder / "o200k_base.tiktoken").write_bytes(render_tiktoken(load_ranks()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
         return openai_harmony.load_harmony_encoding("HarmonyGptOss")
 
 
@@ -238,7 +290,7 @@ def own_server(nano_home: Path) -> Iterator[RunningServer]:
 @pytest.fixture
 def empty_home(tmp_path: Path, nano_home: Path) -> Path:
     """A GPTOSS_HOME of its own with nano built."""
-    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    give_nano(nano_home, tmp_path / "home" / "cache")
     return tmp_path / "home"
 
 

@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from prompt_toolkit.application import create_app_session
 
 from gptoss_local.__main__ import main
 from gptoss_local.harmony import Vocabulary
-from tests.conftest import PATIENCE_S, RunningServer, free_port, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, free_port, give_nano, wait_until
 
 WORD = "Xyzzyplugh"
 """A word that no file has by itself."""
@@ -204,7 +203,7 @@ def fresh(empty_home: Path) -> Iterator[dict[str, str]]:
 @pytest.fixture
 def place(tmp_path: Path, nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with all that a user's programs write: home, caches and temporary files."""
-    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    give_nano(nano_home, tmp_path / "home" / "cache")
     for name, folder in (("HOME", "user"), ("TMPDIR", "tmp"), ("XDG_CONFIG_HOME", "config")):
         (tmp_path / folder).mkdir()
         monkeypatch.setenv(name, str(tmp_path / folder))
@@ -219,8 +218,9 @@ def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
     signs = (*signs, array("i", tokens).tobytes())
 
     def find() -> set[str]:
-        files = [path for path in place.rglob("*") if path.is_file()]
-        having = [path for path in files if any(sign in path.read_bytes() for sign in signs)]
+        files = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".gguf"]
+        contents = {path: path.read_bytes() for path in files}  # but of nano, which is large
+        having = [path for path in files if any(sign in contents[path] for sign in signs)]
         return {"prefix" if path.suffix == ".prefix" else path.name for path in having}
 
     return find

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.presets import Preset, save_preset
 from gptoss_local.talk.tools import ToolSources
 from tests.cli.conftest import READY, Terminal, chat_in_terminal, run_cli
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server
 
 
@@ -130,7 +129,7 @@ def test_a_terminal_that_cannot_be_drawn_on(
 ) -> None:
     """It gets the line-by-line chat, which begins with a preset and is saved as any other."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    shutil.copytree(nano_home / "cache", tmp_path / "cache")
+    give_nano(nano_home, tmp_path / "cache")
     save_preset("guard", Preset(system="The passcode is quiet-river-42."))
     user = server.environment | {"GPTOSS_HOME": str(tmp_path), "TERM": "xterm"} | variables
     prompt = "You: " if "ACCESSIBLE" in variables else ">>> "

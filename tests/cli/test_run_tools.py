@@ -1,7 +1,6 @@
 """`gptoss run --tools`: asks on the terminal, runs nothing in a pipe that was not allowed."""
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 from gptoss_local.cli.run import with_values
 from gptoss_local.harmony import Vocabulary
 from tests.cli.conftest import Terminal, run_cli
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 
 LINES = "\n".join(f"line {n}" for n in range(30))
@@ -54,7 +53,7 @@ def served(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path, script: Script
 ) -> Iterator[RunningServer]:
     home = tmp_path_factory.mktemp("run")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     with run_scripted_server(home, script) as server:
         yield server
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer, give_nano, run_server
 from tests.docs.pages import ROOT, Block, blocks
 
 FOLDER = Path(__file__).parent
@@ -49,7 +49,7 @@ def models_server(
 ) -> Iterator[RunningServer]:
     """A server with nano as gpt-oss:20b."""
     home = tmp_path_factory.mktemp("models")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     (gguf,) = (home / "cache").glob("*.gguf")
     (home / "models").mkdir()
     (home / "models" / "gpt-oss-20b.gguf").hardlink_to(gguf)

@@ -122,7 +122,8 @@ def write(tmp_path: Path, tokenizer: dict[str, Any], nano_checkpoint: Path) -> C
             (folder / name).unlink()
             if name not in without:
                 shutil.copyfile(nano_checkpoint / name, folder / name)
-        changed = copy.deepcopy(tokenizer)
+        model = {part: copy.copy(value) for part, value in tokenizer["model"].items()}
+        changed = tokenizer | {"model": model}  # PERF: a deep copy takes three seconds
         for edit in edits:
             edit(changed)
         write_json(folder / "tokenizer.json", changed)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunningServer, free_port
+from tests.conftest import RunningServer, free_port, give_nano
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 from tests.hub.server import run_hub
 from tests.lora import ATTENTION, random_factors, write_lora
@@ -70,7 +70,7 @@ def pc(
     nano_home: Path, nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pc]:
     home = tmp_path_factory.mktemp("pc")
-    shutil.copytree(nano_home / "cache", home / ".cache" / "gptoss")
+    give_nano(nano_home, home / ".cache" / "gptoss")
     for name, script in {"gptoss": GPTOSS, "curl": CURL}.items():
         file = home / "bin" / name
         file.parent.mkdir(exist_ok=True)

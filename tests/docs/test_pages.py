@@ -1,5 +1,6 @@
 """Checks of the documentation without running it: links, fences, options, variables."""
 
+import functools
 import json
 import re
 import tomllib
@@ -60,16 +61,22 @@ def test_every_bench_is_in_its_table() -> None:
     assert set(named) == {path.name for path in bench.glob("*.py")}
 
 
+@functools.cache
+def help_of(command: str) -> str:
+    done = CliRunner().invoke(make_app(), [command, "--help"])
+    assert done.exit_code == 0, f"gptoss {command}"
+    return done.output
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_are_there(page: Path) -> None:
     """Also in blocks that no test runs."""
     code = re.findall(r"`([^`]+)`", prose(page)) + [block.text for block in blocks(page)]
     for command, rest in re.findall(r"\bgptoss (?!gptoss )([a-z]+)\b([^|;&#\n]*)", "\n".join(code)):
-        done = CliRunner().invoke(make_app(), [command, "--help"])
-        assert done.exit_code == 0, f"gptoss {command}"
+        shown = help_of(command)
         unquoted = re.sub(r'"[^"]*"|\'[^\']*\'', "", rest)
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", unquoted):
-            assert re.search(rf"(?<![\w-]){option}\b", done.output), f"gptoss {command} {option}"
+            assert re.search(rf"(?<![\w-]){option}\b", shown), f"gptoss {command} {option}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

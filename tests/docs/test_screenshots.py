@@ -10,7 +10,7 @@ import pytest
 
 from docs import terminal_pictures
 from docs.screenshots import PICTURES, photograph, run_script
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, give_nano
 
 _AIRY = ("chat-start", "chat-menu", "chat-list", "chat-wide")
 _MEMORY = {"RAM,", "no", "GPU", "VRAM", "GiB"}
@@ -28,8 +28,10 @@ async def test_pictures_are_those_of_today(scripted: RunningServer, name: str) -
 
 
 @pytest.fixture(scope="module")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with run_script(tmp_path_factory.mktemp("home")) as server:
+def scripted(tmp_path_factory: pytest.TempPathFactory, nano_home: Path) -> Iterator[RunningServer]:
+    home = tmp_path_factory.mktemp("home")
+    give_nano(nano_home, home / "cache")
+    with run_script(home) as server:
         yield server
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import psutil
 import pytest
 
 from gptoss_local.cluster.dynamo.address import own_address
-from tests.conftest import free_port, wait_until
+from tests.conftest import free_port, give_nano, wait_until
 from tests.dynamo.cluster import START_S, Processes, known_to
 from tests.dynamo.packages import dynamo_packages
 from tests.installers.container_files import (
@@ -147,7 +146,7 @@ def service(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def composed(nano_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
     folder = tmp_path_factory.mktemp("compose")
-    shutil.copytree(nano_home / "cache", folder / "home" / "cache")
+    give_nano(nano_home, folder / "home" / "cache")
     processes = Processes(tmp_path_factory.mktemp("logs"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -1,14 +1,13 @@
 """Published questions, by a stand-in of inspect-evals with a few rows of our own."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import run_cli
-from tests.conftest import run_server
+from tests.conftest import give_nano, run_server
 from tests.fetched import fetched
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -51,7 +50,7 @@ def gpqa_diamond():
 @pytest.fixture
 def environment(nano_home: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     home, library = tmp_path / "home", tmp_path / "library"
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     for name, text in {"aime2025": AIME, "ifeval": IFEVAL, "gpqa": GPQA}.items():
         (library / "inspect_evals" / name).mkdir(parents=True)
         (library / "inspect_evals" / name / "__init__.py").write_text(text)

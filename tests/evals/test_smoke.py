@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import run_cli
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer, give_nano, run_server
 from tests.evals.spoiler import Spoil, spoiled
 from tests.fetched import fetched
 
@@ -53,7 +52,7 @@ class Evaluation:
 @pytest.fixture(scope="module")
 def evaluation(nano_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluation]:
     home = tmp_path_factory.mktemp("evals")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     with run_server(home, api_key=KEY) as server:
         yield Evaluation(server, fetched("inspect", "inspect-ai==0.3.285"))
 

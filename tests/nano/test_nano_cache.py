@@ -14,7 +14,6 @@ from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.nano import cache, cached_gguf, ensure_gguf, leftovers
 from gptoss_local.models.nano.compact import load_compact
-from gptoss_local.models.nano.materialize import materialize
 from gptoss_local.models.store import find_garbage
 from tests.conftest import wait_until
 from tests.convert.gguf_file import read_gguf
@@ -23,7 +22,9 @@ ENSURE = """
 import sys
 from pathlib import Path
 from gptoss_local.models.nano import ensure_gguf
-print(ensure_gguf(Path(sys.argv[1])))
+done = {}
+print(ensure_gguf(Path(sys.argv[1]), progress=lambda what, *n: done.update({what: n})))
+print(*done.get("unpack the nano model", ()))
 """
 
 
@@ -33,9 +34,12 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache_dir = tmp_path_factory.mktemp("nano") / "cache"
     command = [sys.executable, "-c", ENSURE, str(cache_dir)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=120)[0].strip() for process in both]
+    outputs = [process.communicate(timeout=120)[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == outputs[1][0]
+    none, (n_unpacked, n_bytes) = sorted(output[1].split() for output in outputs)
+    assert none == []  # it waited for the other one
+    assert int(n_unpacked) == int(n_bytes) > 10**8
     return cache_dir
 
 
@@ -44,8 +48,11 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.suffix != ".lock"]
 
 
-def test_the_rest_of_a_killed_build_is_found_and_removed(tmp_path: Path) -> None:
+def test_the_rest_of_a_killed_build_is_found_and_removed(
+    tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By `gc`, or by the next build."""
+    monkeypatch.setattr(cache, "_make", lambda work, target, *rest: shutil.copy(nano_gguf, target))
     settings = Settings(home=tmp_path)
     folder = settings.cache_dir
     for remove_by_gc in (True, False):
@@ -133,14 +140,11 @@ def test_another_process_may_already_use_the_file_on_windows(
     assert ensure_gguf(tmp_path).read_bytes() == b"made by the other one"
 
 
-def test_checkpoint_is_what_safetensors_and_transformers_expect(tmp_path: Path) -> None:
+def test_checkpoint_is_what_safetensors_and_transformers_expect(nano_checkpoint: Path) -> None:
     from safetensors import safe_open
     from transformers import AutoConfig
 
-    calls: list[tuple[str, int, int]] = []
-    materialize(tmp_path, progress=lambda *call: calls.append(call))
-    assert calls[-1][1] == calls[-1][2]
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
+    assert sorted(p.name for p in nano_checkpoint.iterdir()) == [
         "config.json",
         "generation_config.json",
         "model.safetensors",
@@ -148,10 +152,10 @@ def test_checkpoint_is_what_safetensors_and_transformers_expect(tmp_path: Path) 
         "tokenizer.json",
         "tokenizer_config.json",
     ]
-    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+    with safe_open(nano_checkpoint / "model.safetensors", "pt") as file:
         assert len(file.keys()) == 155
         embedding = file.get_tensor("model.embed_tokens.weight")
     assert embedding.shape == (201_088, 256)
     n_specials = sum(token >= FIRST_SPECIAL for token in load_compact().used_ids)
     assert (embedding != 0).any(1).sum() == FIRST_SPECIAL + n_specials  # all text, no idle special
-    assert AutoConfig.from_pretrained(tmp_path).model_type == "gpt_oss"
+    assert AutoConfig.from_pretrained(nano_checkpoint).model_type == "gpt_oss"

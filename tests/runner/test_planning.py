@@ -1,6 +1,7 @@
 """Plans at load time: commands for the engine, models that must go, too little memory."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,6 +186,7 @@ def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch)
     """Its memory, the cost of steps, and the margin: the next load measures nothing."""
     settings, commands = Settings(home=empty_home), []
     begin = EngineClient.start
+    shutil.rmtree(settings.cache_dir / "measured")
 
     async def start(load: Load, **kwargs: Any) -> EngineClient:
         commands.append(load)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ import pytest
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server import web
 from gptoss_local.talk.history import MATCH_END, MATCH_START
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, give_nano, wait_until
 from tests.history.test_history_import import CHATGPT
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
@@ -41,7 +40,7 @@ def served(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path, script: Script
 ) -> Iterator[RunningServer]:
     home = tmp_path_factory.mktemp("chats")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))  # where presets are
         with run_scripted_server(home, script, context_length="4096") as server:

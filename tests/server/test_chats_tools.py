@@ -1,7 +1,6 @@
 """Tools in the page's chats: the server holds the loop, asks, runs and ends the tools."""
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.chats import exchange
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.server.page_client import Json, Page
 
@@ -53,7 +52,7 @@ def configure(home: Path) -> None:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, nano_home: Path) -> Path:
     home = tmp_path_factory.mktemp("tools")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     configure(home)
     return home
 
@@ -244,7 +243,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
 ) -> None:
     """A kill costs an answer its last second."""
     home = tmp_path / "home"
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     configure(home)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     with (

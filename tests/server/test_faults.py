@@ -23,7 +23,7 @@ from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
 from tests import faulty_llama
 from tests.cli.conftest import run_cli
-from tests.conftest import PATIENCE_S, RunningServer, run_server, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, give_nano, run_server, wait_until
 from tests.engine.run import asked
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.conftest import metric
@@ -48,7 +48,7 @@ def faulty(
 ) -> Iterator[tuple[RunningServer, Path]]:
     """A server with a llama.cpp that fails as the file says."""
     folder = tmp_path_factory.mktemp("faulty")
-    shutil.copytree(nano_home / "cache", folder / "home" / "cache")
+    give_nano(nano_home, folder / "home" / "cache")
     with run_server(folder / "home", variables=faulty_llama.build(folder)) as server:
         yield server, folder / "fault"
 

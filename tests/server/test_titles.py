@@ -1,6 +1,5 @@
 """Titles of saved chats: by the model after the first answer, without cost for the chat."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.chats.answers import QUESTION, clean
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page
 
@@ -39,7 +38,7 @@ def served(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path, script: Script
 ) -> Iterator[RunningServer]:
     home = tmp_path_factory.mktemp("titles")
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     with run_scripted_server(home, script, context_length="4096") as server:
         yield with_copy(server)
 
@@ -121,7 +120,7 @@ def test_the_next_question_waits_for_no_title(page: Page, script: Script) -> Non
 
 
 def test_titles_can_be_turned_off(tmp_path: Path, nano_home: Path, script: Script) -> None:
-    shutil.copytree(nano_home / "cache", tmp_path / "cache")
+    give_nano(nano_home, tmp_path / "cache")
     with (
         run_scripted_server(tmp_path, script, chat_titles="false") as server,
         Page(with_copy(server)) as page,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from tests.conftest import PATIENCE_S, RunningServer, wait_until
+from tests.conftest import PATIENCE_S, RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
 
@@ -56,7 +56,7 @@ def scripted(
 ) -> Iterator[RunningServer]:
     """A server with the answers of `tests.web.answers`."""
     home = tmp_path_factory.mktemp("web") / "home"
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     config = home / "config" / "gptoss" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(CONFIG.replace("PID", str(home / "pid")))

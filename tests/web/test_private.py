@@ -1,7 +1,6 @@
 """Chats that others do not read: temporary ones are nowhere on disk, others have a passphrase."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, give_nano
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
 from tests.web.chatting import ask, box, chat_id, press, prose
@@ -84,7 +83,7 @@ def test_the_disk_has_nothing_of_it(
 def locked(tmp_path: Path, nano_home: Path, vocabulary: Vocabulary) -> Iterator[RunningServer]:
     """A server with one chat, which has a passphrase."""
     home = tmp_path / "home"
-    shutil.copytree(nano_home / "cache", home / "cache")
+    give_nano(nano_home, home / "cache")
     history = History(home / "chats.sqlite3")
     history.add(history.new_chat("nano", "low", "Kept secret"), None, "user", "A secret")
     history.lock.set("correct horse")

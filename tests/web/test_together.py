@@ -1,6 +1,5 @@
 """Two tabs, a terminal and a server that comes and goes, all on the same chats."""
 
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.talk.history import History, Turn
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, give_nano
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
 from tests.web.chatting import ask, box, chat_id, last_answer, press, prose
@@ -104,7 +103,7 @@ def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(
 @pytest.fixture
 def start(tmp_path: Path, nano_home: Path, vocabulary: Vocabulary) -> Start:
     """Starts a server of its own with the script of all tests."""
-    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    give_nano(nano_home, tmp_path / "home" / "cache")
     say_all(script := Script(vocabulary))
     return partial(run_scripted_server, tmp_path / "home", script)
 
