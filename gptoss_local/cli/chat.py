@@ -23,6 +23,7 @@ from gptoss_local.cli._options import (
 )
 from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
 from gptoss_local.cli.passphrase import open_history
+from gptoss_local.cli.web import show_page
 from gptoss_local.talk.presets import find_preset
 
 if TYPE_CHECKING:
@@ -55,12 +56,21 @@ def chat(
             help="Let the model read and change files there, and run commands; you are asked.",
         ),
     ] = None,
+    in_browser: Annotated[
+        bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
+    ] = False,
 ) -> None:
     """Without MODEL it uses the model of the last chat, or the newest one.
 
     A terminal that cannot be drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the
     line-by-line chat of `run`.
     """
+    if in_browser:
+        given = (model, chat_id, effort, preset, resume or None, temporary or None, work)
+        if any(each is not None for each in given):
+            raise UsageError("--web takes no other option", hint="Choose them in the browser.")
+        show_page(load_settings(), opens=True)
+        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
     if preset is not None and (resume or chat_id is not None):

@@ -40,12 +40,16 @@ def web(
     elif json:
         print_json(link=running_server(settings).page_link())
     else:
-        link = running_server(settings).page_link()
-        print(link, flush=True)
-        if not no_open:
-            import webbrowser
+        show_page(settings, opens=not no_open)
 
-            webbrowser.open(link)
+
+def show_page(settings: Settings, *, opens: bool) -> None:
+    link = running_server(settings).page_link()
+    print(link, flush=True)
+    if opens:
+        import webbrowser
+
+        webbrowser.open(link)
 
 
 def _open_lan(settings: Settings, scheme: str, *, json: bool) -> None:

@@ -25,16 +25,17 @@ def opened(fresh: dict[str, str], tmp_path: Path) -> Path:
     return noted
 
 
-def test_it_opens_the_page(fresh: dict[str, str], opened: Path) -> None:
+@pytest.mark.parametrize("command", [["web"], ["chat", "--web"]], ids=" ".join)
+def test_it_opens_the_page(fresh: dict[str, str], opened: Path, command: list[str]) -> None:
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
-    done = run_cli(fresh, "web", is_process=True)
+    done = run_cli(fresh, *command, is_process=True)
     assert done.returncode == 0
     assert re.fullmatch(rf"{url}/#open=[\w-]{{43}}\n", done.stdout)
     wait_until(opened.exists)
     assert opened.read_text() == done.stdout
     page = httpx.get(url, headers={"accept": "text/html"}, trust_env=False)
     assert "gptoss-key" in page.text  # the server still runs when the command has ended
-    again = run_cli(fresh, "web").stdout
+    again = run_cli(fresh, *command).stdout
     assert again != done.stdout
     wait_until(lambda: opened.read_text() == done.stdout + again)
     printed = run_cli(fresh, "web", "--no-open").stdout
@@ -42,8 +43,12 @@ def test_it_opens_the_page(fresh: dict[str, str], opened: Path) -> None:
     assert printed not in opened.read_text()
 
 
-def test_options_of_the_local_network_need_it(fresh: dict[str, str], opened: Path) -> None:
-    for option in ("--stop", "--no-tls"):
+def test_what_is_chosen_in_the_browser_is_no_option(fresh: dict[str, str], opened: Path) -> None:
+    for arguments in (["nano"], ["--resume"], ["--effort", "low"], ["--preset", "x"]):
+        done = run_cli(fresh, "chat", "--web", *arguments)
+        assert done.returncode == 2
+        assert "in the browser" in done.stderr
+    for option in ("--stop", "--no-tls"):  # of --lan alone
         assert run_cli(fresh, "web", option).returncode == 2
     assert not opened.exists()
 
