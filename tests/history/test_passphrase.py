@@ -12,6 +12,7 @@ import pytest
 
 from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import History
+from gptoss_local.talk.history.export import parse_json
 
 WORD, OTHER = "Xyzzyplugh", "correct horse"
 
@@ -105,7 +106,7 @@ def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id
     assert history.give_title(history.chat(new), f"Given {WORD}")
     history.set_system(new, f"Be {WORD}")
     history.fork(told.id)
-    copy = history.import_json(history.export_json(chat_id))
+    copy = history.add_tree(*parse_json(history.export_json(chat_id))).id
     assert [t.content for t in history.tree(copy)] == [t.content for t in history.tree(chat_id)]
     assert leaks(history_path) == []
     history.delete(copy)
