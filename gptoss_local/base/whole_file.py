@@ -36,10 +36,7 @@ def replace(source: Path, target: Path) -> None:
 
 
 def read_text(path: Path, *, hint: str = "") -> str:
-    """Return a file's text with its line ends, without a byte order mark.
-
-    Raises PathNotFoundError with `hint`, or UsageError if it cannot be read or is not text.
-    """
+    """Return a file's text with its line ends, without a byte order mark."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:

@@ -38,7 +38,7 @@ def passphrase(
                 history.lock.change(_current(), _new())
                 say("The passphrase is changed.")
             case "remove":
-                history.lock.remove(_current())
+                history.lock.change(_current(), None)
                 say("The chats are not encrypted any more.")
     finally:
         history.close()
@@ -60,7 +60,7 @@ def open_history(settings: Settings) -> History:
 
 def _set(history: History, passphrase: str, settings: Settings) -> None:
     try:
-        history.lock.set(passphrase)
+        history.lock.change(None, passphrase)
     finally:
         if history.lock.is_set:  # earlier files have plain text
             drafts = settings.history_path.with_name("drafts.json")

@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -130,6 +130,8 @@ def run(
     reasoning goes to stderr, the answer to stdout. With --json: an event per line, the last one
     with "event": "done".
     """
+    if allow and tools is None:
+        raise UsageError("--allow needs --tools")
     model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
     attached = [_attached(file) for file in files or ()]
     text = _prompt(words, model, interactive=interactive or bool(files))
@@ -162,7 +164,8 @@ def run(
         client = server_for(model, settings)
         make = partial(saved_chat, saved) if saved else Chat
         chat = make(client, printer=printer, model=model, **wishes)
-        stack.enter_context(_tools_of(chat, settings, tools, allow))
+        if tools is not None:
+            stack.callback(_take_tools(chat, settings, tools, allow))
         show_load(chat.client, chat.load_request(), if_interrupted=continues(model))
         is_whole = not text or chat.ask(text)
         if ctx is not None:
@@ -226,21 +229,13 @@ def _system_message(system: str, file: Path | None, preset: Preset) -> str:
     return system
 
 
-@contextmanager
-def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> Iterator[None]:
-    if tools is None:
-        if allow:
-            raise UsageError("--allow needs --tools")
-        yield
-        return
+def _take_tools(chat: Chat, settings: Settings, tools: str, allow: str) -> Callable[[], None]:
+    """Return what closes them."""
     from gptoss_local.cli._tools import RunTools
 
     chat.tools = RunTools(chat, settings, Path.cwd(), tools, allow)
     chat.printer.runs_tools = True
-    try:
-        yield
-    finally:
-        chat.tools.close()
+    return chat.tools.close
 
 
 def with_values(arguments: Sequence[str]) -> list[str]:

@@ -53,10 +53,7 @@ def plan_load(
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Plan the load of a model into free memory; asks the driver, so not in the event loop.
-
-    Memory of the engines `freed` counts as free. Raises DoesNotFitError or ModelLoadError.
-    """
+    """Plan the load of a model into free memory; asks the driver, so not in the event loop."""
     facts = _facts(model)
     machine = read_machine(settings.models_dir)
     options = plan_options(settings, N_DRAFT_MAX, min_ctx=n_ctx, attempt=attempt)
@@ -72,8 +69,7 @@ def choose_unload(
 ) -> EngineClient | None:
     """Return the loaded model to unload for another; None if both fit about as well together.
 
-    The first of `others` that makes room by itself, or else the first of all. Raises
-    DoesNotFitError if there is no room even without all of them.
+    It is the first of `others` that makes room by itself, or else the first of all.
     """
     if not others:
         return None

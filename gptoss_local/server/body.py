@@ -57,11 +57,7 @@ async def read_body(
     body_type: type[Body],
     fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Body:
-    """Read and decode a request's body; `fill_in` adds fields that the client did not set.
-
-    Raises RequestTooLargeError for more than 32 MiB, compressed or not, or for too many values,
-    RequestTimeoutError or ServerBusyError after a minute, UnsupportedEncodingError, UsageError.
-    """
+    """Read and decode a request's body; `fill_in` adds fields that the client did not set."""
     return await _read(request, lambda data: parse_body(data, body_type, fill_in))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from gptoss_local.base.errors import AnsweringError, HistoryError, HistoryLockedError, UsageError
 from gptoss_local.talk.history import History
+from gptoss_local.talk.history.export import parse_json
 
 WORD, OTHER = "Xyzzyplugh", "correct horse"
 
@@ -66,7 +67,7 @@ def test_another_process_is_locked_out_until_it_unlocks(
     history: History, other: History, chat_id: int
 ) -> None:
     before, version = all_of(other), other.version
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
     assert other.lock.is_locked
     assert other.version != version
     for call in (
@@ -90,12 +91,12 @@ def test_another_process_is_locked_out_until_it_unlocks(
     other.lock.unlock(OTHER)
     assert other.version != version
     assert all_of(other) == before
-    history.lock.remove(OTHER)
+    history.lock.change(OTHER, None)
     assert all_of(other) == before
 
 
 def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id: int) -> None:
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
     new = history.new_chat("nano", "low")
     asked = history.add(new, None, "user", f"Later {WORD}?", stats={"folds": [[0, 5, WORD]]})
     told = history.add(new, asked.id, "assistant", "", state="streaming")
@@ -105,7 +106,7 @@ def test_later_texts_are_encrypted(history: History, history_path: Path, chat_id
     assert history.give_title(history.chat(new), f"Given {WORD}")
     history.set_system(new, f"Be {WORD}")
     history.fork(told.id)
-    copy = history.import_json(history.export_json(chat_id))
+    copy = history.add_tree(*parse_json(history.export_json(chat_id))).id
     assert [t.content for t in history.tree(copy)] == [t.content for t in history.tree(chat_id)]
     assert leaks(history_path) == []
     history.delete(copy)
@@ -122,12 +123,12 @@ def test_all_is_as_it_was_and_the_search_finds_the_same(
 
     before, hits = all_of(history), found()
     assert leaks(history_path)
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
     assert not history.lock.is_locked
     assert leaks(history_path) == []
     assert (all_of(history), found()) == (before, hits)
     assert "An \x02answer\x03" in history.search("answer")[0].snippet
-    history.lock.remove(OTHER)
+    history.lock.change(OTHER, None)
     assert (all_of(history), found()) == (before, hits)
     history.add(chat_id, None, "user", "An änswer")
     assert len(history.search("answer")) == 2  # the index is there again, with its triggers
@@ -139,20 +140,18 @@ def test_a_change_and_a_wrong_passphrase(
     history: History, other: History, history_path: Path
 ) -> None:
     before = all_of(history)
-    history.lock.set("first")
+    history.lock.change(None, "first")
     other.lock.unlock("first")
     sealed = history_path.read_bytes()
-    for attempt in (
-        lambda: history.lock.change(OTHER, "second"),
-        lambda: history.lock.remove(OTHER),
-    ):
+    for new in ("second", None):
         with pytest.raises(HistoryLockedError, match="wrong"):
-            attempt()
-    for empty in (lambda: history.lock.change("first", ""), lambda: history.lock.unlock("")):
-        with pytest.raises(UsageError, match="empty"):
-            empty()
+            history.lock.change(OTHER, new)
+    with pytest.raises(UsageError, match="empty"):
+        history.lock.change("first", "")
+    with pytest.raises(UsageError, match="empty"):
+        history.lock.unlock("")
     with pytest.raises(UsageError, match="have a passphrase"):
-        history.lock.set("again")
+        history.lock.change(None, "again")
     assert history_path.read_bytes() == sealed
     history.lock.change("first", "zweites Wört")
     assert all_of(history) == before
@@ -161,9 +160,9 @@ def test_a_change_and_a_wrong_passphrase(
         other.lock.unlock("first")
     other.lock.unlock("zweites Wo\u0308rt")  # as another keyboard writes it
     assert all_of(other) == before
-    history.lock.remove("zweites Wört")
+    history.lock.change("zweites Wört", None)
     with pytest.raises(UsageError, match="no passphrase"):
-        history.lock.remove("zweites Wört")
+        history.lock.change("zweites Wört", None)
 
 
 TEXTS = "(SELECT content FROM turn WHERE id = 1)"
@@ -201,7 +200,7 @@ def test_changes_by_another_program_are_refused(
 ) -> None:
     another = history.new_chat("nano", "low", "Another chat")
     history.add(another, None, "user", "Another question")
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
     history.close()
     with sqlite3.connect(history_path) as database:
         assert database.execute(change).rowcount
@@ -228,7 +227,7 @@ def test_changes_by_another_program_are_refused(
 
 def test_a_leaf_of_another_chat_is_none(history: History, history_path: Path, chat_id: int) -> None:
     another = history.new_chat("nano", "low", "Another chat")
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
     with sqlite3.connect(history_path) as database:
         database.execute("UPDATE chat SET leaf_id = 3 WHERE id = ?", (another,))
     database.close()
@@ -239,10 +238,10 @@ def test_a_leaf_of_another_chat_is_none(history: History, history_path: Path, ch
 def test_an_answer_that_is_being_written_is_not_cut_off(history: History, chat_id: int) -> None:
     turn = history.add(chat_id, None, "assistant", "Once", state="streaming")
     with pytest.raises(AnsweringError):
-        history.lock.set(OTHER)
+        history.lock.change(None, OTHER)
     assert not history.lock.is_set
     history.update(turn.id, state="done")
-    history.lock.set(OTHER)
+    history.lock.change(None, OTHER)
 
 
 SET = """
@@ -258,7 +257,8 @@ def begins(statement):
 
 history = History(Path(path))
 history.lock._database.set_trace_callback(begins)
-getattr(history.lock, action)("correct horse")
+old, new = (None, "correct horse") if action == "set" else ("correct horse", None)
+history.lock.change(old, new)
 """
 
 
@@ -274,7 +274,7 @@ def test_a_kill_in_the_middle_loses_nothing(
         history.add(chat_id, None, "user", f"{WORD} " * 5000)
     before = all_of(history)
     if action == "remove":
-        history.lock.set(OTHER)
+        history.lock.change(None, OTHER)
     history.close()
     command = [sys.executable, "-c", SET, str(history_path), action, place]
     assert subprocess.run(command).returncode == -signal.SIGKILL

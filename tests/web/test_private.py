@@ -86,7 +86,7 @@ def locked(tmp_path: Path, nano_home: Path, vocabulary: Vocabulary) -> Iterator[
     give_nano(nano_home, home / "cache")
     history = History(home / "chats.sqlite3")
     history.add(history.new_chat("nano", "low", "Kept secret"), None, "user", "A secret")
-    history.lock.set("correct horse")
+    history.lock.change(None, "correct horse")
     history.close()
     script = Script(vocabulary)
     say_all(script)

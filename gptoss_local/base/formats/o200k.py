@@ -138,10 +138,7 @@ def own_tokens(tokens: Sequence[str], types: Sequence[int]) -> dict[int, bytes]:
 
 
 def parse_ranks(rank_file: bytes) -> list[str]:
-    """Read a rank file: tokens in rank order, in GPT-2's byte-to-unicode spelling.
-
-    Raises ValueError if it is none, or ranks do not count 0, 1, 2, ...
-    """
+    """Read `o200k_base.tiktoken`: tokens in rank order, in GPT-2's byte-to-unicode spelling."""
     tokens: list[str] = []
     for rank, line in enumerate(rank_file.splitlines()):
         token, _, stated_rank = line.partition(b" ")

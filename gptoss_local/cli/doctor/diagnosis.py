@@ -36,19 +36,16 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that matter besides the machine.
-
-    `address` is the server's, running or not; `losses` are engines that ended unasked.
-    """
+    """The facts that matter besides the machine."""
 
     models_dir: str
     disk_free_bytes: int
     has_model: bool = False
-    address: str
+    address: str  # the server's, running or not
     answers: Literal["gptoss", "other", "nobody", "no address"]
     kv_type: KvType = "f16"
     llama_problem: str = ""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # engines that ended unasked
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:

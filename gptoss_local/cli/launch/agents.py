@@ -45,16 +45,13 @@ class ServedModel(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The way to start a program.
-
-    Arguments go before the user's, `alone` only without any. `data` is JSON of a file of ours.
-    """
+    """The way to start a program."""
 
     environment: Mapping[str, str] = {}
-    arguments: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # before the user's
+    alone: tuple[str, ...] = ()  # only without any of the user's
     file: SettingsFile | None = None
-    data: Mapping[str, Any] = {}
+    data: Mapping[str, Any] = {}  # JSON of a file of ours
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

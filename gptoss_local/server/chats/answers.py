@@ -135,13 +135,10 @@ class Answers:
             raise AnsweringError("this question is not open", hint="It was answered or stopped.")
 
     async def finish(self, ending: asyncio.Event) -> None:
-        """Let answers run until the server's grace is over, then end the streams to tabs.
-
-        Answers that wait for the user end now, as no more requests come.
-        """
+        """Let answers run until the server's grace is over, then end the streams to tabs."""
         while self._tasks and not ending.is_set():
             for exchange in self._tasks:
-                if exchange.is_asking:
+                if exchange.is_asking:  # and no more requests come
                     exchange.stop(ENDED)
             await asyncio.wait(self._tasks.values(), timeout=_LOOK_S)
         self.changes.close()

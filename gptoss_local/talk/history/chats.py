@@ -319,9 +319,6 @@ class History:
     def export_json(self, chat_id: int) -> str:
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
-    def import_json(self, text: str) -> int:
-        return self.add_tree(*export.parse_json(text)).id
-
     def add_tree(self, chat: ChatSummary, turns: list[Turn]) -> ChatSummary:
         """Add an imported chat; one of another program gets the model of the newest chat."""
         if not chat.model and (last := self.chats(limit=1)):

@@ -105,17 +105,6 @@ class Lock:
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.n_unlocked += 1
 
-    def set(self, passphrase: str) -> None:
-        """Encrypt all texts, so that no byte of them stays in the file."""
-        self._rewrite(None, passphrase)
-
-    def change(self, old: str, new: str) -> None:
-        self._rewrite(old, new)
-
-    def remove(self, passphrase: str) -> None:
-        """Decrypt all texts, and make the search's index again."""
-        self._rewrite(passphrase, None)
-
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Translate errors as the function does, and name the text that is refused."""
@@ -131,8 +120,11 @@ class Lock:
             )
             raise HistoryError(message, hint=RESTORE) from error
 
-    def _rewrite(self, old: str | None, new: str | None) -> None:
-        """Write all texts again, so that no byte of them, or of the old key, stays in the file."""
+    def change(self, old: str | None, new: str | None) -> None:
+        """Write all texts again, so that no byte of them, or of the old key, stays in the file.
+
+        Without an `old` passphrase there was none, without a `new` one texts are plain after it.
+        """
         with self.translated(), self._marked(is_private=new is not None):
             with transaction(self._database):
                 stop_orphans(self._database)

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -55,12 +55,8 @@ class TurnFields(TypedDict, total=False):
     stats: dict[str, Any]
 
 
-class TurnChanges(TypedDict, total=False):
+class TurnChanges(TurnFields, total=False):
     content: str
-    reasoning: str
-    tool_calls: Sequence[dict[str, Any]]
-    state: TurnState
-    stats: dict[str, Any]
 
 
 class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
