@@ -13,6 +13,7 @@ from typing import Any
 
 import llama_cpp
 import msgspec
+from llama_cpp._ctypes_extensions import load_shared_library
 from llama_cpp.llama_cpp import _base_path, _lib
 
 from gptoss_local.base.errors import ModelLoadError
@@ -139,13 +140,13 @@ def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
 def _function(name: str) -> Any:
     with contextlib.suppress(AttributeError):
         return _lib[name]
-    with contextlib.suppress(AttributeError, OSError):
-        from llama_cpp._ggml import libggml  # not where LLAMA_CPP_LIB_PATH says
-
-        return libggml[name]
+    for library in ("ggml", "ggml-base"):  # Windows looks into no library but the one it is told
+        with contextlib.suppress(AttributeError, OSError):
+            return _loaded(library, _base_path)[name]
     raise ModelLoadError(f"llama.cpp's libraries have no {name}")
 
 
+_loaded = functools.cache(load_shared_library)
 _BUFFER = re.compile(
     r": +(\S+) +(model|KV|LoRA|output|compute) buffer size = +([0-9.]+) MiB", re.IGNORECASE
 )
