@@ -7,6 +7,7 @@ linker, and the driver's library.
 import os
 from pathlib import Path
 
+from environments import find_compiler
 from steps import SetupError, answer_of
 
 # 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
@@ -29,7 +30,9 @@ def build_environment(site: Path) -> dict[str, str]:
         _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
     _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
     nvcc = root / "bin" / "nvcc"
-    return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+    found = {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+    # nvcc would look for g++ and for nothing else
+    return found | {"CUDAHOSTCXX": os.environ.get("CUDAHOSTCXX") or find_compiler() or "g++"}
 
 
 def _add_link(link: Path, target: Path) -> None:

@@ -19,7 +19,7 @@ import shell_setup
 import verification
 from environments import pip
 from gpu_choice import COMPILED, COMPILED_CUDA, Choice
-from llama_release import Build
+from llama_release import Build, UnreachableError
 from receipt import Places, Receipt
 from removal import stop_programs
 from steps import Log, SetupError
@@ -32,22 +32,14 @@ CONSTRAINTS = Path(__file__).with_name("constraints.txt")
 
 @dataclass(frozen=True)
 class Order:
-    """The options of an installation.
+    """The options of an installation."""
 
-    Attributes:
-        source: A folder, an archive, a wheel or a URL, for pip.
-        wheels: Where releases and wheels of llama.cpp are kept.
-        releases: GitHub's API of llama.cpp's releases, or a mirror's.
-        edit_path: The start-up file of the shell may get a line.
-        is_served: A server starts at login.
-    """
-
-    source: str
+    source: str  # a folder, an archive, a wheel or a URL, for pip
     choice: Choice
-    wheels: Path
-    releases: str
-    edit_path: bool
-    is_served: bool
+    wheels: Path  # where releases and wheels of llama.cpp are kept
+    releases: str  # GitHub's API of llama.cpp's releases, or a mirror's
+    edit_path: bool = False  # the start-up file of the shell may get a line
+    is_served: bool = False  # a server starts at login
 
 
 @dataclass(frozen=True)
@@ -77,26 +69,28 @@ def install(log: Log, places: Places, order: Order) -> None:
         log.say(f"it answered, on {where}")
         found = verification.problems(environment)
         if made.llama.startswith("cuda") and where != "the GPU":
-            found.append("the GPU was not used, though llama.cpp has CUDA: gptoss plan nano")
+            found.append("The GPU was not used, though llama.cpp has CUDA: gptoss plan nano")
     except BaseException:
         _discard(environment)
         raise
     notes = _switch(log, places, environment, previous, made, order)
     log.say(f"gptoss {package.version} is installed: gptoss chat")
-    for note in [*notes, *(f"doctor: {problem}" for problem in found)]:
+    for note in [*notes, *found]:
         log.say(note)
 
 
 def _check_space(places: Places, order: Order) -> None:
     needed_bytes = _CUDA_BYTES if order.choice.backend == "CUDA" else _CPU_BYTES
-    for folder in (places.app, order.wheels):
-        while not folder.is_dir():
-            folder = folder.parent
+    for wanted in (places.app, order.wheels):
+        folder = next((path for path in (wanted, *wanted.parents) if path.is_dir()), None)
+        if folder is None:  # a drive of Windows
+            raise SetupError(f"{wanted.anchor} is not there.", "Name another disk with --wheels.")
         free_bytes = shutil.disk_usage(folder).free
         if free_bytes < needed_bytes:
             raise SetupError(
                 f"{free_bytes / 1e9:.1f} GB are free in {folder}, {needed_bytes / 1e9:.0f} needed.",
-                "Make room there, or name another disk with --wheels and XDG_DATA_HOME.",
+                "Make room there, or name another disk with --wheels and XDG_DATA_HOME. "
+                f"--backend cpu needs {_CPU_BYTES / 1e9:.0f}.",
             )
 
 
@@ -125,19 +119,25 @@ def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 def _find_llama(log: Log, environment: Path, package: Package, order: Order, made: Receipt) -> str:
     """Try the ways to llama.cpp until nano answers; return where it did, and record the way."""
     failed: SetupError | None = None
+    unreachable: SetupError | None = None
     for way in order.choice.ways:
+        if unreachable and not way.startswith(COMPILED):
+            continue
         if failed:
             log.say(f"{failed} {failed.hint} Now {way}.")
         try:
             made.llama, made.digests = way, put_llama(log, environment, package, order, way)
             if "cuda" in way.lower() and not verification.has_gpu(environment):
-                raise SetupError(f"llama.cpp, {way}, finds no GPU that it can use.", "")
+                raise SetupError(f"llama.cpp, {way}, finds no GPU that it can use.")
             log.say("asking the built-in model for an answer")
             return verification.check_answer(log, environment)
         except SetupError as error:
             failed = error
-    hint = f"{failed.hint if failed else ''} Log: {log.path}".strip()
-    raise SetupError(f"No llama.cpp suits this machine. {failed}", hint) from failed
+            unreachable = error if isinstance(error, UnreachableError) else unreachable
+    assert failed
+    last = unreachable or failed
+    text = str(last) if unreachable else f"No llama.cpp suits this machine. {last}"
+    raise SetupError(text, f"{last.hint} Log: {log.path}".strip()) from last
 
 
 def put_llama(
@@ -146,29 +146,28 @@ def put_llama(
     """Put llama.cpp and gptoss into an environment; return the digests of a release's files."""
     python, build = environments.python_of(environment), package.llama
     lib = environments.site_of(environment) / "llama_cpp" / "lib"
-    # pip would take a second wheel, of the same version, for the same thing
-    options = ("install", "--force-reinstall", "--no-deps")
-    if way in (COMPILED, COMPILED_CUDA):
+    archives: dict[Path, str] = {}
+    if way.startswith(COMPILED):
         is_cuda = way == COMPILED_CUDA
         args = llama_wheel.cmake_args(order.choice.architectures if is_cuda else ())
         folder = llama_wheel.wheel_folder(order.wheels, build.version, args)
         wheel = llama_wheel.build(log, build.version, args, folder, is_cuda)
-        shutil.rmtree(lib, ignore_errors=True)
-        pip(log, python, *options, wheel, doing="install llama.cpp")
         if is_cuda:
             environments.install_dependencies(log, python, is_cuda=True)
-        digests = {}
     else:
         kept = order.wheels / build.build
         wanted = llama_release.names(build.build, way, order.choice.arch)
         archives = llama_release.fetch(log, build, wanted, kept, order.releases)
         wheel = llama_release.binding(log, python, build.version, kept)
-        pip(log, python, *options, wheel, doing="install llama-cpp-python")
-        llama_release.unpack(archives, lib)
-        digests = {path.name: digest for path, digest in archives.items()}
-    # Of a newer gptoss, named by --source, more may be missing.
+    shutil.rmtree(lib, ignore_errors=True)  # of a way that failed
+    # pip would take a second wheel, of the same version, for the same thing
+    options = ("install", "--force-reinstall", "--no-deps")
+    pip(log, python, *options, wheel, doing="install llama.cpp")
+    if archives:
+        llama_release.unpack(list(archives), lib)
+    # Of a newer gptoss, named by --from, more may be missing.
     pip(log, python, "install", "--constraint", CONSTRAINTS, package.wheel, doing="install gptoss")
-    return digests
+    return {path.name: digest for path, digest in archives.items()}
 
 
 def _switch(

@@ -39,5 +39,5 @@ def problems(environment: Path) -> list[str]:
     shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: it found some
     if not shown:
         raise SetupError("gptoss doctor does not run.", "The log says why.")
-    found = json.loads(shown)["findings"]
-    return [f"{f['name']}: {f['text']} {f['fix']}" for f in found if f["level"] == "problem"]
+    found = [each for each in json.loads(shown)["findings"] if each["level"] == "problem"]
+    return [f"doctor: {each['name']}: {each['text']} {each['fix']}" for each in found]

@@ -102,8 +102,6 @@ def test_the_installer(
     assert environments.program_of(tmp_path, "gptoss") == tmp_path / "Scripts" / "gptoss.exe"
     assert environments.site_of(tmp_path) == tmp_path / "Lib" / "site-packages"
     assert environments.find_compiler() is None
-    assert environments.compiler_environment() == {}
-    assert llama_wheel.n_jobs() == os.cpu_count()
     assert llama_wheel.wheel_folder(tmp_path, "1", "cpu").parent == tmp_path
     with pytest.raises(SystemExit):
         setup_app.parse(["--help"])
