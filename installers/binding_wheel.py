@@ -1,7 +1,4 @@
-"""Make llama-cpp-python's wheel without a library: a backend of pip, in place of its own.
-
-That one wants a compiler.
-"""
+"""A backend of pip that makes llama-cpp-python's wheel without a library, and no compiler."""
 
 import base64
 import hashlib

@@ -17,13 +17,11 @@ _DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) (
 
 def make_environment(log: Log, folder: Path) -> Path:
     """Make an environment with pip by this Python, or the uv in `GPTOSS_UV`; return its Python."""
-    uv = os.environ.get("GPTOSS_UV")
-    command: list[str | Path]
-    if importlib.util.find_spec("ensurepip"):
-        command = [sys.executable, "-m", "venv", "--clear", folder]
-    elif uv:
+    uv = os.environ.get("GPTOSS_UV", "")
+    command = [sys.executable, "-m", "venv", "--clear", folder]
+    if not importlib.util.find_spec("ensurepip"):
         command = [uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, folder]
-    else:
+    if not command[0]:
         hint = "Debian, Ubuntu: apt install python3-venv. Or install uv and run this again."
         raise SetupError("Python cannot make an environment with pip.", hint)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -45,6 +45,11 @@ class ListedGpu:
     name: str
     capability: tuple[int, int]
 
+    @property
+    def described(self) -> str:
+        major, minor = self.capability
+        return self.name if self.capability == UNKNOWN else f"{self.name} ({major}.{minor})"
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -90,9 +95,9 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
         hint = COMPILER_HINT if facts.system == "linux" else "Install Python for 64 bits."
         what = "Python" if facts.system == "win32" else "system, and no C++ compiler was found"
         raise SetupError(f"llama.cpp has no release for this {what}.", hint)
+    reason = reason or ", ".join(gpu.described for gpu in facts.gpus)
     if wanted in ("vulkan", "cpu"):
         reason, advice = f"You asked for {wanted}.", ""
-    reason = reason or ", ".join(map(_described, facts.gpus))
     return Choice(ways, arch_of(facts.machine), _architectures(facts), reason, advice)
 
 
@@ -194,11 +199,6 @@ def _architectures(facts: Facts) -> tuple[str, ...]:
     capabilities = {gpu.capability for gpu in facts.gpus}
     usable = [each for each in capabilities if _OLDEST_CAPABILITY[13] <= each < UNKNOWN]
     return tuple(sorted(f"{a}{b}{'a' if a >= 12 else ''}-real" for a, b in usable))
-
-
-def _described(gpu: ListedGpu) -> str:
-    known = gpu.capability < UNKNOWN
-    return f"{gpu.name} ({'.'.join(map(str, gpu.capability))})" if known else gpu.name
 
 
 def arch_of(machine: str = platform.machine()) -> str:

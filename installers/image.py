@@ -1,7 +1,4 @@
-"""Fill the environment that a container image holds; container/Containerfile runs this.
-
-It works without the GPU and the driver that the image is for, which setup_app asks for.
-"""
+"""Fill a container image's environment, without the GPU and driver that setup_app asks for."""
 
 import argparse
 import sys
@@ -12,7 +9,6 @@ import environments
 import llama_release
 from gpu_choice import CPU, CUDA_13, VULKAN, Choice, arch_of
 from installation import Order, make_package, put_llama
-from llama_release import ROOT
 from steps import Log, SetupError
 
 
@@ -25,30 +21,22 @@ def main() -> None:
     add("--environment", type=Path, metavar="FOLDER", help="install gptoss, too; must be new")
     options = parser.parse_args()
     log = Log(Path(tempfile.gettempdir()) / "gptoss-image.log")
-    choice, wheels = Choice((options.llama,), arch_of()), options.wheels.absolute()
-    order = Order(str(ROOT), choice, wheels, options.llama_releases)
-    if options.environment:
-        fill(log, options.environment.absolute(), order)
-    else:
-        fetch(log, order)
-
-
-def fetch(log: Log, order: Order) -> None:
-    """Fetch llama.cpp in a layer of its own, which stays while gptoss changes."""
-    build = llama_release.own_build()
-    kept = order.wheels / build.build
-    names = llama_release.names(build.build, order.choice.ways[0], order.choice.arch)
-    llama_release.fetch(log, build, names, kept, order.releases)
-    llama_release.binding(log, Path(sys.executable), build.version, kept)
-
-
-def fill(log: Log, environment: Path, order: Order) -> None:
+    way, wheels, releases = options.llama, options.wheels.absolute(), options.llama_releases
+    if not options.environment:  # in a layer of its own, which stays while gptoss changes
+        build = llama_release.own_build()
+        kept = wheels / build.build
+        names = llama_release.names(build.build, way, arch_of())
+        llama_release.fetch(log, build, names, kept, releases)
+        llama_release.binding(log, Path(sys.executable), build.version, kept)
+        return
+    environment = options.environment.absolute()
     log.say(f"installing gptoss into {environment}")
     python = environments.make_environment(log, environment)
+    order = Order(str(llama_release.ROOT), Choice((way,), arch_of()), wheels, releases)
     with tempfile.TemporaryDirectory() as folder:
         package = make_package(log, python, order.source, Path(folder))
         environments.install_dependencies(log, python, "--no-cache-dir")
-        put_llama(log, environment, package, order, order.choice.ways[0])
+        put_llama(log, environment, package, order, way)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,8 @@ _LIMIT_HINT = "Run this again in an hour, or name a mirror of GitHub's API with 
 _NETWORK = (OSError, http.client.HTTPException, ValueError)  # the last: what is no URL, or no JSON
 _NO_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _LIBRARY = re.compile(r"[\w.+-]+\.(dll|so(\.\d+)*)", re.ASCII)
-_TIMEOUT_S = 60
+_TIMEOUT_S, _SAY_S = 60, 5.0
 _BLOCK_BYTES = 2**20
-_SAY_S = 5.0
 
 
 class UnreachableError(SetupError):
@@ -95,8 +94,8 @@ def fetch(
         if not _is_whole(folder / name, asset.digest):
             log.say(f"fetching {name}, {asset.size / 1e6:.0f} MB")
             _download(log, asset, folder / name)
+            kept[name].write_text(asset.digest)
         digests[name] = asset.digest
-        kept[name].write_text(asset.digest)
     return {folder / name: digests[name] for name in wanted}
 
 

@@ -9,25 +9,26 @@ import sys
 import time
 from pathlib import Path
 
-import cuda_toolkit
 import environments
-from environments import pip
+from environments import find_compiler, pip
 from gpu_choice import COMPILER_HINT
-from steps import Log, SetupError, duration
+from steps import Log, SetupError, answer_of, duration
 
 NAME = "llama-cpp-python"
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
-LAYOUT = " ".join(
-    (
-        # All in one folder, each library once: a wheel has no links, and would hold copies.
-        "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
-        "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN",
-        "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF",
-    )
+LAYOUT = (  # all in one folder, each library once: a wheel has no links, and would hold copies
+    "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib "
+    "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN "
+    "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF"
 )
 _CPU_BUILD_S = 600  # of one core, for the CPU's library
 _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 _CPUINFO = Path("/proc/cpuinfo")
+# 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
+# supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
+_VERSION = "13.4.3"
+CUDA_COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
+CUDA_RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
@@ -60,13 +61,10 @@ def wheel_in(folder: Path) -> Path | None:
 
 
 def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -> Path:
-    """Return the wheel in `folder`, compiled unless it is there; the only slow step.
-
-    With `cuda`, NVIDIA's compiler comes from the package index.
-    """
+    """Return the wheel in `folder`, compiled unless it is there; CUDA's compiler from the index."""
     if kept := wheel_in(folder):
         return kept
-    if environments.find_compiler() is None:
+    if find_compiler() is None:
         raise SetupError("llama.cpp needs a C++ compiler.", COMPILER_HINT)
     work = folder.parent / f"build-{folder.name}"
     python = environments.python_of(work / "tools")
@@ -77,11 +75,11 @@ def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -
     log.say(f"fetching the build's tools{more}")
     if cuda:  # files of hundreds of MB, which this version of pip resumes
         pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")
-    packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
+    packages = (*_TOOLS, CUDA_COMPILER) if cuda else _TOOLS
     pip(log, python, "install", *packages, doing="install the build's tools")
     environment = {"CMAKE_ARGS": args}
     if cuda:
-        environment |= cuda_toolkit.build_environment(environments.site_of(work / "tools"))
+        environment |= cuda_environment(environments.site_of(work / "tools"))
     _compile(log, python, work, _source(log, python, version, work), environment, cuda)
     built = wheel_in(work / "out")
     if not built:
@@ -141,8 +139,6 @@ def n_jobs() -> int:
 
 
 class _Progress:
-    """Says every tenth of what ninja has built."""
-
     def __init__(self, log: Log) -> None:
         self._log, self._shown, self._start = log, 0, time.monotonic()
 
@@ -153,3 +149,37 @@ class _Progress:
                 self._shown = 100 * n_done // n_all
                 left_s = (time.monotonic() - self._start) * (n_all - n_done) / n_done
                 self._log.say(f"  {self._shown} % compiled, about {duration(left_s)} to go")
+
+
+def cuda_environment(site: Path) -> dict[str, str]:
+    """Complete the toolkit in `site` and return variables that make CMake find this one."""
+    root = site / "nvidia" / "cu13"
+    _add_link(root / "lib64", root / "lib")
+    for library in (root / "lib").glob("lib*.so.*"):
+        _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
+    _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
+    nvcc = root / "bin" / "nvcc"
+    found = {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+    # nvcc would look for g++ and for nothing else
+    return found | {"CUDAHOSTCXX": os.environ.get("CUDAHOSTCXX") or find_compiler() or "g++"}
+
+
+def _add_link(link: Path, target: Path) -> None:
+    link.parent.mkdir(exist_ok=True)
+    if not link.exists():
+        link.unlink(missing_ok=True)  # it may point at a driver that has moved
+        link.symlink_to(target)
+
+
+def _driver_library() -> Path:
+    listed = answer_of(["ldconfig", "-p"]) or answer_of(["/sbin/ldconfig", "-p"]) or ""
+    cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
+    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), "/usr/lib/wsl/lib"]
+    for path in [*(Path(folder) / "libcuda.so.1" for folder in folders), *map(Path, cached)]:
+        if path.is_file() and "i386" not in str(path):
+            return path
+    raise SetupError(
+        "NVIDIA's driver library libcuda.so.1 is nowhere to be found.",
+        "Install the driver's compute part (Debian: libcuda1, Ubuntu: libnvidia-compute-NNN), or "
+        "name its folder in LD_LIBRARY_PATH; --backend cpu does without.",
+    )

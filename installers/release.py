@@ -29,8 +29,6 @@ def main(arguments: list[str]) -> int:
     except SetupError as error:
         print(error.report, file=sys.stderr)
         return 1
-    for path in sorted(out.iterdir()):
-        print(f"  {path.name}  {path.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

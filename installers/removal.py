@@ -12,6 +12,7 @@ from environments import python_of
 from receipt import Places, Receipt
 from steps import Log, SetupError, answer_of
 
+Confirm = Callable[[str], None]  # it asks the user, and raises SetupError for a no
 _ENDS = ("-wal", "-shm", ".private")  # of files next to the chats
 _ASK = """
 import json, platformdirs
@@ -31,9 +32,6 @@ for process in psutil.process_iter(["cmdline"]):
 for process in psutil.wait_procs(found, timeout=20)[1]:
     process.kill()
 """
-
-
-Confirm = Callable[[str], None]  # it asks the user, and raises SetupError for a no
 
 
 def uninstall(

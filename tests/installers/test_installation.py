@@ -75,8 +75,8 @@ def test_the_next_way_is_tried_until_nano_answers(
         return {f"{arguments[-1]}.zip": "digest"}
 
     monkeypatch.setattr(installation, "put_llama", put)
-    monkeypatch.setattr(installation.verification, "has_gpu", lambda _: made.llama not in blind)
-    monkeypatch.setattr(installation.verification, "check_answer", lambda *_: "the GPU")
+    monkeypatch.setattr(installation, "has_gpu", lambda _: made.llama not in blind)
+    monkeypatch.setattr(installation, "check_answer", lambda *_: "the GPU")
     log, package = Log(places.log), installation.Package(tmp_path, "1", None)  # type: ignore[arg-type]
     wanted = (log, tmp_path, package, order(tmp_path, choice), made)
     if way:
@@ -105,8 +105,8 @@ def test_without_github_what_is_compiled_comes_next(
         return {}
 
     monkeypatch.setattr(installation, "put_llama", put)
-    monkeypatch.setattr(installation.verification, "has_gpu", lambda _: True)
-    monkeypatch.setattr(installation.verification, "check_answer", lambda *_: "the GPU")
+    monkeypatch.setattr(installation, "has_gpu", lambda _: True)
+    monkeypatch.setattr(installation, "check_answer", lambda *_: "the GPU")
     log, package = Log(places.log), installation.Package(tmp_path, "1", None)  # type: ignore[arg-type]
     made, ways = Receipt("1", "env-1"), ("cuda-13.4", "cuda-12.8", "compiled for CUDA", "cpu")
     wanted = (log, tmp_path, package, order(tmp_path, Choice(ways)), made)
@@ -117,6 +117,14 @@ def test_without_github_what_is_compiled_comes_next(
             installation._find_llama(*wanted)
         assert no.value.hint == f"Run this again. Log: {places.log}"
     assert tried == ["cuda-13.4", "compiled for CUDA"]
+
+
+def test_a_slow_doctor_does_not_undo_what_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "answer_of", lambda *_, **__: None)
+    (note,) = installation.problems(tmp_path)
+    assert note.startswith("gptoss doctor")
 
 
 def test_build_without_a_compiler(

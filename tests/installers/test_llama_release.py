@@ -147,6 +147,18 @@ def test_github_does_not_list_them(
     assert fetch(server, tmp_path) == DATA
 
 
+def test_a_proxy_is_asked_and_none_else(
+    server: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("http_proxy", "127.0.0.1:1")
+    monkeypatch.setattr("urllib.request._opener", None)  # it knows the variables of the first call
+    with pytest.raises(UnreachableError, match="refused") as caught:
+        fetch(server, tmp_path)
+    assert "HTTPS_PROXY" in caught.value.hint
+    assert server.asked == []
+
+
 def test_a_file_that_is_still_being_uploaded_is_not_there(server: GitHub, tmp_path: Path) -> None:
     page = json.loads(server.page())
     page["assets"].append({"name": "llama-new.zip", "digest": None, "state": "starter"})

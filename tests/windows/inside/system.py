@@ -5,7 +5,6 @@ import subprocess
 import winreg
 from pathlib import Path
 
-import cuda_toolkit
 import environments
 import llama_wheel
 import pytest
@@ -106,8 +105,3 @@ def test_the_installer(
     with pytest.raises(SystemExit):
         setup_app.parse(["--help"])
     assert "usage: install.ps1" in capsys.readouterr().out
-
-
-def test_the_compiler_of_cuda_is_found(tmp_path: Path) -> None:
-    (tmp_path / "nvidia" / "cu13").mkdir(parents=True)
-    assert cuda_toolkit.build_environment(tmp_path)["CUDACXX"].endswith("nvcc.exe")
