@@ -164,7 +164,7 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     if not _runs(facts, 12):
         return f"{names}: too old for CUDA 12.", "It runs on GTX 900 and newer."
     reason = f"{names}: llama.cpp has no CUDA release for this system"
-    if not _architectures(facts):  # what is compiled would be for nobody knows which, or too old
+    if not _architectures(facts):  # an unknown card, or too old for what is compiled here
         return f"{reason}.", "One with glibc 2.39 or newer has it: Ubuntu 24.04, Debian 13."
     if facts.driver < _OLDEST_DRIVER[13]:
         return f"{reason} and driver {facts.driver}.", f"To use it: {again}"

@@ -31,7 +31,7 @@ API = "https://api.github.com/repos/ggml-org/llama.cpp/releases/tags"
 FILE = "gptoss_local/engine/llama/release.json"
 _HINT = "Without a network, or behind a proxy? Set HTTPS_PROXY. Run this again to resume."
 _LIMIT_HINT = "Run this again in an hour, or name a mirror of GitHub's API with --llama-releases."
-_NETWORK = (OSError, http.client.HTTPException, ValueError)  # the last: what is no URL, or no JSON
+_NETWORK = (OSError, http.client.HTTPException, ValueError)  # the last: of a URL, or of JSON
 _NO_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _LIBRARY = re.compile(r"[\w.+-]+\.(dll|so(\.\d+)*)", re.ASCII)
 _TIMEOUT_S, _SAY_S = 60, 5.0
@@ -131,7 +131,7 @@ def _said(error: Exception) -> str:
 
 
 def _download(log: Log, asset: Asset, path: Path) -> None:
-    """Fetch a file, going on where a connection broke; it takes its name once it is whole."""
+    """Fetch a file, resuming where a connection broke; it takes its name once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, said_at = path.with_name(f"{path.name}.partial"), time.monotonic()
     with partial.open("ab") as file:
