@@ -17,13 +17,11 @@ _DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) (
 
 def make_environment(log: Log, folder: Path) -> Path:
     """Make an environment with pip by this Python, or the uv in `GPTOSS_UV`; return its Python."""
-    uv = os.environ.get("GPTOSS_UV")
-    command: list[str | Path]
-    if importlib.util.find_spec("ensurepip"):
-        command = [sys.executable, "-m", "venv", "--clear", folder]
-    elif uv:
+    uv = os.environ.get("GPTOSS_UV", "")
+    command = [sys.executable, "-m", "venv", "--clear", folder]
+    if not importlib.util.find_spec("ensurepip"):
         command = [uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, folder]
-    else:
+    if not command[0]:
         hint = "Debian, Ubuntu: apt install python3-venv. Or install uv and run this again."
         raise SetupError("Python cannot make an environment with pip.", hint)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +47,9 @@ def site_of(environment: Path) -> Path:
     return next((environment / "lib").glob("python3*")) / "site-packages"
 
 
-def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
+def pip(
+    log: Log, python: Path, *arguments: str | Path, doing: str, env: dict[str, str] | None = None
+) -> None:
     """Run pip in an environment; `doing` completes "pip failed to".
 
     Since version 25.1 pip resumes a file after a broken connection; older ones ignore the variable.
@@ -60,29 +60,17 @@ def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
         hint="Without a network, or behind a proxy? pip follows HTTPS_PROXY and --index. "
         "Run the same command again to resume.",
         doing=f"pip, to {doing}",
-        env={"PIP_RESUME_RETRIES": os.environ.get("PIP_RESUME_RETRIES", "5")},
+        env={"PIP_RESUME_RETRIES": os.environ.get("PIP_RESUME_RETRIES", "5")} | (env or {}),
         on_line=lambda line: _say_what_pip_does(log, line),
     )
 
 
 def install_dependencies(log: Log, python: Path, *options: str, is_cuda: bool = False) -> None:
     """Install the dependencies of gptoss: these files, by their hashes, or nothing."""
-    names = ["requirements.txt", *(["requirements-cuda.txt"] if is_cuda else [])]
-    files = [Path(__file__).with_name(name) for name in names]
-    wanted = [word for file in files for word in ("--requirement", file)]
-    pip(
-        log,
-        python,
-        *("install", "--require-hashes", "--only-binary=:all:"),
-        *options,
-        *wanted,
-        doing="install what gptoss needs",
-    )
-
-
-def get_resuming_pip(log: Log, python: Path) -> None:
-    """Upgrade pip to a version that resumes downloads, before files of hundreds of MB."""
-    pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")
+    names = ("requirements.txt", "requirements-cuda.txt")[: 1 + is_cuda]
+    files = [f"--requirement={Path(__file__).with_name(name)}" for name in names]
+    fixed = ("install", "--require-hashes", "--only-binary=:all:")
+    pip(log, python, *fixed, *options, *files, doing="install what gptoss needs")
 
 
 def _say_what_pip_does(log: Log, line: str) -> None:
@@ -99,10 +87,4 @@ def find_compiler() -> str | None:
     if _WINDOWS:
         return None
     names = (os.environ.get("CXX") or "c++", "g++", "clang++")
-    return next((name for name in names if shutil.which(name)), None)
-
-
-def compiler_environment() -> dict[str, str]:
-    """Name the compiler for nvcc, which would look for g++ and for nothing else."""
-    path = shutil.which(find_compiler() or "")
-    return {"CUDAHOSTCXX": path} if path and "CUDAHOSTCXX" not in os.environ else {}
+    return next(filter(None, map(shutil.which, names)), None)

@@ -16,14 +16,13 @@ if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips ove
 
 import hashlib
 import subprocess
-import tomllib
-from pathlib import Path
 
 import environments
+import llama_release
 import llama_wheel
+from llama_release import ROOT
 from steps import Log, SetupError
 
-ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = environments.python_of(VENV)
 STAMP = VENV / "gptoss-setup"
@@ -36,12 +35,8 @@ CHECKS = (
     # Tests wait for processes and clocks half of the time, so there are more of them than cores. In
     # their own order the long ones with few tests are not the last ones.
     (
-        "pytest",
-        "-m",
-        "not nightly",
-        "--numprocesses=3",
-        "--dist=loadfile",
-        "--no-loadscope-reorder",
+        *("pytest", "-m", "not nightly"),
+        *("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder"),
     ),
 )
 
@@ -66,7 +61,7 @@ def set_up(extra: str) -> None:
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     files = (CONSTRAINTS, CONSTRAINTS.with_name("requirements.txt"))
     wanted = pyproject + "".join(path.read_text(encoding="utf-8") for path in files)
-    version, args = pinned_version(pyproject), llama_wheel.cmake_args()
+    version, args = llama_release.own_build().version, llama_wheel.cmake_args()
     cache = llama_wheel.cache_folder()
     wheels = llama_wheel.wheel_folder(cache, version, args)
     stamp = f"{hashlib.sha256(wanted.encode()).hexdigest()} {wheels}\n{extra}"
@@ -87,13 +82,6 @@ def set_up(extra: str) -> None:
     links = ("--find-links", wheels, "--constraint", CONSTRAINTS)
     environments.pip(log, PYTHON, "install", *links, "--editable", target, doing="install gptoss")
     STAMP.write_text(stamp)
-
-
-def pinned_version(pyproject: str) -> str:
-    for dependency in tomllib.loads(pyproject)["project"]["dependencies"]:
-        if dependency.startswith(f"{llama_wheel.NAME}=="):
-            return str(dependency.partition("==")[2].strip())
-    raise SystemExit(f"pyproject.toml pins no version of {llama_wheel.NAME}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """Choose the ways to a llama.cpp that suits this machine, the best first: a pure function."""
 
+import contextlib
 import ctypes
 import platform
+import re
 import sys
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from steps import SetupError, answer_of
@@ -11,18 +15,27 @@ from steps import SetupError, answer_of
 Backend = Literal["auto", "cuda", "vulkan", "cpu"]
 
 # Of llama.cpp's releases, by its release.yml. Their names are parts of the files' names.
-CUDA_13 = "cuda-13.4"
-CUDA_12 = {"linux": "cuda-12.8", "win32": "cuda-12.4"}
-VULKAN, CPU, COMPILED, COMPILED_CUDA = "vulkan", "cpu", "compiled", "compiled for CUDA"
-
+CUDA_13, VULKAN, CPU = "cuda-13.4", "vulkan", "cpu"
+COMPILED, COMPILED_CUDA = "compiled", "compiled for CUDA"
+_22_04, _24_04 = (2, 35), (2, 39)  # glibc of the Ubuntu that they are made on
+RELEASES = {
+    ("linux", "x64"): {CUDA_13: _24_04, "cuda-12.8": _24_04, VULKAN: _22_04, CPU: _22_04},
+    ("linux", "arm64"): {CUDA_13: _24_04, VULKAN: _24_04, CPU: _24_04},
+    ("win32", "x64"): dict.fromkeys((CUDA_13, "cuda-12.4", VULKAN, CPU), (0, 0)),
+    ("win32", "arm64"): dict.fromkeys((CUDA_13, CPU), (0, 0)),
+}
 _OLDEST_DRIVER = {13: 580, 12: 525}  # of NVIDIA, by CUDA's major version
 _OLDEST_CAPABILITY = {13: (7, 5), 12: (5, 0)}
 # They have machine code for RTX 30, 40 and 50. Others run PTX, which an older driver may not
 # compile if it is of a newer CUDA: for them the older release comes first.
 _WITH_CODE = {(8, 6), (8, 9), (12, 0), (12, 1)}
-_GLIBC = {"x64": {CPU: (2, 35), VULKAN: (2, 35)}}  # of Ubuntu 22.04; all others:
-_NEWER_GLIBC = (2, 39)  # of Ubuntu 24.04
-_KNOWN_CAPABILITIES = {"Orin": "8.7", "Thor": "11.0", "": ""}  # of Jetson
+UNKNOWN = (99, 0)  # a capability: such a card is tried
+_JETSON = {"Orin": (8, 7), "Thor": (11, 0)}  # nvidia-smi has no capability for them
+_ARCHS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+_MODULE = Path("/proc/driver/nvidia/version")  # "… Kernel Module  580.82.07  Release Build …"
+
+_VULKAN_HINT = "Debian, Ubuntu: apt install libvulkan1 mesa-vulkan-drivers. Windows: the driver."
+COMPILER_HINT = "Debian, Ubuntu: apt install g++. Fedora: dnf install gcc-c++. Then run this again."
 
 
 @dataclass(frozen=True)
@@ -32,50 +45,34 @@ class ListedGpu:
     name: str
     capability: tuple[int, int]
 
+    @property
+    def described(self) -> str:
+        major, minor = self.capability
+        return self.name if self.capability == UNKNOWN else f"{self.name} ({major}.{minor})"
+
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that the choice depends on.
-
-    Attributes:
-        driver: Major version of NVIDIA's driver; None without one.
-        machine: As `platform.machine()` reports it.
-        system: As `sys.platform` has it.
-        glibc: (0, 0) where there is another C library.
-        has_vulkan: Vulkan's loader is here; a GPU need not be.
-        compiler: The C++ compiler; None without one.
-    """
+    """The facts that the choice depends on."""
 
     gpus: tuple[ListedGpu, ...] = ()
-    driver: int | None = None
-    machine: str = "x86_64"
+    driver: int | None = None  # NVIDIA's, its first number
+    machine: str = "x86_64"  # that this Python is made for, which an emulator may run
     system: str = "linux"
-    glibc: tuple[int, int] = (2, 41)
-    has_vulkan: bool = False
+    glibc: tuple[int, int] = (2, 41)  # (0, 0): another C library
+    has_vulkan: bool = False  # its loader is here; a GPU need not be
     compiler: str | None = "c++"
-
-    @property
-    def arch(self) -> str:
-        return arch_of(self.machine)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The ways to llama.cpp here.
-
-    Attributes:
-        ways: Names of releases, `COMPILED` and `COMPILED_CUDA`; each is tried if those before fail.
-        arch: Of the releases, as their names have it.
-        architectures: Of CUDA code that is compiled here, `89-real`.
-        reason: A sentence for the user.
-        advice: How the user could get a better one; may be empty.
-    """
+    """The ways to llama.cpp here, each of which is tried if those before fail; and why."""
 
     ways: tuple[str, ...]
     arch: str = "x64"
-    architectures: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()  # of CUDA code that is compiled here, `89-real`
     reason: str = ""
-    advice: str = ""
+    advice: str = ""  # how the user could get a better one
 
     @property
     def backend(self) -> str:
@@ -93,55 +90,67 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
         raise SetupError(f"No CUDA: {reason}", advice)
     if wanted == "vulkan" and not vulkan:
         raise SetupError("No Vulkan: there is no loader, or no release for it.", _VULKAN_HINT)
-    by_name = {"auto": cuda + vulkan + cpu, "cuda": cuda, "vulkan": vulkan, "cpu": cpu}
-    ways = by_name[wanted]
+    ways = {"auto": cuda + vulkan + cpu, "cuda": cuda, "vulkan": vulkan, "cpu": cpu}[wanted]
     if not ways:
-        raise SetupError("llama.cpp must be compiled here, without a C++ compiler.", COMPILER_HINT)
-    reason = reason or ", ".join(f"{gpu.name} ({_dotted(gpu)})" for gpu in facts.gpus)
+        hint = COMPILER_HINT if facts.system == "linux" else "Install Python for 64 bits."
+        what = "Python" if facts.system == "win32" else "system, and no C++ compiler was found"
+        raise SetupError(f"llama.cpp has no release for this {what}.", hint)
+    reason = reason or ", ".join(gpu.described for gpu in facts.gpus)
     if wanted in ("vulkan", "cpu"):
         reason, advice = f"You asked for {wanted}.", ""
-    return Choice(ways, facts.arch, _architectures(facts), reason, advice)
+    return Choice(ways, arch_of(facts.machine), _architectures(facts), reason, advice)
 
 
 def described(way: str) -> str:
     """Return a way's download and time for the user."""
     if way.startswith(COMPILED):
-        return f"{way} here, which takes minutes"
-    n_mb = 750 if way.startswith("cuda") else 30
+        long = "15 minutes or more" if way == COMPILED_CUDA else "5 minutes on 2 cores"
+        return f"{way} here, which takes {long}"
+    n_mb = {CUDA_13: 750, VULKAN: 30, CPU: 30}.get(way, 550)
     return f"llama.cpp's release for {way.replace('cuda-', 'CUDA ')}, about {n_mb} MB"
 
 
 def read_facts(compiler: str | None) -> Facts:
-    """Ask NVIDIA's driver through nvidia-smi, which comes with it, and look for Vulkan's loader."""
+    """Ask NVIDIA's driver, mostly through nvidia-smi, and look for Vulkan's loader."""
     query = "--query-gpu=name,compute_cap,driver_version"
     listed = None
     for program in ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"):
         listed = listed or answer_of([program, query, "--format=csv,noheader"])
-    gpus, driver = parse_gpus(listed or "")
+    gpus, driver = parse_gpus(listed or _without_smi())
     name, version = platform.libc_ver()
     major, minor = map(int, version.split(".")[:2]) if name == "glibc" else (0, 0)
-    here = (platform.machine(), sys.platform, (major, minor))
-    return Facts(gpus, driver, *here, _has_vulkan(), compiler)
+    machine = sysconfig.get_platform().rpartition("-")[2] if sys.maxsize > 2**32 else "32 bits"
+    loader = "vulkan-1.dll" if sys.platform == "win32" else "libvulkan.so.1"
+    here = (machine, sys.platform, (major, minor))
+    return Facts(gpus, driver, *here, _loads(loader), compiler)
 
 
 def parse_gpus(listed: str) -> tuple[tuple[ListedGpu, ...], int | None]:
     """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; Jetson has `[N/A]`."""
     gpus, driver = [], None
-    for line in listed.splitlines():
-        name, _, rest = line.partition(",")
-        capability, _, version = rest.partition(",")
-        known = (each for each in _KNOWN_CAPABILITIES if each in name.split())
-        capability = capability if "." in capability else _KNOWN_CAPABILITIES[next(known, "")]
-        major, _, minor = capability.strip().partition(".")
-        first = version.strip().partition(".")[0]
-        if major.isdigit() and minor.isdigit() and first.isdigit():
-            gpus.append(ListedGpu(name.strip(), (int(major), int(minor))))
-            driver = int(first)
+    for name, capability, version in re.findall(r"^(.+?), *(.*?), *(\d+)\.", listed, re.M):
+        jetson = next((_JETSON[word] for word in name.split() if word in _JETSON), UNKNOWN)
+        found = re.fullmatch(r"(\d+)\.(\d+)", capability)
+        gpus.append(ListedGpu(name, (int(found[1]), int(found[2])) if found else jetson))
+        driver = int(version)
     return tuple(gpus), driver
 
 
-_VULKAN_HINT = "Debian, Ubuntu: apt install libvulkan1 mesa-vulkan-drivers. Windows: the driver."
-COMPILER_HINT = "Debian, Ubuntu: apt install g++. Fedora: dnf install gcc-c++. Then run this again."
+def _without_smi() -> str:
+    """Return a line as of nvidia-smi, which older drivers and some packages of new ones lack."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"\b\d{3}\.\d+", _MODULE.read_text(encoding="utf-8"))
+        if found and _loads("libcuda.so.1"):  # a container sees the module without it
+            return f"an NVIDIA card, [N/A], {found[0]}"
+    return ""
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def _obstacle(facts: Facts) -> tuple[str, str]:
@@ -152,18 +161,23 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     names = ", ".join(gpu.name for gpu in facts.gpus)
     if facts.driver < _OLDEST_DRIVER[12]:
         return f"{names}: driver {facts.driver} is older than CUDA 12 needs.", f"To use it: {again}"
-    return f"{names}: llama.cpp has no CUDA release for it, and no compiler was found.", (
-        COMPILER_HINT
-    )
+    if not _runs(facts, 12):
+        return f"{names}: too old for CUDA 12.", "It runs on GTX 900 and newer."
+    reason = f"{names}: llama.cpp has no CUDA release for this system"
+    if not _architectures(facts):  # an unknown card, or too old for what is compiled here
+        return f"{reason}.", "One with glibc 2.39 or newer has it: Ubuntu 24.04, Debian 13."
+    if facts.driver < _OLDEST_DRIVER[13]:
+        return f"{reason} and driver {facts.driver}.", f"To use it: {again}"
+    return f"{reason}, and no compiler was found.", COMPILER_HINT
 
 
 def _cuda_ways(facts: Facts) -> tuple[str, ...]:
     """Return the ways to CUDA; an answer on the GPU judges each."""
     new = _fitting(facts, CUDA_13) if _runs(facts, 13) else ()
-    old = _fitting(facts, CUDA_12.get(facts.system, "")) if _runs(facts, 12) else ()
-    old = old if facts.arch == "x64" else ()
+    old = _fitting(facts, "cuda-12.8", "cuda-12.4") if _runs(facts, 12) else ()
     ways = new + old if {gpu.capability for gpu in facts.gpus} <= _WITH_CODE else old + new
-    return (*ways, COMPILED_CUDA) if facts.compiler and _runs(facts, 13) else ways
+    can_compile = facts.compiler and _runs(facts, 13) and _architectures(facts)
+    return (*ways, COMPILED_CUDA) if can_compile else ways
 
 
 def _runs(facts: Facts, cuda: int) -> bool:
@@ -174,33 +188,19 @@ def _runs(facts: Facts, cuda: int) -> bool:
     )
 
 
-def _fitting(facts: Facts, release: str) -> tuple[str, ...]:
-    """Return the name of a release if llama.cpp has it for this system."""
-    if facts.system == "win32":
-        exists = facts.arch == "x64" or release != VULKAN
-        return (release,) if exists else ()
-    oldest = _GLIBC.get(facts.arch, {}).get(release, _NEWER_GLIBC)
-    return (release,) if release and facts.glibc >= oldest else ()
+def _fitting(facts: Facts, *releases: str) -> tuple[str, ...]:
+    """Return those releases that llama.cpp has for this system."""
+    found = RELEASES.get((facts.system, arch_of(facts.machine)), {})
+    return tuple(name for name in releases if name in found and facts.glibc >= found[name])
 
 
 def _architectures(facts: Facts) -> tuple[str, ...]:
     # "a": the FP4 instructions of RTX 50 are in no architecture that newer cards run, too.
-    usable = [gpu.capability for gpu in facts.gpus if gpu.capability >= _OLDEST_CAPABILITY[13]]
-    return tuple(sorted({f"{a}{b}{'a' if a >= 12 else ''}-real" for a, b in usable}))
-
-
-def _dotted(gpu: ListedGpu) -> str:
-    return ".".join(map(str, gpu.capability))
+    capabilities = {gpu.capability for gpu in facts.gpus}
+    usable = [each for each in capabilities if _OLDEST_CAPABILITY[13] <= each < UNKNOWN]
+    return tuple(sorted(f"{a}{b}{'a' if a >= 12 else ''}-real" for a, b in usable))
 
 
 def arch_of(machine: str = platform.machine()) -> str:
-    """Return a processor's name in those of llama.cpp's releases."""
-    return "arm64" if machine.lower() in ("aarch64", "arm64") else "x64"
-
-
-def _has_vulkan() -> bool:
-    try:
-        ctypes.CDLL("vulkan-1.dll" if sys.platform == "win32" else "libvulkan.so.1")
-    except OSError:
-        return False
-    return True
+    """Return a processor's name in those of llama.cpp's releases; "" where there are none."""
+    return _ARCHS.get(machine.lower(), "")

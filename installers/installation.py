@@ -4,6 +4,7 @@ import contextlib
 import email.parser
 import json
 import shutil
+import socket
 import tempfile
 import time
 import zipfile
@@ -16,13 +17,12 @@ import llama_wheel
 import receipt as records
 import service
 import shell_setup
-import verification
 from environments import pip
 from gpu_choice import COMPILED, COMPILED_CUDA, Choice
-from llama_release import Build
+from llama_release import Build, UnreachableError
 from receipt import Places, Receipt
 from removal import stop_programs
-from steps import Log, SetupError
+from steps import Log, SetupError, answer_of
 
 # Measured for a CPU, compiled: 351 MB of program, 126 MB of cache, 217 MB of source. CUDA's release
 # has 0.7 GB, and twice that unpacked; NVIDIA's compiler takes as much.
@@ -32,22 +32,14 @@ CONSTRAINTS = Path(__file__).with_name("constraints.txt")
 
 @dataclass(frozen=True)
 class Order:
-    """The options of an installation.
+    """The options of an installation."""
 
-    Attributes:
-        source: A folder, an archive, a wheel or a URL, for pip.
-        wheels: Where releases and wheels of llama.cpp are kept.
-        releases: GitHub's API of llama.cpp's releases, or a mirror's.
-        edit_path: The start-up file of the shell may get a line.
-        is_served: A server starts at login.
-    """
-
-    source: str
+    source: str  # a folder, an archive, a wheel or a URL, for pip
     choice: Choice
-    wheels: Path
-    releases: str
-    edit_path: bool
-    is_served: bool
+    wheels: Path  # where releases and wheels of llama.cpp are kept
+    releases: str  # GitHub's API of llama.cpp's releases, or a mirror's
+    edit_path: bool = False  # the start-up file of the shell may get a line
+    is_served: bool = False  # a server starts at login
 
 
 @dataclass(frozen=True)
@@ -75,28 +67,31 @@ def install(log: Log, places: Places, order: Order) -> None:
             made = Receipt(package.version, environment.name)
             where = _find_llama(log, environment, package, order, made)
         log.say(f"it answered, on {where}")
-        found = verification.problems(environment)
+        found = problems(environment)
         if made.llama.startswith("cuda") and where != "the GPU":
-            found.append("the GPU was not used, though llama.cpp has CUDA: gptoss plan nano")
+            found.append("The GPU was not used, though llama.cpp has CUDA: gptoss plan nano")
     except BaseException:
         _discard(environment)
         raise
-    notes = _switch(log, places, environment, previous, made, order)
+    notes = _switch(log, places, previous, made, order)
     log.say(f"gptoss {package.version} is installed: gptoss chat")
-    for note in [*notes, *(f"doctor: {problem}" for problem in found)]:
+    for note in [*notes, *found]:
         log.say(note)
 
 
 def _check_space(places: Places, order: Order) -> None:
-    needed_bytes = _CUDA_BYTES if order.choice.backend == "CUDA" else _CPU_BYTES
-    for folder in (places.app, order.wheels):
-        while not folder.is_dir():
-            folder = folder.parent
+    is_cuda = order.choice.backend == "CUDA"
+    needed_bytes = _CUDA_BYTES if is_cuda else _CPU_BYTES
+    for wanted in (places.app, order.wheels):
+        folder = next((path for path in (wanted, *wanted.parents) if path.is_dir()), None)
+        if folder is None:  # a drive of Windows
+            raise SetupError(f"{wanted.anchor} is not there.", "Name another disk with --wheels.")
         free_bytes = shutil.disk_usage(folder).free
         if free_bytes < needed_bytes:
+            hint = "Make room there, or name another disk with --wheels and XDG_DATA_HOME."
             raise SetupError(
                 f"{free_bytes / 1e9:.1f} GB are free in {folder}, {needed_bytes / 1e9:.0f} needed.",
-                "Make room there, or name another disk with --wheels and XDG_DATA_HOME.",
+                f"{hint} --backend cpu needs 1." if is_cuda else hint,
             )
 
 
@@ -125,19 +120,25 @@ def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 def _find_llama(log: Log, environment: Path, package: Package, order: Order, made: Receipt) -> str:
     """Try the ways to llama.cpp until nano answers; return where it did, and record the way."""
     failed: SetupError | None = None
+    unreachable: SetupError | None = None
     for way in order.choice.ways:
+        if unreachable and not way.startswith(COMPILED):
+            continue
         if failed:
             log.say(f"{failed} {failed.hint} Now {way}.")
         try:
             made.llama, made.digests = way, put_llama(log, environment, package, order, way)
-            if "cuda" in way.lower() and not verification.has_gpu(environment):
-                raise SetupError(f"llama.cpp, {way}, finds no GPU that it can use.", "")
+            if "cuda" in way.lower() and not has_gpu(environment):
+                raise SetupError(f"llama.cpp, {way}, finds no GPU that it can use.")
             log.say("asking the built-in model for an answer")
-            return verification.check_answer(log, environment)
+            return check_answer(log, environment)
         except SetupError as error:
             failed = error
-    hint = f"{failed.hint if failed else ''} Log: {log.path}".strip()
-    raise SetupError(f"No llama.cpp suits this machine. {failed}", hint) from failed
+            unreachable = error if isinstance(error, UnreachableError) else unreachable
+    assert failed
+    last = unreachable or failed
+    text = str(last) if unreachable else f"No llama.cpp suits this machine. {last}"
+    raise SetupError(text, f"{last.hint} Log: {log.path}".strip()) from last
 
 
 def put_llama(
@@ -146,44 +147,38 @@ def put_llama(
     """Put llama.cpp and gptoss into an environment; return the digests of a release's files."""
     python, build = environments.python_of(environment), package.llama
     lib = environments.site_of(environment) / "llama_cpp" / "lib"
-    # pip would take a second wheel, of the same version, for the same thing
-    options = ("install", "--force-reinstall", "--no-deps")
-    if way in (COMPILED, COMPILED_CUDA):
+    archives: dict[Path, str] = {}
+    if way.startswith(COMPILED):
         is_cuda = way == COMPILED_CUDA
         args = llama_wheel.cmake_args(order.choice.architectures if is_cuda else ())
         folder = llama_wheel.wheel_folder(order.wheels, build.version, args)
         wheel = llama_wheel.build(log, build.version, args, folder, is_cuda)
-        shutil.rmtree(lib, ignore_errors=True)
-        pip(log, python, *options, wheel, doing="install llama.cpp")
         if is_cuda:
             environments.install_dependencies(log, python, is_cuda=True)
-        digests = {}
     else:
         kept = order.wheels / build.build
         wanted = llama_release.names(build.build, way, order.choice.arch)
         archives = llama_release.fetch(log, build, wanted, kept, order.releases)
         wheel = llama_release.binding(log, python, build.version, kept)
-        pip(log, python, *options, wheel, doing="install llama-cpp-python")
-        llama_release.unpack(archives, lib)
-        digests = {path.name: digest for path, digest in archives.items()}
-    # Of a newer gptoss, named by --source, more may be missing.
+    shutil.rmtree(lib, ignore_errors=True)  # of a way that failed
+    # pip would take a second wheel, of the same version, for the same thing
+    options = ("install", "--force-reinstall", "--no-deps")
+    pip(log, python, *options, wheel, doing="install llama.cpp")
+    if archives:
+        llama_release.unpack(list(archives), lib)
+    # Of a newer gptoss, named by --from, more may be missing.
     pip(log, python, "install", "--constraint", CONSTRAINTS, package.wheel, doing="install gptoss")
-    return digests
+    return {path.name: digest for path, digest in archives.items()}
 
 
 def _switch(
-    log: Log,
-    places: Places,
-    environment: Path,
-    previous: Receipt | None,
-    made: Receipt,
-    order: Order,
+    log: Log, places: Places, previous: Receipt | None, made: Receipt, order: Order
 ) -> list[str]:
     if previous:
         made.edited = previous.edited
-        old = places.app / previous.environment
-        stop_programs(places, old)  # its files go now
+        stop_programs(places, places.app / previous.environment)  # its files go now
         made.files = previous.files
+    environment = places.app / made.environment
     notes = shell_setup.put_on_path(places, environment, made, order.edit_path)
     if order.is_served:
         notes.append(service.install(log, places, made))
@@ -193,3 +188,38 @@ def _switch(
         if folder != environment:
             shutil.rmtree(folder, ignore_errors=True)
     return notes
+
+
+def has_gpu(environment: Path) -> bool:
+    """Return whether an environment's llama.cpp finds a GPU, in a process that may die of it."""
+    code = "from gptoss_local.engine.llama import has_gpu; print(has_gpu())"
+    return (answer_of([environments.python_of(environment), "-c", code]) or "").strip() == "True"
+
+
+def check_answer(log: Log, environment: Path) -> str:
+    program = environments.program_of(environment, "gptoss")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = {"GPTOSS_PORT": port, "GPTOSS_HOST": "127.0.0.1"}
+    try:
+        log.run(
+            [program, "run", "nano", "What is the capital of France?"],
+            failed="The built-in model nano gave no answer",
+            hint="`gptoss doctor` in the new installation may say why.",
+            env=variables,
+        )
+        loaded = answer_of([program, "ps", "--json"], env=variables)
+    finally:
+        answer_of([program, "stop"], env=variables)
+    models = json.loads(loaded or "{}").get("models")
+    return "the GPU" if models and models[0].get("size_vram") else "the CPU"
+
+
+def problems(environment: Path) -> list[str]:
+    program = environments.program_of(environment, "gptoss")
+    shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: it found some
+    if not shown:  # nano has answered: what works is not thrown away
+        return ["gptoss doctor has ended without a word, or takes a minute: try it."]
+    found = [each for each in json.loads(shown)["findings"] if each["level"] == "problem"]
+    return [f"doctor: {each['name']}: {each['text']} {each['fix']}" for each in found]

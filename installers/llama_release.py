@@ -4,52 +4,60 @@ Its tag and commit stand in `gptoss_local/engine/llama/release.json`, with the d
 once a maintainer has run `pin.py`. Without those, GitHub says them.
 """
 
-import base64
+import contextlib
 import hashlib
 import http.client
 import json
+import re
 import shutil
 import sys
 import tarfile
+import tempfile
 import time
+import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from environments import pip
 from steps import Log, SetupError
 
+ROOT = Path(__file__).resolve().parents[1]
 API = "https://api.github.com/repos/ggml-org/llama.cpp/releases/tags"
 FILE = "gptoss_local/engine/llama/release.json"
-NETWORK_HINT = "Without a network, or behind a proxy? Set HTTPS_PROXY. Run this again to resume."
-_TIMEOUT_S = 60
+_HINT = "Without a network, or behind a proxy? Set HTTPS_PROXY. Run this again to resume."
+_LIMIT_HINT = "Run this again in an hour, or name a mirror of GitHub's API with --llama-releases."
+_NETWORK = (OSError, http.client.HTTPException, ValueError)  # the last: of a URL, or of JSON
+_NO_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+_LIBRARY = re.compile(r"[\w.+-]+\.(dll|so(\.\d+)*)", re.ASCII)
+_TIMEOUT_S, _SAY_S = 60, 5.0
 _BLOCK_BYTES = 2**20
-_SAY_S = 5.0
+
+
+class UnreachableError(SetupError):
+    """The network's fault, or GitHub's: no other release would be reached, either."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """One build of llama.cpp, and the version of llama-cpp-python that binds it.
-
-    Attributes:
-        version: Of llama-cpp-python.
-        build: llama.cpp's tag, `b11312`.
-        digests: sha256 by file name; empty until they are pinned.
-    """
+    """A build of llama.cpp by its tag, `b11312`, and the llama-cpp-python that binds it."""
 
     version: str
     build: str
     commit: str
-    digests: dict[str, str]
+    digests: dict[str, str]  # sha256 by file name; empty until they are pinned
+
+
+def own_build(root: Path = ROOT) -> Build:
+    return Build(**json.loads((root / FILE).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
 class Asset:
-    """One file of a release: its address, its sha256 and its size in bytes."""
-
     url: str
     digest: str
     size: int
@@ -70,68 +78,100 @@ def names(build: str, way: str, arch: str, system: str = sys.platform) -> list[s
 def fetch(
     log: Log, build: Build, wanted: list[str], folder: Path, api: str = API
 ) -> dict[Path, str]:
-    """Return the files in `folder`, downloaded unless they are there, with the digest of each."""
-    found = listed(api, build.build)
+    """Return the files in `folder` with the digest of each; the network only brings what lacks."""
+    kept = {name: folder / f"{name}.sha256" for name in wanted}  # the digests of earlier downloads
+    digests = {n: path.read_text() for n, path in kept.items() if path.is_file()} | build.digests
+    found: dict[str, Asset] = {}
     for name in wanted:
+        if _is_whole(folder / name, digests.get(name)):
+            continue
+        found = found or listed(api, build.build)
         if name not in found:
-            raise SetupError(f"llama.cpp's release {build.build} has no {name}.", "")
-        if build.digests.get(name, found[name].digest) != found[name].digest:
-            raise SetupError(f"{found[name].url} is not the file that was pinned.", "")
-    for name in wanted:
-        path, asset = folder / name, found[name]
-        if not (path.is_file() and sha256(path) == asset.digest):
+            raise SetupError(f"llama.cpp's release {build.build} has no {name}.")
+        asset = found[name]
+        if build.digests.get(name, asset.digest) != asset.digest:
+            raise SetupError(f"{asset.url} is not the file that was pinned.")
+        if not _is_whole(folder / name, asset.digest):
             log.say(f"fetching {name}, {asset.size / 1e6:.0f} MB")
-            _download(log, asset, path)
-    return {folder / name: found[name].digest for name in wanted}
+            _download(log, asset, folder / name)
+            kept[name].write_text(asset.digest)
+        digests[name] = asset.digest
+    return {folder / name: digests[name] for name in wanted}
 
 
 def listed(api: str, tag: str) -> dict[str, Asset]:
     """Return the files of a release by name, as GitHub's API has them."""
-    request = urllib.request.Request(f"{api}/{tag}", headers={"User-Agent": "gptoss"})
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with _opened(f"{api}/{tag}") as answer:
             assets = json.load(answer)["assets"]
-        return {
-            a["name"]: Asset(
-                a["browser_download_url"], a["digest"].removeprefix("sha256:"), int(a["size"])
-            )
+        return {  # GitHub gives no digest to a file that is still being uploaded
+            a["name"]: Asset(a["browser_download_url"], str(a["digest"])[7:], int(a["size"]))
             for a in assets
+            if str(a["digest"]).startswith("sha256:")
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{api}/{tag} does not list llama.cpp's release: {error}"
-        raise SetupError(reason, NETWORK_HINT) from error
+    except (*_NETWORK, KeyError, TypeError) as error:
+        said = _said(error)
+        hint = _LIMIT_HINT if "rate limit" in said.lower() else _HINT
+        reason = f"{api}/{tag} does not list llama.cpp's release: {said}"
+        raise UnreachableError(reason, hint) from error
+
+
+def _opened(url: str, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
+    request = urllib.request.Request(url, headers={"User-Agent": "gptoss"} | (headers or {}))
+    answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+    return answer
+
+
+def _said(error: Exception) -> str:
+    """Return an error's text, with the message in the JSON of an answer of GitHub."""
+    if isinstance(error, urllib.error.HTTPError):
+        with contextlib.suppress(*_NETWORK, KeyError, TypeError):
+            return f"{error}: {json.load(error)['message']}"
+    return str(error)
 
 
 def _download(log: Log, asset: Asset, path: Path) -> None:
-    """Fetch a file, resuming what an earlier run left; it takes its name once it is whole."""
+    """Fetch a file, resuming where a connection broke; it takes its name once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("ab") as file:
-            if file.tell() < asset.size:
-                _append(log, asset, file)
-    except (OSError, http.client.HTTPException) as error:
-        raise SetupError(f"{asset.url} could not be fetched: {error}", NETWORK_HINT) from error
-    if partial.stat().st_size < asset.size:
-        raise SetupError(f"{asset.url} broke off.", NETWORK_HINT)
-    if sha256(partial) != asset.digest:
+    partial, said_at = path.with_name(f"{path.name}.partial"), time.monotonic()
+    with partial.open("ab") as file:
+        while (start := file.tell()) < asset.size:
+            try:
+                for block in _blocks(asset, start):
+                    file.write(block[: asset.size - file.tell()])
+                    if time.monotonic() - said_at >= _SAY_S:
+                        said_at = time.monotonic()
+                        log.say(f"  {100 * file.tell() // asset.size} % of it")
+                if file.tell() == start:
+                    raise UnreachableError(f"{asset.url} broke off.", _HINT)
+            except UnreachableError:
+                if file.tell() == start:  # else a connection brings more, if slowly
+                    raise
+    if not _is_whole(partial, asset.digest):
         partial.unlink()
         raise SetupError(f"{asset.url} is not the file that was released.", "Run this again.")
     partial.replace(path)
 
 
-def _append(log: Log, asset: Asset, file: IO[bytes]) -> None:
-    start, said_at = file.tell(), time.monotonic()
-    headers = {"User-Agent": "gptoss", "Range": f"bytes={start}-"} if start else {}
-    request = urllib.request.Request(asset.url, headers=headers)
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-        if start and answer.status != 206:
-            file.truncate(0)
-        while block := answer.read(_BLOCK_BYTES):
-            file.write(block)
-            if time.monotonic() - said_at >= _SAY_S:
-                said_at = time.monotonic()
-                log.say(f"  {100 * file.tell() // asset.size} % of {asset.size / 1e6:.0f} MB")
+def _blocks(asset: Asset, start: int) -> Iterator[bytes]:
+    """Yield a file from a byte on; the errors of the network alone are raised as such."""
+    try:
+        with _opened(asset.url, {"Range": f"bytes={start}-"} if start else {}) as answer:
+            whole = answer.headers.get("Content-Range") or answer.headers.get("Content-Length")
+            if whole and whole.rpartition("/")[2] not in (str(asset.size), "*"):
+                said = "of a proxy, perhaps: it has another size"
+                raise UnreachableError(f"{asset.url} answers with another file, {said}.", _HINT)
+            skipped = 0 if answer.status == 206 else start  # it may have ignored the range
+            while block := answer.read(_BLOCK_BYTES):
+                yield block[skipped:]
+                skipped = max(0, skipped - len(block))
+    except _NETWORK as error:
+        reason = f"{asset.url} could not be fetched: {_said(error)}"
+        raise UnreachableError(reason, _HINT) from error
+
+
+def _is_whole(path: Path, digest: str | None) -> bool:
+    return path.is_file() and sha256(path) == digest
 
 
 def sha256(path: Path) -> str:
@@ -139,7 +179,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def unpack(archives: Iterable[Path], folder: Path) -> None:
+def unpack(archives: list[Path], folder: Path) -> None:
     """Put the libraries of these archives into a folder of their own, and nothing else.
 
     On Linux a library has three names, of which two are links: copies would be loaded twice.
@@ -147,57 +187,51 @@ def unpack(archives: Iterable[Path], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for archive in archives:
-        if archive.suffix == ".zip":
-            with zipfile.ZipFile(archive) as packed:
-                for name in packed.namelist():
-                    if name.endswith(".dll"):
-                        (folder / PurePosixPath(name).name).write_bytes(packed.read(name))
-            continue
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                path = folder / PurePosixPath(member.name).name
-                if ".so" not in path.suffixes:
+        try:
+            for name, content in _libraries(archive):
+                (folder / name).unlink(missing_ok=True)
+                if isinstance(content, str):
+                    (folder / name).symlink_to(content)
                     continue
-                if member.issym() and "/" not in member.linkname:
-                    path.symlink_to(member.linkname)
-                elif content := tar.extractfile(member) if member.isfile() else None:
-                    with path.open("wb") as file:
-                        shutil.copyfileobj(content, file)
+                with (folder / name).open("wb") as file:
+                    shutil.copyfileobj(content, file)
+        except _NO_ARCHIVE as error:
+            raise SetupError(f"{archive.name} cannot be unpacked: {error}") from error
+    if not any(path.is_file() for path in folder.glob("*llama.*")):
+        raise SetupError(f"{archives[0].name} has no library of llama.cpp.")
+
+
+def _libraries(archive: Path) -> Iterator[tuple[str, IO[bytes] | str]]:
+    """Yield names without folders, and what each has: bytes, or the name that it links to."""
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            for path in packed.namelist():
+                if _LIBRARY.fullmatch(name := re.split(r"[/\\]", path)[-1]):
+                    with packed.open(path) as file:
+                        yield name, file
+        return
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if not _LIBRARY.fullmatch(name := member.name.rpartition("/")[2]):
+                continue
+            if member.issym():
+                if _LIBRARY.fullmatch(member.linkname):
+                    yield name, member.linkname
+            elif content := tar.extractfile(member):  # None for what is no file
+                yield name, content
 
 
 def binding(log: Log, python: Path, version: str, folder: Path) -> Path:
-    """Return llama-cpp-python's wheel without a library; pip could make it with a compiler only."""
-    name = f"llama_cpp_python-{version}"
-    wheel = folder / f"{name}-py3-none-any.whl"
+    """Return llama-cpp-python's wheel without a library, made by pip with a backend of ours."""
+    wheel = folder / f"llama_cpp_python-{version}-py3-none-any.whl"
     if wheel.is_file():
         return wheel
-    options = ("--no-deps", "--no-binary", "llama-cpp-python", "--dest", folder)
-    wanted = f"llama-cpp-python=={version}"
-    pip(log, python, "download", *options, wanted, doing="download llama-cpp-python")
-    source = folder / f"{name}.tar.gz"
-    partial = wheel.with_suffix(".partial")
-    with tarfile.open(source) as tar, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as packed:
-        record = f"{name}.dist-info/RECORD"
-        lines = [f"{record},,"]
-        for path, data in _files(tar, name):
-            packed.writestr(path, data)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            lines.append(f"{path},sha256={digest},{len(data)}")
-        packed.writestr(record, "\n".join(lines) + "\n")
-    partial.replace(wheel)
-    source.unlink()
-    return wheel
-
-
-def _files(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, bytes]]:
-    yield (
-        f"{name}.dist-info/WHEEL",
-        b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    )
-    for member in tar:
-        path = member.name.removeprefix(f"{name}/")
-        if content := tar.extractfile(member) if member.isfile() else None:
-            if path == "PKG-INFO":
-                yield f"{name}.dist-info/METADATA", content.read()
-            elif path.startswith("llama_cpp/") and path.endswith((".py", "py.typed")):
-                yield path, content.read()
+    with tempfile.TemporaryDirectory() as made:
+        backend = Path(made) / "scikit_build_core" / "build.py"  # as its pyproject.toml has it
+        backend.parent.mkdir()
+        shutil.copy(Path(__file__).with_name("binding_wheel.py"), backend)
+        options = ("--no-deps", "--no-build-isolation", "--no-binary=llama-cpp-python")
+        what = (*options, "--no-cache-dir", "--wheel-dir", made, f"llama-cpp-python=={version}")
+        pip(log, python, "wheel", *what, doing="get llama-cpp-python", env={"PYTHONPATH": made})
+        shutil.move(Path(made) / wheel.name, wheel.with_suffix(".partial"))
+    return wheel.with_suffix(".partial").replace(wheel)

@@ -9,24 +9,26 @@ import sys
 import time
 from pathlib import Path
 
-import cuda_toolkit
 import environments
-from environments import pip
+from environments import find_compiler, pip
 from gpu_choice import COMPILER_HINT
-from steps import Log, SetupError, duration
+from steps import Log, SetupError, answer_of, duration
 
 NAME = "llama-cpp-python"
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
-LAYOUT = " ".join(
-    (
-        # All in one folder, each library once: a wheel has no links, and would hold copies.
-        "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
-        "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN",
-        "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF",
-    )
+LAYOUT = (  # all in one folder, each library once: a wheel has no links, and would hold copies
+    "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib "
+    "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN "
+    "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF"
 )
 _CPU_BUILD_S = 600  # of one core, for the CPU's library
 _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
+_CPUINFO = Path("/proc/cpuinfo")
+# 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
+# supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
+_VERSION = "13.4.3"
+CUDA_COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
+CUDA_RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
@@ -44,17 +46,13 @@ def cache_folder() -> Path:
 
 
 def wheel_folder(root: Path, version: str, how: str) -> Path:
-    """Return the folder of one wheel: of this version and processor, made `how`.
+    """Return the folder of one wheel: of this version and processor, made with these options.
 
-    A build uses all instructions of the processor, so another one must not get it. `how` has the
-    options of the build.
+    A build uses all instructions of the processor, so another one must not get it.
     """
-    processor = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        flags = re.search(r"^(flags|Features)\s*:.*$", cpuinfo.read_text(), re.M)
-        processor = flags[0] if flags else processor
-    key = f"{version} {how} {platform.machine()} {sys.platform} {processor}"
+    cpuinfo = _CPUINFO.read_text() if _CPUINFO.is_file() else ""
+    flags = re.search(r"^(flags|Features)\s*:.*$", cpuinfo, re.M)
+    key = f"{version} {how} {platform.machine()} {sys.platform} {flags[0] if flags else ''}"
     return root / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
@@ -62,37 +60,31 @@ def wheel_in(folder: Path) -> Path | None:
     return next(folder.glob("*.whl"), None)
 
 
-def build(
-    log: Log,
-    version: str,
-    args: str,
-    folder: Path,
-    cuda: bool = False,
-) -> Path:
-    """Return the wheel in `folder`, compiled unless it is there; the only slow step.
-
-    With `cuda`, NVIDIA's compiler comes from the package index.
-    """
+def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -> Path:
+    """Return the wheel in `folder`, compiled unless it is there; CUDA's compiler from the index."""
     if kept := wheel_in(folder):
         return kept
-    if environments.find_compiler() is None:
+    if find_compiler() is None:
         raise SetupError("llama.cpp needs a C++ compiler.", COMPILER_HINT)
     work = folder.parent / f"build-{folder.name}"
-    tools = work / "tools"
-    python = environments.python_of(tools)
+    python = environments.python_of(work / "tools")
     if not python.is_file():
-        environments.make_environment(log, tools)
-    packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
+        environments.make_environment(log, work / "tools")
     more = " and NVIDIA's compiler" if cuda else ""
     log.say(f"building llama.cpp {version}, once on this machine; after Ctrl-C, it resumes")
     log.say(f"fetching the build's tools{more}")
-    if cuda:
-        environments.get_resuming_pip(log, python)
+    if cuda:  # files of hundreds of MB, which this version of pip resumes
+        pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")
+    packages = (*_TOOLS, CUDA_COMPILER) if cuda else _TOOLS
     pip(log, python, "install", *packages, doing="install the build's tools")
-    source = _source(log, python, version, work)
-    _compile(log, python, args, work, source, cuda)
+    environment = {"CMAKE_ARGS": args}
+    if cuda:
+        environment |= cuda_environment(environments.site_of(work / "tools"))
+    _compile(log, python, work, _source(log, python, version, work), environment, cuda)
+    built = wheel_in(work / "out")
+    if not built:
+        raise SetupError(f"{work} has no wheel.", "Remove that folder and run this again.")
     folder.mkdir(parents=True, exist_ok=True)
-    built = only_wheel(work / "out")
     wheel = Path(shutil.move(built, folder / built.name))
     shutil.rmtree(work, ignore_errors=True)  # the wheel is there; leftovers do no harm
     return wheel
@@ -100,36 +92,37 @@ def build(
 
 def _source(log: Log, python: Path, version: str, work: Path) -> Path:
     """Fetch and unpack the source once, in a place that stays: objects depend on its path."""
-    source = work / "source"
+    source, partial = work / "source", work / "source.partial"
     if source.is_dir():
         return source
     options = ("--no-deps", "--no-build-isolation", "--no-binary", NAME, "--dest", work / "sdist")
     wanted = f"{NAME}=={version}"
     pip(log, python, "download", *options, wanted, doing="download llama.cpp's source")
-    partial = work / "source.partial"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.unpack_archive(next((work / "sdist").iterdir()), partial)
     next(partial.iterdir()).rename(source)
     return source
 
 
-def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: bool) -> None:
-    environment = environments.compiler_environment() | {"CMAKE_ARGS": args}
-    path = environment.get("PATH") or os.environ.get("PATH", "")
-    environment["PATH"] = os.pathsep.join((str(python.parent), path))
-    if "CMAKE_BUILD_PARALLEL_LEVEL" not in os.environ:
-        environment["CMAKE_BUILD_PARALLEL_LEVEL"] = str(n_jobs())
-    if cuda:
-        site = environments.site_of(work / "tools")
-        environment |= cuda_toolkit.build_environment(site)
+def _compile(
+    log: Log, python: Path, work: Path, source: Path, environment: dict[str, str], cuda: bool
+) -> None:
+    n_compilers = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or n_jobs())
+    environment |= {
+        "PATH": os.pathsep.join((str(python.parent), os.environ.get("PATH", ""))),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(n_compilers),
+        # ggml's build takes ccache where it is installed; with this it hits in other folders, too
+        "CCACHE_BASEDIR": os.environ.get("CCACHE_BASEDIR", str(work)),
+    }
     os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
-    # ggml's build takes ccache where it is installed; with this it hits in other folders, too
-    environment["CCACHE_BASEDIR"] = os.environ.get("CCACHE_BASEDIR", str(work))
-    log.say(f"compiling llama.cpp with {_estimate(cuda)}")
-    command = [python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
-    command += ["--config-settings", f"build-dir={work / 'build'}"]
+    n_minutes = 15 if cuda else max(1, round(_CPU_BUILD_S / n_compilers / 60))
+    log.say(f"compiling llama.cpp: about {n_minutes} min{' or more' if cuda else ''}")
     log.run(
-        [*command, "--wheel-dir", work / "out", source],
+        [
+            *(python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"),
+            *("--config-settings", f"build-dir={work / 'build'}"),
+            *("--wheel-dir", work / "out", source),
+        ],
         failed="llama.cpp did not build",
         hint="If the compiler was killed, memory was short: CMAKE_BUILD_PARALLEL_LEVEL=1 builds "
         "one file at a time. Run the same command again to resume.",
@@ -139,41 +132,54 @@ def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: 
     )
 
 
-def _estimate(cuda: bool) -> str:
-    """Return how many compilers work, and how long: CUDA's kernels have not been timed."""
-    n = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or n_jobs())
-    time_needed = "" if cuda else f": about {max(1, round(_CPU_BUILD_S / n / 60))} min"
-    cached = " and ccache" if shutil.which("ccache") else ""
-    return f"{n} compiler{'s' * (n > 1)}{cached}{time_needed}"
-
-
 def n_jobs() -> int:
     """Return how many compilers to run at the same time: one per CPU, as far as the RAM goes."""
-    n_cpus = os.cpu_count() or 1
-    if not hasattr(os, "sysconf"):
-        return n_cpus
     n_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(n_cpus, n_bytes // _JOB_BYTES))
+    return max(1, min(os.cpu_count() or 1, n_bytes // _JOB_BYTES))
 
 
 class _Progress:
     def __init__(self, log: Log) -> None:
-        self._log = log
-        self._shown = 0
-        self._start = time.monotonic()
+        self._log, self._shown, self._start = log, 0, time.monotonic()
 
     def __call__(self, line: str) -> None:
         if step := re.search(r"\[(\d+)/(\d+)\]", line):
             n_done, n_all = int(step[1]), int(step[2])
-            percent = 100 * n_done // n_all
-            if percent >= self._shown + 10:
-                self._shown = percent
+            if 100 * n_done // n_all >= self._shown + 10:
+                self._shown = 100 * n_done // n_all
                 left_s = (time.monotonic() - self._start) * (n_all - n_done) / n_done
-                rest = f", about {duration(left_s)} to go" if n_done < n_all else ""
-                self._log.say(f"  {percent} % compiled{rest}")
+                self._log.say(f"  {self._shown} % compiled, about {duration(left_s)} to go")
 
 
-def only_wheel(folder: Path) -> Path:
-    if wheel := wheel_in(folder):
-        return wheel
-    raise SetupError(f"{folder} has no wheel.", "Remove that folder and run this again.")
+def cuda_environment(site: Path) -> dict[str, str]:
+    """Complete the toolkit in `site` and return variables that make CMake find this one."""
+    root = site / "nvidia" / "cu13"
+    _add_link(root / "lib64", root / "lib")
+    for library in (root / "lib").glob("lib*.so.*"):
+        _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
+    _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
+    nvcc = root / "bin" / "nvcc"
+    found = {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+    # nvcc would look for g++ and for nothing else
+    return found | {"CUDAHOSTCXX": os.environ.get("CUDAHOSTCXX") or find_compiler() or "g++"}
+
+
+def _add_link(link: Path, target: Path) -> None:
+    link.parent.mkdir(exist_ok=True)
+    if not link.exists():
+        link.unlink(missing_ok=True)  # it may point at a driver that has moved
+        link.symlink_to(target)
+
+
+def _driver_library() -> Path:
+    listed = answer_of(["ldconfig", "-p"]) or answer_of(["/sbin/ldconfig", "-p"]) or ""
+    cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
+    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), "/usr/lib/wsl/lib"]
+    for path in [*(Path(folder) / "libcuda.so.1" for folder in folders), *map(Path, cached)]:
+        if path.is_file() and "i386" not in str(path):
+            return path
+    raise SetupError(
+        "NVIDIA's driver library libcuda.so.1 is nowhere to be found.",
+        "Install the driver's compute part (Debian: libcuda1, Ubuntu: libnvidia-compute-NNN), or "
+        "name its folder in LD_LIBRARY_PATH; --backend cpu does without.",
+    )

@@ -11,39 +11,24 @@ from steps import SetupError
 
 @dataclass(frozen=True)
 class Places:
-    """Folders of this user; the program puts nothing anywhere else.
+    """Folders of this user; the program puts nothing anywhere else."""
 
-    Attributes:
-        app: The program: an environment per installed version, and the record.
-        bin: Where the command is found.
-        log: The installer's log file.
-    """
-
-    app: Path
-    bin: Path
+    app: Path  # an environment per installed version, and the record
+    bin: Path  # where the command is found
     log: Path
 
 
 @dataclass
 class Receipt:
-    """The record of one installation.
-
-    Attributes:
-        environment: Name of its folder in `Places.app`.
-        llama: How llama.cpp was got: a release's name, or compiled.
-        digests: sha256 of the release's files.
-        files: Made by us alone, besides the app folder.
-        edited: Files of the user that got a line of ours; True: they were not there before.
-        has_service: Whether a server starts at login.
-    """
+    """The record of one installation."""
 
     version: str
-    environment: str
-    llama: str = ""
-    digests: dict[str, str] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-    edited: dict[str, bool] = field(default_factory=dict)
-    has_service: bool = False
+    environment: str  # the name of its folder in `Places.app`
+    llama: str = ""  # how it was got: a release's name, or compiled
+    digests: dict[str, str] = field(default_factory=dict)  # sha256 of the release's files
+    files: list[str] = field(default_factory=list)  # made by us alone, besides the app folder
+    edited: dict[str, bool] = field(default_factory=dict)  # the user's; True: not there before
+    has_service: bool = False  # a server starts at login
 
 
 def places() -> Places:

@@ -12,6 +12,7 @@ from environments import python_of
 from receipt import Places, Receipt
 from steps import Log, SetupError, answer_of
 
+Confirm = Callable[[str], None]  # it asks the user, and raises SetupError for a no
 _ENDS = ("-wal", "-shm", ".private")  # of files next to the chats
 _ASK = """
 import json, platformdirs
@@ -34,18 +35,9 @@ for process in psutil.wait_procs(found, timeout=20)[1]:
 
 
 def uninstall(
-    log: Log,
-    places: Places,
-    receipt: Receipt,
-    purge: bool,
-    dry_run: bool,
-    confirm: Callable[[str], None],
+    log: Log, places: Places, receipt: Receipt, purge: bool, dry_run: bool, confirm: Confirm
 ) -> None:
-    """Remove the program, and list the files that stay.
-
-    With `purge`, models, chats, settings, caches and logs go, too. `confirm` asks the user and
-    raises SetupError for a no.
-    """
+    """Remove the program; with `purge`, models, chats, settings, caches and logs, too."""
     environment = places.app / receipt.environment
     owned = _owned(environment)
     if purge and owned is None:
@@ -72,7 +64,8 @@ def uninstall(
         _remove(path)
     _remove(places.app)  # last: the Python that runs this may lie in it
     for folder in {places.app.parent, places.log.parent, *(path.parent for path in data)}:
-        _remove_if_empty(folder)
+        if folder.name == "gptoss" and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
     print("gptoss is removed.")
 
 
@@ -97,11 +90,6 @@ def _remove(path: Path) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:  # on Windows, a file in use
         raise SetupError(f"{path} could not be removed: {error}", "Delete it by hand.") from error
-
-
-def _remove_if_empty(folder: Path) -> None:
-    if folder.name == "gptoss" and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def _size(path: Path) -> int:

@@ -35,9 +35,9 @@ _TASK_XML = """\
     <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
     <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
   </Settings>
-  <Actions Context="user"><Exec>
-    <Command>conhost.exe</Command><Arguments>--headless "{command}" serve</Arguments>
-  </Exec></Actions>
+  <Actions Context="user">
+    <Exec><Command>conhost.exe</Command><Arguments>--headless "{command}" serve</Arguments></Exec>
+  </Actions>
 </Task>
 """
 

@@ -16,16 +16,15 @@ import gpu_choice
 import llama_release
 import llama_wheel
 import receipt as records
-import release_files
 import shell_setup
 from environments import find_compiler
 from gpu_choice import Choice
 from installation import Order, install
+from llama_release import ROOT
 from receipt import Places, Receipt
+from release import check_sums, package_in
 from removal import uninstall
 from steps import Log, SetupError
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str]) -> int:
@@ -33,15 +32,13 @@ def main(arguments: list[str]) -> int:
     prepare_environment(options.index)
     try:
         places = records.places()
-        log = Log(places.log)
-        if options.uninstall or options.purge:
-            return remove(options, places, log)
-        return set_up(options, places, log)
+        (remove if options.uninstall or options.purge else set_up)(options, places, Log(places.log))
+        return 0
     except SetupError as error:
         print(error.report, file=sys.stderr)
     except OSError as error:
         hint = "Is a disk full, or a folder not yours? What was installed before still is."
-        print(f"\n{error}\n{hint}", file=sys.stderr)
+        print(f"\n{error}\n{hint} --wheels names another for llama.cpp.", file=sys.stderr)
     return 1
 
 
@@ -75,38 +72,39 @@ def prepare_environment(index: str | None) -> None:
         os.environ["PIP_INDEX_URL"] = os.environ["UV_DEFAULT_INDEX"] = index
 
 
-def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
-    release = options.release.absolute() if options.release else None
-    if release:
-        release_files.check_sums(release)
-    source = options.source or (str(release_files.package_in(release)) if release else own_source())
+def set_up(options: argparse.Namespace, places: Places, log: Log) -> None:
+    source = options.source or own_source(options.release)
     if "://" not in source and not Path(source).exists():
         raise SetupError(f"{source} does not exist.", "--from takes gptoss's folder, file or URL.")
     previous = records.read(places.app)
     choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
-    print("\n".join(plan(options, places, source, previous, choice)))
+    print("\n".join(plan(places, source, previous, choice)))
     if options.dry_run:
         print("\nNothing was changed.")
-        return 0
+        return
     confirm("Continue?", options.yes)
     is_served = options.service or bool(previous and previous.has_service)
     if not (is_served or options.yes):
         is_served = ask("Start a server now and at every login?", default=False)
     wheels = (options.wheels or llama_wheel.cache_folder()).absolute()
     releases = options.llama_releases.rstrip("/")
-    order = Order(source, choice, wheels, releases, not options.no_path, is_served)
     with log.alone():
+        order = Order(source, choice, wheels, releases, not options.no_path, is_served)
         install(log, places, order)
-    return 0
 
 
-def plan(
-    options: argparse.Namespace,
-    places: Places,
-    source: str,
-    previous: Receipt | None,
-    choice: Choice,
-) -> list[str]:
+def own_source(folder: Path | None) -> str:
+    """Return gptoss's wheel in a release's folder, or what this file is in."""
+    if folder:
+        check_sums(folder.absolute())
+        return str(package_in(folder.absolute()))
+    if (ROOT / "pyproject.toml").is_file():
+        return str(ROOT)
+    hint = "No version is published on a package index yet: name an archive or a wheel with --from."
+    raise SetupError("gptoss itself is not next to this installer.", hint)
+
+
+def plan(places: Places, source: str, previous: Receipt | None, choice: Choice) -> list[str]:
     verb = f"Upgrade of gptoss {previous.version}" if previous else "Installation of gptoss"
     lines = [
         f"{verb} from {source}",
@@ -122,7 +120,7 @@ def plan(
     return lines + ([f"  Note: {choice.advice}"] if choice.advice else [])
 
 
-def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
+def remove(options: argparse.Namespace, places: Places, log: Log) -> None:
     found = records.read(places.app)
     if found is None:
         raise SetupError(f"gptoss is not installed in {places.app}.", "Nothing to remove.")
@@ -130,14 +128,6 @@ def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
         with log.alone():  # Windows removes no file that is open, so it is not held
             pass
     uninstall(log, places, found, options.purge, options.dry_run, lambda q: confirm(q, options.yes))
-    return 0
-
-
-def own_source() -> str:
-    if (ROOT / "pyproject.toml").is_file():
-        return str(ROOT)
-    hint = "No version is published on a package index yet: name an archive or a wheel with --from."
-    raise SetupError("gptoss itself is not next to this installer.", hint)
 
 
 def confirm(question: str, is_sure: bool) -> None:
@@ -147,10 +137,8 @@ def confirm(question: str, is_sure: bool) -> None:
 
 def ask(question: str, default: bool) -> bool:
     if not sys.stdin.isatty():
-        raise SetupError(
-            "Confirmation needs a terminal.",
-            "Pass --yes, or look first with --dry-run.",
-        )
+        hint = "Pass --yes, or look first with --dry-run."
+        raise SetupError("Confirmation needs a terminal.", hint)
     try:
         answer = input(f"\n{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
     except EOFError:  # Ctrl-D

@@ -49,15 +49,19 @@ def put_on_path(places: Places, environment: Path, receipt: Receipt, edit: bool)
     if not edit:
         return ["Add to the start-up file of your shell:", *(f"  {line}" for line in lines)]
     file = _startup_file(shell)
-    _add_lines(file, lines, receipt)
+    receipt.edited[str(file)] = receipt.edited.get(str(file), not file.exists())
+    _write_lines(file, lines)
     return [f"{file} has a line for gptoss now; it counts in every new terminal."]
 
 
 def undo(places: Places, receipt: Receipt) -> None:
     for name in receipt.files:
         Path(name).unlink(missing_ok=True)
-    for name, is_ours in receipt.edited.items():
-        _remove_lines(Path(name), is_ours)
+    for file, is_ours in ((Path(name), is_ours) for name, is_ours in receipt.edited.items()):
+        if file.is_file():
+            _write_lines(file, [])
+            if is_ours and not file.stat().st_size:
+                file.unlink()
     if sys.platform == "win32":
         import windows_path
 
@@ -116,38 +120,24 @@ def _startup_file(shell: str) -> Path:
     return files.get(shell, home / ".profile")
 
 
-def _add_lines(file: Path, lines: list[str], receipt: Receipt) -> None:
-    """Append lines that end in `MARK`, in place of an earlier installation's."""
-    is_ours = receipt.edited.get(str(file), not file.exists())
-    data = _without_ours(file.read_bytes()) if file.exists() else b""
-    data += b"\n" if data and not data.endswith(b"\n") else b""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _replace(file, data + b"".join(map(_marked, lines)))
-    receipt.edited[str(file)] = is_ours
+def _write_lines(file: Path, lines: list[str]) -> None:
+    """Give a file of the user these lines, which end in `MARK`, in place of earlier ones.
 
-
-def _remove_lines(file: Path, is_ours: bool) -> None:
-    if not file.is_file():
-        return
-    data = file.read_bytes()  # bytes: the user's file may have any encoding
-    kept = _without_ours(data)
-    if is_ours and not kept:
-        file.unlink()
-    elif kept != data:
-        _replace(file, kept)
-
-
-def _without_ours(data: bytes) -> bytes:
-    mark = f"{MARK}\n".encode()
-    return b"".join(line for line in data.splitlines(keepends=True) if not line.endswith(mark))
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """Give a file of the user new content, or leave it as it is if the disk is full."""
+    If the disk is full, it stays as it is.
+    """
     file = file.resolve()  # a link, as in a repository of such files, stays one
+    data = file.read_bytes() if file.exists() else b""  # bytes: it may have any encoding
+    mark = f"{MARK}\n".encode()
+    kept = [line for line in data.splitlines(keepends=True) if not line.endswith(mark)]
+    if lines and kept and not kept[-1].endswith(b"\n"):
+        kept.append(b"\n")
+    wanted = b"".join([*kept, *map(_marked, lines)])
+    if wanted == data:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.gptoss.partial")
     try:
-        partial.write_bytes(data)
+        partial.write_bytes(wanted)
         if file.exists():
             shutil.copymode(file, partial)
         partial.replace(file)

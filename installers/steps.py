@@ -6,21 +6,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 Command = Sequence[str | Path]
 _SHOWN = 15  # lines of a failed program
 _SILENCE_S = 20.0
+_TEXT: Any = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "errors": "replace"}
 
 
 class SetupError(Exception):
     """A reason to stop the installer, with a hint and the last lines of a failed program."""
 
-    def __init__(self, message: str, hint: str, tail: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", tail: str = "") -> None:
         super().__init__(message)
-        self.hint = hint
-        self.tail = tail
+        self.hint, self.tail = hint, tail
 
     @property
     def report(self) -> str:
@@ -31,8 +33,7 @@ class Log:
     """Prints messages and keeps them, with all that programs print, in a file made on first use."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._said_at = 0.0
+        self.path, self._said_at = path, 0.0
 
     def say(self, text: str) -> None:
         self._said_at = time.monotonic()
@@ -59,7 +60,7 @@ class Log:
         command: Command,
         *,
         failed: str,
-        hint: str,
+        hint: str = "",
         doing: str = "",
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
@@ -70,30 +71,22 @@ class Log:
         """
         words = [str(word) for word in command]
         self.note(f"$ {' '.join(words)}\n")
-        tail: list[str] = []
+        tail: deque[str] = deque(maxlen=_SHOWN)
+        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         try:
             with (
                 self._heartbeat(doing or Path(words[0]).name),
-                subprocess.Popen(
-                    words,
-                    env=os.environ | dict(env or {}),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    encoding="utf-8",
-                    errors="replace",
-                ) as program,
+                subprocess.Popen(words, env=os.environ | dict(env or {}), **streams, **_TEXT) as it,
             ):
-                for line in program.stdout or ():
+                for line in it.stdout or ():
                     self.note(line)
-                    tail = [*tail, line][-_SHOWN:]
+                    tail.append(line)
                     if on_line:
                         on_line(line)
         except OSError as error:
             raise SetupError(f"{failed}: {error}", hint) from error
-        if program.returncode:
-            message = f"{failed} (exit status {program.returncode})."
+        if it.returncode:
+            message = f"{failed} (exit status {it.returncode})."
             raise SetupError(message, f"{hint} Whole log: {self.path}", "".join(tail))
 
     @contextlib.contextmanager
@@ -141,16 +134,9 @@ def answer_of(
 ) -> str | None:
     """Return a program's output; None if it is missing, takes a minute or fails."""
     try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            env=os.environ | dict(env or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=60,
-        )
+        words = [str(word) for word in command]
+        variables = os.environ | dict(env or {})
+        done = subprocess.run(words, env=variables, capture_output=True, timeout=60, **_TEXT)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode in statuses else None

@@ -19,8 +19,10 @@ class GitHub(ThreadingHTTPServer):
     """Attributes:
     files: What the release has.
     digests: That the API says instead of the right ones.
-    cut_after: Bytes of an answer after which the connection breaks, once.
+    cuts: Bytes after which the answers break, one after the other; of the page, too, if told.
     has_ranges: Else each answer is a whole file.
+    page_answer: An error for the API's page, by its status, and the body.
+    redirects_to: Another host, which has the files.
     asked: The paths that were asked for, with the first byte.
     """
 
@@ -28,8 +30,11 @@ class GitHub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}
-        self.cut_after: int | None = None
+        self.cuts: list[int] = []
+        self.cuts_page = False
         self.has_ranges = True
+        self.page_answer: tuple[int, bytes] | None = None
+        self.redirects_to = ""
         self.asked: list[tuple[str, int]] = []
 
     @property
@@ -56,21 +61,28 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         github, name = self.server, self.path.rpartition("/")[2]
         is_page = self.path == f"/tags/{BUILD}"
-        data = github.page() if is_page else github.files.get(name)
+        status, data = 200, github.page() if is_page else github.files.get(name)
+        if is_page and github.page_answer:
+            status, data = github.page_answer
         if data is None:
             self.send_error(404)
+            return
+        if github.redirects_to and not is_page:
+            self.send_response(302)
+            self.send_header("Location", github.redirects_to + self.path)
+            self.end_headers()
             return
         start = 0
         if github.has_ranges and not is_page:
             start = int(self.headers.get("Range", "bytes=0-")[6:-1])
         github.asked.append((name, start))
-        self.send_response(206 if start else 200)
+        self.send_response(206 if start else status)
         self.send_header("Content-Length", str(len(data) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         self.end_headers()
-        end = len(data)
-        if github.cut_after is not None and not is_page:
-            end, github.cut_after = start + github.cut_after, None
-        self.wfile.write(data[start:end])
+        cuts = github.cuts if github.cuts_page or not is_page else []
+        self.wfile.write(data[start : start + cuts.pop(0) if cuts else None])
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet."""

@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-import cuda_toolkit
+import llama_wheel
 import pytest
 from from_source import ROOT
 from steps import SetupError
@@ -28,7 +28,7 @@ def test_linker_finds_toolkit_and_driver(
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{driver.parent}")
     root = site / "nvidia/cu13"
     for _ in range(2):  # a build that is resumed
-        found = cuda_toolkit.build_environment(site)
+        found = llama_wheel.cuda_environment(site)
         assert found["CUDACXX"] == str(root / "bin/nvcc")
         assert found["CUDAToolkit_ROOT"] == str(root)
         assert (root / "lib64/libcublas.so").read_text() == "libcublas.so.13"
@@ -37,13 +37,12 @@ def test_linker_finds_toolkit_and_driver(
 
 def test_driver_without_its_library(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    monkeypatch.setattr(cuda_toolkit, "_FOLDERS", ())
-    monkeypatch.setattr(cuda_toolkit, "answer_of", lambda _: "libc.so.6 (libc6) => /lib/libc.so.6")
+    monkeypatch.setattr(llama_wheel, "answer_of", lambda _: "libc.so.6 (libc6) => /lib/libc.so.6")
     with pytest.raises(SetupError, match=r"libcuda\.so\.1 is nowhere") as caught:
-        cuda_toolkit.build_environment(site)
+        llama_wheel.cuda_environment(site)
     assert "LD_LIBRARY_PATH" in caught.value.hint
 
 
 def test_the_extra_brings_what_the_installer_does() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["optional-dependencies"]["cuda"] == [cuda_toolkit.RUNTIME]
+    assert project["optional-dependencies"]["cuda"] == [llama_wheel.CUDA_RUNTIME]

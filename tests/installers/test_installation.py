@@ -14,6 +14,7 @@ import receipt
 import removal
 from gpu_choice import Choice
 from installation import Order
+from llama_release import UnreachableError
 from receipt import Places, Receipt
 from steps import Log, SetupError
 
@@ -45,6 +46,7 @@ def test_full_disk_is_seen_before_the_first_byte(
     with pytest.raises(SetupError, match=r"2\.0 GB are free .* 4 needed") as caught:
         installation.install(Log(places.log), places, order(tmp_path, RTX_4090))
     assert "--wheels" in caught.value.hint
+    assert "--backend cpu needs 1" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,8 +75,8 @@ def test_the_next_way_is_tried_until_nano_answers(
         return {f"{arguments[-1]}.zip": "digest"}
 
     monkeypatch.setattr(installation, "put_llama", put)
-    monkeypatch.setattr(installation.verification, "has_gpu", lambda _: made.llama not in blind)
-    monkeypatch.setattr(installation.verification, "check_answer", lambda *_: "the GPU")
+    monkeypatch.setattr(installation, "has_gpu", lambda _: made.llama not in blind)
+    monkeypatch.setattr(installation, "check_answer", lambda *_: "the GPU")
     log, package = Log(places.log), installation.Package(tmp_path, "1", None)  # type: ignore[arg-type]
     wanted = (log, tmp_path, package, order(tmp_path, choice), made)
     if way:
@@ -85,6 +87,44 @@ def test_the_next_way_is_tried_until_nano_answers(
         installation._find_llama(*wanted)
     assert "Ask GitHub" in no.value.hint
     assert "cuda-12.8 is not there. Ask GitHub. Now vulkan." in places.log.read_text()
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_without_github_what_is_compiled_comes_next(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    """No release is asked for again, and a card does not end on the CPU for a lost network."""
+    tried: list[object] = []
+
+    def put(*arguments: object) -> dict[str, str]:
+        tried.append(arguments[-1])
+        if str(arguments[-1]).startswith("cuda"):
+            raise UnreachableError("GitHub does not answer.", "Run this again.")
+        if not compiles:
+            raise SetupError("It did not build.", "Read the log.")
+        return {}
+
+    monkeypatch.setattr(installation, "put_llama", put)
+    monkeypatch.setattr(installation, "has_gpu", lambda _: True)
+    monkeypatch.setattr(installation, "check_answer", lambda *_: "the GPU")
+    log, package = Log(places.log), installation.Package(tmp_path, "1", None)  # type: ignore[arg-type]
+    made, ways = Receipt("1", "env-1"), ("cuda-13.4", "cuda-12.8", "compiled for CUDA", "cpu")
+    wanted = (log, tmp_path, package, order(tmp_path, Choice(ways)), made)
+    if compiles:
+        assert installation._find_llama(*wanted) == "the GPU"
+    else:
+        with pytest.raises(SetupError, match=r"^GitHub does not answer\.$") as no:
+            installation._find_llama(*wanted)
+        assert no.value.hint == f"Run this again. Log: {places.log}"
+    assert tried == ["cuda-13.4", "compiled for CUDA"]
+
+
+def test_a_slow_doctor_does_not_undo_what_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "answer_of", lambda *_, **__: None)
+    (note,) = installation.problems(tmp_path)
+    assert note.startswith("gptoss doctor")
 
 
 def test_build_without_a_compiler(

