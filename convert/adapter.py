@@ -70,10 +70,7 @@ class _Config(msgspec.Struct, frozen=True):
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """Two factors of a change: of one matrix, or of all experts of a layer in one.
-
-    `is_exchanged`: `a` has the outputs, as in PEFT's factors of embeddings and some of experts.
-    """
+    """Two factors of a change; of those `is_exchanged`, `a` has the outputs."""
 
     a: SourceTensor
     b: SourceTensor

@@ -19,14 +19,6 @@ MERGE_HINT = (
     "Merge it into its base model first: with peft, PeftModel.from_pretrained(base, adapter)"
     ".merge_and_unload().save_pretrained(FOLDER). Then convert FOLDER."
 )
-_METHODS = {
-    "awq": "AWQ",
-    "bitsandbytes": "bitsandbytes",
-    "compressed-tensors": "compressed-tensors",
-    "fbgemm_fp8": "FP8",
-    "fp8": "FP8",
-    "gptq": "GPTQ",
-}
 # Names of tensors that only these have, as they end or as a part of them.
 _TENSORS = {
     re.compile(r"\.lora_[AB]\b|\.lora_embedding_|\.lora_magnitude_vector"): (
@@ -62,7 +54,6 @@ _INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 
 
 def check_quantization(stated: Any, where: str) -> None:
-    """Check the `quantization_config` of a config.json; only OpenAI's own MXFP4 can be read."""
     if not isinstance(stated, dict) or not stated:
         return
     method = stated.get("quant_method") or next(
@@ -75,8 +66,7 @@ def check_quantization(stated: Any, where: str) -> None:
         return
     name = "bitsandbytes" if str(method).startswith("load_in") else str(method)
     raise ConvertError(
-        f"{where} says that the weights are quantized by {_METHODS.get(name.lower(), name)}, which "
-        "cannot be converted.",
+        f"{where} says that the weights are quantized by {name}, which cannot be converted.",
         hint=f"{_QUANTIZED_HINT} If they are 16-bit all the same, take the key out of config.json.",
     )
 

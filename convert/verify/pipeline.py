@@ -21,7 +21,7 @@ from convert.verify.keys import (
     check_shapes,
     check_vocabulary,
     compare_keys,
-    read_tokens,
+    read_list,
 )
 from convert.verify.report import Match, Report, TensorReport
 from convert.verify.scan import Difference, Scan, TensorFindings, as_made
@@ -76,7 +76,6 @@ def verify_model(
 
 
 def check_headers(path: Path) -> Report:
-    """Check a GGUF without reading its tensors."""
     report = Report([path])
     parts = read_parts(path, report)
     find_tensors(parts, report)
@@ -89,7 +88,7 @@ def _check_header(
 ) -> ModelConfig | None:
     if not parts or parts[0].path != report.files[0]:
         return None
-    tokens = read_tokens(parts[0], report)
+    tokens = read_list(parts[0], TOKENS_KEY, report)
     expected: Tokenizer | None = None
     place = tokenizer or (source.own_tokenizer if source else None)  # OpenAI's layout has none
     if tokens and place:

@@ -1,10 +1,5 @@
-"""o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens, split and merges.
+"""o200k_harmony, the vocabulary of every gpt-oss: its special tokens, split and merges."""
 
-OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order.
-"""
-
-import base64
-import binascii
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,24 +137,6 @@ def own_tokens(tokens: Sequence[str], types: Sequence[int]) -> dict[int, bytes]:
         plain = text.encode() if types[i] in (NORMAL, USER_DEFINED) else b""
         own[i] = bytes(map(BYTE_OF_CHAR.__getitem__, text)) if is_spelled else plain
     return own
-
-
-def parse_ranks(rank_file: bytes) -> list[str]:
-    """Read a rank file: tokens in rank order, in GPT-2's byte-to-unicode spelling.
-
-    Raises ValueError if it is none, or ranks do not count 0, 1, 2, ...
-    """
-    tokens: list[str] = []
-    for rank, line in enumerate(rank_file.splitlines()):
-        token, _, stated_rank = line.partition(b" ")
-        if stated_rank != b"%d" % rank:
-            raise ValueError(f"line {rank + 1} does not state the rank {rank}")
-        try:
-            raw = base64.b64decode(token, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"line {rank + 1} is not base64") from error
-        tokens.append(raw.decode("latin-1").translate(CHAR_OF_BYTE))
-    return tokens
 
 
 def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:

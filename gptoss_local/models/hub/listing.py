@@ -51,7 +51,6 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in names)
 
     def expected_shards(self, *, original: bool) -> tuple[HubFile, ...]:
-        """Guess, without the index, that all safetensors hold weights."""
         return tuple(self.files[name] for name in self._weights(_prefix(original)))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
