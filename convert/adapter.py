@@ -339,6 +339,11 @@ def check_adapter_files(folder: Path) -> None:
         )
 
 
+def tokenizer_of(adapter: Path | None) -> Path | None:
+    """Return the folder if it has a tokenizer, as trainers save it next to what they trained."""
+    return adapter if adapter is not None and (adapter / "tokenizer.json").is_file() else None
+
+
 def check_no_adapter(names: Collection[str], place: str) -> None:
     """Refuse a checkpoint with an adapter next to it, which transformers would apply."""
     for name in reversed(ADAPTER_FILES):

@@ -50,7 +50,6 @@ _TENSORS = {
         "Convert the checkpoint that it was made from, with what was trained as --adapter.",
     ),
 }
-_INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 
 
 def check_quantization(stated: Any, where: str) -> None:
@@ -87,7 +86,7 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
             hint="Save the model as bfloat16: with transformers, model.bfloat16()"
             ".save_pretrained(FOLDER).",
         )
-    if dtype.startswith(("F8", "F4")) or dtype in _INTEGERS:
+    if dtype.startswith(("F8", "F4", "I", "U", "BOOL")):
         raise ConvertError(
             f"{name} in {where} is {dtype}: the checkpoint is quantized, and not as OpenAI's is.",
             hint=_QUANTIZED_HINT,
@@ -97,12 +96,8 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
 def what_it_is(names: Iterable[str], place: str) -> ConvertError | None:
     found = sorted(names)
     ggufs = [name for name in found if name.lower().endswith(".gguf")]
-    pickles = [
-        name
-        for name in found
-        if re.search(r"\.(bin|pt|pth|ckpt)$", name, re.IGNORECASE)
-        and re.search(r"model|consolidated|checkpoint|weights", name, re.IGNORECASE)
-    ]
+    pickle = r"(model|consolidated|checkpoint|weights).*\.(bin|pt|pth|ckpt)$"
+    pickles = [name for name in found if re.search(pickle, name, re.IGNORECASE)]
     if any(name.rpartition("/")[2] == ADAPTER_NAME for name in found):
         return ConvertError(
             f"{place} is an adapter (LoRA), not a model: it has {ADAPTER_NAME} and no weights of "

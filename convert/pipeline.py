@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from convert.adapter import Adapter, check_no_adapter
+from convert.adapter import Adapter, check_no_adapter, tokenizer_of
 from convert.files import SourceTensor, writing
 from convert.journal import Shard, read_journal
 from convert.pieces import Rounding
@@ -130,7 +130,8 @@ def _plan(
     tensors = keep_bf16(tensors) if experts == "bf16" else tensors
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
-    place = options.get("tokenizer") or source.own_tokenizer
+    own = tokenizer_of(options.get("adapter"))
+    place = options.get("tokenizer") or own or source.own_tokenizer
     if place is None:
         missing = source.folder / "tokenizer.json"
         raise ConvertError(f"{missing} is missing.", hint=TOKENIZER_HINT)
@@ -147,6 +148,8 @@ def _plan(
     if adapter:
         fingerprint = hashlib.sha256((fingerprint + adapter.fingerprint).encode()).hexdigest()
     notes = (*plan.notes, *plan_notes(config, names))
+    if place == own != source.folder:
+        notes = (*notes, f"the tokenizer is the adapter's, of {own}")
     return msgspec.structs.replace(plan, notes=notes, fingerprint=fingerprint)
 
 

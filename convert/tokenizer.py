@@ -146,11 +146,9 @@ def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
         raise ConvertError(f"{path} is not a BPE tokenizer: {why}.", hint=TOKENIZER_HINT) from error
     texts = {token_id: text for text, token_id in file.model.vocab.items()}
-    if (len(texts), len({token.id for token in file.added_tokens})) != (
-        len(file.model.vocab),
-        len(file.added_tokens),
-    ):
-        raise ConvertError(f"{path} gives two tokens the same id.")
+    for ids in ([*file.model.vocab.values()], [token.id for token in file.added_tokens]):
+        if len(set(ids)) != len(ids):
+            raise ConvertError(f"{path} gives two tokens the same id.")
     types = dict.fromkeys(texts, TokenType.NORMAL)
     texts |= {token.id: token.content for token in file.added_tokens}
     settings = _read_settings(path.parent / SETTINGS_NAME)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from convert.adapter import Adapter
+from convert.adapter import Adapter, tokenizer_of
 from convert.config import ModelConfig
 from convert.files import SourceTensor
 from convert.journal import JournalState, Shard
@@ -59,7 +59,7 @@ def verify_model(
         key.startswith("quantize.imatrix.") for part in parts for key in part.info.metadata
     )
     source = Source(against) if against else None
-    config = _check_header(parts, source, tokenizer, report)
+    config = _check_header(parts, source, tokenizer or tokenizer_of(adapter), report)
     start_s = time.monotonic()
     with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
         if source is not None and config is not None:

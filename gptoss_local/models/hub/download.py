@@ -144,12 +144,17 @@ def open_checkpoint(
 
 @contextlib.contextmanager
 def download_files(
-    source: str, folder: Path, names: Sequence[str], *, progress: Progress = lambda *_: None
+    source: str,
+    folder: Path,
+    names: Sequence[str],
+    *,
+    also: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
 ) -> Iterator[list[tuple[Path, HubFile]]]:
-    """Fetch files of a repository with `folder` locked; yield their paths and entries in order."""
+    """Fetch files, and those of `also` that are there; yield their paths and entries in order."""
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
-        files = listing.named(names)
+        files = listing.named([*names, *(name for name in also if name in listing.files)])
         kept.begin(listing)
         if n_missing_bytes := kept.missing_bytes(files):
             kept.check_space(n_missing_bytes)

@@ -11,7 +11,7 @@ from gptoss_local.base.errors import DownloadError
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TOKENIZER_NAMES = (
+TOKENIZER_NAMES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -20,8 +20,8 @@ _TOKENIZER_NAMES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-_ROOT_NAMES = ("config.json", "README.md", *_TOKENIZER_NAMES)
-_ORIGINAL_NAMES = ("original/config.json", *_TOKENIZER_NAMES)
+_ROOT_NAMES = ("config.json", "README.md", *TOKENIZER_NAMES)
+_ORIGINAL_NAMES = ("original/config.json", *TOKENIZER_NAMES)
 
 
 class HubFile(msgspec.Struct, frozen=True):
