@@ -121,6 +121,7 @@ class Adapter:
             if not is_off and key not in known:
                 what = f"{path} states {key}: {value!a:.60}, which is not merged here."
                 raise ConvertError(what, hint=MERGE_HINT)
+        self.base = str(stated.get("base_model_name_or_path") or "")
         self._version = str(stated.get("peft_version") or "0.17")  # which did not write it
         with reading(folder):
             self._held = read_header(folder / ADAPTER_WEIGHTS)

@@ -148,6 +148,8 @@ def _plan(
     if adapter:
         fingerprint = hashlib.sha256((fingerprint + adapter.fingerprint).encode()).hexdigest()
     notes = (*plan.notes, *plan_notes(config, names))
+    if adapter and adapter.base:
+        notes = (*notes, f"the adapter says that it was trained on {adapter.base!a:.100}")
     if place == own != source.folder:
         notes = (*notes, f"the tokenizer is the adapter's, of {own}")
     return msgspec.structs.replace(plan, notes=notes, fingerprint=fingerprint)

@@ -324,7 +324,8 @@ def test_square_experts_alone(tmp_path: Path, version: Any, *, is_taken: bool) -
 def test_the_tokenizer_that_was_saved_with_it(tmp_path: Path) -> None:
     """A trainer adds tokens to it, and none to the base's."""
     base, target = write_tiny(tmp_path / "base", config=CONFIG), tmp_path / "m.gguf"
-    adapter, notes = write_adapter(tmp_path / "adapter", {Q: lora(1, 64, 96)}), list[str]()
+    stated, notes = {"base_model_name_or_path": "openai/gpt-oss-20b"}, list[str]()
+    adapter = write_adapter(tmp_path / "adapter", {Q: lora(1, 64, 96)}, **stated)
     saved = tiny_tokenizer()
     saved["added_tokens"].append({"id": 23, "content": " Parigi", "special": False})
     write_json(adapter / "tokenizer.json", saved)
@@ -332,7 +333,9 @@ def test_the_tokenizer_that_was_saved_with_it(tmp_path: Path) -> None:
         notes.clear()
         convert_checkpoint(base, target, adapter=adapter, tokenizer=chosen, on_note=notes.append)
         assert read_tokens(target)[23] == token
-        assert notes[:1] == [f"the tokenizer is the adapter's, of {adapter}"] * (not chosen)
+        trained, *others = notes
+        assert trained == "the adapter says that it was trained on 'openai/gpt-oss-20b'"
+        assert others == [f"the tokenizer is the adapter's, of {adapter}"] * (not chosen)
         assert verify_model(target, against=base, adapter=adapter, tokenizer=chosen).is_proven
 
 
