@@ -204,6 +204,13 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
 
 def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report) -> None:
     expected = gguf_shapes(config)
+    for name in (tensor.name for part in parts for tensor in part.info.tensors):
+        stem, _, end = name.rpartition(".")
+        if stem.endswith(".attn_qkv"):  # three in one, as llama.cpp takes them, too
+            fused = [expected.pop(f"{stem[:-3]}{each}.{end}", (0,)) for each in "qkv"]
+            expected[name] = (sum(each[0] for each in fused), *fused[0][1:])
+        elif end in ("scale", "input_scale") and (weight := expected.get(f"{stem}.weight")):
+            expected[name] = (weight[0] if len(weight) > 2 else 1,)  # of NVFP4
     for part in parts:
         for tensor in part.info.tensors:
             shape = expected.pop(tensor.name, None)

@@ -37,13 +37,7 @@ SPLIT_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")  # llama_split_path, llam
 
 
 class TensorInfo(msgspec.Struct, frozen=True):
-    """The entry of one tensor in the header.
-
-    Attributes:
-        shape: In elements, slowest axis first (the file has the reverse).
-        type_id: A number of ggml's `ggml_type`.
-        offset: Of the first byte, from the start of the tensor data.
-    """
+    """The entry of one tensor: slowest axis first; the offset is from the start of the data."""
 
     name: str
     shape: tuple[int, ...]
@@ -58,9 +52,7 @@ class GGUFInfo(msgspec.Struct, frozen=True):
         metadata: Scalars and strings by key; arrays are None, or one number if it is the same for
             every layer.
         key_types: A number of `gguf_type` by key.
-        tensors: In the order of the header.
         n_header_bytes: Without the padding up to the tensor data.
-        size_bytes: Of the whole file.
     """
 
     metadata: dict[str, Any]
