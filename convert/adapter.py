@@ -70,10 +70,7 @@ class _Config(msgspec.Struct, frozen=True):
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """Two factors of a change: of one matrix, or of all experts of a layer in one.
-
-    `is_exchanged`: `a` has the outputs, as in PEFT's factors of embeddings and some of experts.
-    """
+    """Two factors of a change; of those `is_exchanged`, `a` has the outputs."""
 
     a: SourceTensor
     b: SourceTensor
@@ -124,6 +121,7 @@ class Adapter:
             if not is_off and key not in known:
                 what = f"{path} states {key}: {value!a:.60}, which is not merged here."
                 raise ConvertError(what, hint=MERGE_HINT)
+        self.base = str(stated.get("base_model_name_or_path") or "")
         self._version = str(stated.get("peft_version") or "0.17")  # which did not write it
         with reading(folder):
             self._held = read_header(folder / ADAPTER_WEIGHTS)
@@ -340,6 +338,11 @@ def check_adapter_files(folder: Path) -> None:
         raise ConvertError(
             f"{folder / ADAPTER_WEIGHTS} is missing.", hint="Finish the download first."
         )
+
+
+def tokenizer_of(adapter: Path | None) -> Path | None:
+    """Return the folder if it has a tokenizer, as trainers save it next to what they trained."""
+    return adapter if adapter is not None and (adapter / "tokenizer.json").is_file() else None
 
 
 def check_no_adapter(names: Collection[str], place: str) -> None:

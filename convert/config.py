@@ -68,7 +68,13 @@ def read_rope(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise _refused(path, f"states {key} in {place}, which is not a known key")
     found = {key: value for key, value in stated.items() if key in RopeConfig.__struct_fields__}
     if kind == "yarn":
-        _check_yarn(found, path)
+        for key in (_ORIGINAL_CONTEXT, "factor"):
+            if key not in found:
+                raise ConvertError(f"{path} lacks {key}, which YaRN needs.")
+        try:
+            msgspec.convert(found, RopeConfig)
+        except msgspec.ValidationError as error:
+            raise ConvertError(f"{path} does not fit gpt-oss: {in_words(error, found)}.") from error
     else:  # without scaling the original context means nothing
         for key in sorted(
             stated.keys() - {"rope_theta", "partial_rotary_factor", _ORIGINAL_CONTEXT}
@@ -125,16 +131,6 @@ def _rope_type(stated: dict[str, Any], path: Path, *, is_scaled: bool) -> str:
             '"default"} there if positions are not scaled.',
         )
     return "default"
-
-
-def _check_yarn(found: dict[str, Any], path: Path) -> None:
-    for key in (_ORIGINAL_CONTEXT, "factor"):
-        if key not in found:
-            raise ConvertError(f"{path} lacks {key}, which YaRN needs.")
-    try:
-        msgspec.convert(found, RopeConfig)
-    except msgspec.ValidationError as error:
-        raise ConvertError(f"{path} does not fit gpt-oss: {in_words(error, found)}.") from error
 
 
 def _refused(path: Path, what: str) -> ConvertError:
@@ -218,7 +214,6 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
 
 
 def parse_config(fields: dict[str, Any], path: Path) -> ModelConfig:
-    """Read `config.json` of transformers 4 or 5, or of the original layout, and check it."""
     try:
         if not is_original(fields):
             _check_architecture(fields, path)

@@ -112,10 +112,7 @@ class FileReader:
 
 
 def check_link(path: Path) -> None:
-    """Refuse a file that is a link out of its folder, unless into the cache of huggingface_hub.
-
-    That cache keeps `snapshots/REVISION/FILE` as a link to `blobs/HASH` next to `snapshots`.
-    """
+    """Refuse a link out of its folder, unless into `blobs` next to `snapshots`, the hub's cache."""
     folder, file = path.parent.resolve(), path.resolve()
     allowed = [folder, *(p.parent / "blobs" for p in folder.parents if p.name == "snapshots")]
     if file.parent not in allowed:
@@ -150,10 +147,7 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
 
 
 def read_header(path: Path) -> dict[str, SourceTensor]:
-    """Read which tensors one safetensors file holds, in the order of its header.
-
-    Source: the safetensors README, "Format"; strict like `SafeTensors::deserialize`.
-    """
+    """Read which tensors a safetensors file holds; strict like `SafeTensors::deserialize`."""
     check_link(path)
     n_file = path.stat().st_size
     with path.open("rb") as file:

@@ -19,14 +19,6 @@ MERGE_HINT = (
     "Merge it into its base model first: with peft, PeftModel.from_pretrained(base, adapter)"
     ".merge_and_unload().save_pretrained(FOLDER). Then convert FOLDER."
 )
-_METHODS = {
-    "awq": "AWQ",
-    "bitsandbytes": "bitsandbytes",
-    "compressed-tensors": "compressed-tensors",
-    "fbgemm_fp8": "FP8",
-    "fp8": "FP8",
-    "gptq": "GPTQ",
-}
 # Names of tensors that only these have, as they end or as a part of them.
 _TENSORS = {
     re.compile(r"\.lora_[AB]\b|\.lora_embedding_|\.lora_magnitude_vector"): (
@@ -58,11 +50,9 @@ _TENSORS = {
         "Convert the checkpoint that it was made from, with what was trained as --adapter.",
     ),
 }
-_INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 
 
 def check_quantization(stated: Any, where: str) -> None:
-    """Check the `quantization_config` of a config.json; only OpenAI's own MXFP4 can be read."""
     if not isinstance(stated, dict) or not stated:
         return
     method = stated.get("quant_method") or next(
@@ -75,8 +65,7 @@ def check_quantization(stated: Any, where: str) -> None:
         return
     name = "bitsandbytes" if str(method).startswith("load_in") else str(method)
     raise ConvertError(
-        f"{where} says that the weights are quantized by {_METHODS.get(name.lower(), name)}, which "
-        "cannot be converted.",
+        f"{where} says that the weights are quantized by {name}, which cannot be converted.",
         hint=f"{_QUANTIZED_HINT} If they are 16-bit all the same, take the key out of config.json.",
     )
 
@@ -97,7 +86,7 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
             hint="Save the model as bfloat16: with transformers, model.bfloat16()"
             ".save_pretrained(FOLDER).",
         )
-    if dtype.startswith(("F8", "F4")) or dtype in _INTEGERS:
+    if dtype.startswith(("F8", "F4", "I", "U", "BOOL")):
         raise ConvertError(
             f"{name} in {where} is {dtype}: the checkpoint is quantized, and not as OpenAI's is.",
             hint=_QUANTIZED_HINT,
@@ -107,12 +96,8 @@ def check_dtype(name: str, dtype: str, where: str) -> None:
 def what_it_is(names: Iterable[str], place: str) -> ConvertError | None:
     found = sorted(names)
     ggufs = [name for name in found if name.lower().endswith(".gguf")]
-    pickles = [
-        name
-        for name in found
-        if re.search(r"\.(bin|pt|pth|ckpt)$", name, re.IGNORECASE)
-        and re.search(r"model|consolidated|checkpoint|weights", name, re.IGNORECASE)
-    ]
+    pickle = r"(model|consolidated|checkpoint|weights).*\.(bin|pt|pth|ckpt)$"
+    pickles = [name for name in found if re.search(pickle, name, re.IGNORECASE)]
     if any(name.rpartition("/")[2] == ADAPTER_NAME for name in found):
         return ConvertError(
             f"{place} is an adapter (LoRA), not a model: it has {ADAPTER_NAME} and no weights of "

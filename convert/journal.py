@@ -57,10 +57,7 @@ _Line = _PlanLine | _ShardLine | _SumLine | _CompleteLine
 
 @dataclass
 class JournalState:
-    """The contents of a journal, of which `n_bytes` could be read.
-
-    Without a fingerprint nothing can be continued; if it is complete, only renaming is left.
-    """
+    """The contents of a journal; without a fingerprint nothing can be continued."""
 
     source: Path = Path()
     fingerprint: str = ""
@@ -131,11 +128,7 @@ def _parse(data: bytes) -> JournalState:
 
 
 class Journal:
-    """The journal of one target, open and locked until `close`.
-
-    Raises ConvertError if another process or thread is converting to this target. Thread: lines may
-    be added from several threads.
-    """
+    """The journal of one target, locked until `close`. Thread: several may add lines."""
 
     def __init__(self, target: Path) -> None:
         self.path = journal_path(target)

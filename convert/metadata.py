@@ -38,10 +38,7 @@ _WITHOUT_EFFECT = {
 
 
 def read_general(folder: Path, n_parameters: int) -> tuple[Metadata, list[str]]:
-    """Read the keys `general.*` from the card and configuration, and notes on values left out.
-
-    `n_parameters` helps to recognise sizes in names. Source: `Metadata.load` in gguf.
-    """
+    """Read the keys `general.*`, and notes on values left out. Source: `Metadata.load` in gguf."""
     notes: list[str] = []
     card = _read_card(folder / CARD_NAME, notes)
     name = _read_object(folder / "config.json").get("_name_or_path")
@@ -111,7 +108,6 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _drop_odd(general: Metadata) -> list[str]:
-    """Turn lists into text for keys of one text, and drop values that a GGUF cannot hold."""
     notes = []
     for field, kind in get_type_hints(Metadata).items():
         value = getattr(general, field)
@@ -136,11 +132,9 @@ _FILE_TYPES = {"mxfp4": LlamaFileType.MOSTLY_MXFP4_MOE, "bf16": LlamaFileType.MO
 def add_metadata(
     writer: GGUFWriter, config: ModelConfig, folder: Path, experts: ExpertType = "mxfp4"
 ) -> list[str]:
-    """Add all keys but the tokenizer's; return notes on the values left out.
+    """Add all keys but the tokenizer's; the writer knows all tensors. Return notes.
 
-    Name and licence come from the folder's README.md and name, for `original/` from its parent. The
-    writer must know all tensors, as the size label counts parameters. Source:
-    `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
+    Source: `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
     """
     notes = _add_general(writer, folder)
     writer.add_block_count(config.num_hidden_layers)

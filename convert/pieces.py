@@ -86,12 +86,7 @@ def plan_chunks(
 def make_pieces(
     chunk: Chunk, sources: Mapping[str, SourceTensor], rounding: Rounding | None = None
 ) -> Iterator[tuple[PlannedTensor, int, NDArray[np.uint8]]]:
-    """Read and convert one chunk, independently of others, or raise ConvertError.
-
-    Yields:
-        A tensor, an offset in its data, and the bytes that belong there. They may be overwritten
-        when the next item is asked for.
-    """
+    """Convert one chunk: yield tensors, offsets in their data, and bytes in a reused buffer."""
     any_tensor = chunk.tensors[0]
     n_axes, n_parts = _n_row_axes(any_tensor), len(any_tensor.sources)
     source = any_tensor.sources[chunk.part]
@@ -122,11 +117,7 @@ def make_pieces(
 
 
 def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
-    """Sum data as little-endian 64-bit words, modulo 2^64.
-
-    The sums of pieces add up to the tensor's; any flipped bit changes it. A piece that begins at
-    byte `offset` may begin or end inside a word.
-    """
+    """Sum data as little-endian 64-bit words, modulo 2^64; `offset` may lie inside a word."""
     n_before = offset % 8
     if n_before or data.size % 8:
         padded = np.zeros(-(-(n_before + data.size) // 8) * 8, np.uint8)

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from convert.adapter import Adapter, check_no_adapter
+from convert.adapter import Adapter, check_no_adapter, tokenizer_of
 from convert.files import SourceTensor, writing
 from convert.journal import Shard, read_journal
 from convert.pieces import Rounding
@@ -34,11 +34,7 @@ _DENSE: DenseType = "q8_0"
 
 
 class ConvertOptions(TypedDict, total=False):
-    """The arguments that change the bytes of a GGUF.
-
-    `dense`, by default "q8_0", is for embedding, attention and head. `experts` is for those that
-    are floats or changed by an adapter, by default "mxfp4", which rounds.
-    """
+    """The arguments that change a GGUF; `experts` is the type of floats and merged ones."""
 
     dense: DenseType
     experts: ExpertType
@@ -58,22 +54,12 @@ def convert_checkpoint(
     on_note: Callable[[str], None] | None = None,
     **options: Unpack[ConvertOptions],
 ) -> list[Path]:
-    """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
+    """Convert a checkpoint in the Hugging Face or the original layout; return the files.
 
-    A run that ends early, unless because of bad data, leaves its partial files and a journal next
-    to the target; the same call continues it and makes the same bytes. An existing target is
-    replaced, but only by a complete file. Returns the files, the one to load first.
-
-    Args:
-        folder: The one with config.json and the safetensors files.
-        target: The GGUF to write.
-        n_workers: Threads; by default one per core, at most eight.
-        delete_source: Delete each safetensors file as soon as nothing needs it any more.
-        progress: Called with the bytes of tensor data written so far, from any thread.
-        arrivals: The safetensors files as they become complete, if they are still arriving; the
-            other files must be there. Its errors propagate; the caller closes it.
-        on_note: Called at the end with each note on the result for the user.
-        **options: See `ConvertOptions`.
+    A run that ends early, unless because of bad data, is continued by the same call. An existing
+    target is replaced, but only by a complete file. `arrivals` are safetensors files as they become
+    complete, while the other files are there. `progress` gets the bytes written, from any thread;
+    `on_note` each note on the result.
     """
     check_dense(options.get("dense", _DENSE))
     _check_target(target)
@@ -144,7 +130,8 @@ def _plan(
     tensors = keep_bf16(tensors) if experts == "bf16" else tensors
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
-    place = options.get("tokenizer") or source.own_tokenizer
+    own = tokenizer_of(options.get("adapter"))
+    place = options.get("tokenizer") or own or source.own_tokenizer
     if place is None:
         missing = source.folder / "tokenizer.json"
         raise ConvertError(f"{missing} is missing.", hint=TOKENIZER_HINT)
@@ -161,6 +148,10 @@ def _plan(
     if adapter:
         fingerprint = hashlib.sha256((fingerprint + adapter.fingerprint).encode()).hexdigest()
     notes = (*plan.notes, *plan_notes(config, names))
+    if adapter and adapter.base:
+        notes = (*notes, f"the adapter says that it was trained on {adapter.base!a:.100}")
+    if place == own != source.folder:
+        notes = (*notes, f"the tokenizer is the adapter's, of {own}")
     return msgspec.structs.replace(plan, notes=notes, fingerprint=fingerprint)
 
 

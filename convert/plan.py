@@ -36,10 +36,7 @@ def describe_tensors(tensors: Iterable[tuple[str, tuple[int, ...], int]]) -> str
 
 
 class OutputFile(msgspec.Struct, frozen=True):
-    """One GGUF to write; `header` has zeros for `gptoss.tensor_sums`, from `sums_offset` on.
-
-    `offsets` of the tensors' data count from the start of the file.
-    """
+    """One GGUF to write; `header` has zeros for `gptoss.tensor_sums`, from `sums_offset` on."""
 
     path: Path
     header: bytes
@@ -59,10 +56,7 @@ class OutputFile(msgspec.Struct, frozen=True):
 
 
 class ConversionPlan(msgspec.Struct, frozen=True):
-    """The files that a conversion will write; several have other names than `target`.
-
-    The fingerprint is equal only for plans that make the same bytes of the same folder.
-    """
+    """The files that a conversion will write; equal fingerprints mean equal bytes."""
 
     source: Path
     target: Path

@@ -85,11 +85,7 @@ _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
 class Writer:
-    """Writes the tensors of a plan, except those in the journal.
-
-    `after_sync` is called when the journal may have new tensors, from any thread. `is_damaged`:
-    writing ended, as a source cannot be converted.
-    """
+    """Writes the tensors that are not in the journal; `after_sync` comes from any thread."""
 
     def __init__(
         self,

@@ -28,11 +28,7 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 class Source:
-    """A checkpoint; its tensors have Hugging Face's names, whatever the layout.
-
-    `root` is the folder that the user named; `folder`, where the weights are or will be, is that or
-    `original` in it.
-    """
+    """A checkpoint; `root` is the folder that the user named, `folder` the one with the weights."""
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
@@ -105,11 +101,7 @@ class Source:
     def arriving_shards(
         self, arrivals: Iterable[Path], earlier: JournalState
     ) -> tuple[Collection[str], Iterator[Shard]]:
-        """Return the names of all tensors, and the shards as they come to the folder.
-
-        Small files are there already. Without an index, all shards are waited for first, as only
-        they list their tensors.
-        """
+        """Return all tensors' names, and shards as they come, without an index all at once."""
         if self.index:
             names = [name for held in self.index.values() for name in held]
             expected = (path.name for path in arrivals if path.name in self.index)

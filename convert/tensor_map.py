@@ -1,8 +1,4 @@
-"""Maps each tensor of the GGUF to the tensors of a Hugging Face checkpoint that it is made from.
-
-The plan is checked against the checkpoint before a byte is written. MXFP4 blocks and scales are
-paired, and distinguished from bf16 experts, by name.
-"""
+"""Maps each tensor of the GGUF to the tensors of a Hugging Face checkpoint that it is made from."""
 
 import re
 from collections import Counter
@@ -77,11 +73,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 def plan_names(
     config: ModelConfig, names: Collection[str], dense: DenseType
 ) -> list[PlannedTensor]:
-    """Plan the GGUF of a checkpoint; return its tensors in the order of the file.
-
-    `dense` is for the large weights outside the experts; small tensors are always F32. Raises
-    ConvertError for missing and unknown tensors; `check_sources` checks shapes and dtypes later.
-    """
+    """Plan a GGUF's tensors in its order; ConvertError for missing and unknown ones."""
     held = set(names)
     plan = _all_tensors(config, check_dense(dense).qtype, held)
     _check_names(expected={name for t in plan for name in source_names(t)}, held=held)

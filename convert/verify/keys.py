@@ -46,10 +46,6 @@ _UNCHECKED = "not checked without the checkpoint"
 _SPECIAL_IDS = {"bos": (199998,), "eos": ENDS}  # pad is not used here
 
 
-def read_tokens(part: ModelFile, report: Report) -> list[str]:
-    return _read(part, TOKENS_KEY, report)
-
-
 def check_vocabulary(
     part: ModelFile,
     tokens: list[str],
@@ -58,11 +54,7 @@ def check_vocabulary(
     *,
     is_compared: bool,
 ) -> None:
-    """Check tokens, types, merges and special ids of a model's first file.
-
-    `expected` is the checkpoint's vocabulary, if known. Unless `is_compared` with our conversion,
-    differences of no consequence here are only noted.
-    """
+    """Check a model's first file; unless `is_compared`, harmless differences are only noted."""
     path, metadata = part.path, part.info.metadata
     for note in unused_keys(metadata):
         report.note(path, note)
@@ -74,7 +66,7 @@ def check_vocabulary(
             report.note(path, f"{key} is {stated} where gpt-oss has {right[0]}")
         else:
             report.fault(path, key, f"is {stated} where gpt-oss needs {right[0]}")
-    types, merges = _read(part, TYPES_KEY, report), _read(part, MERGES_KEY, report)
+    types, merges = read_list(part, TYPES_KEY, report), read_list(part, MERGES_KEY, report)
     ids = {kind: i for kind, key in ID_KEYS.items() if type(i := metadata.get(key)) is int}
     ours = Tokenizer(tokens, types, merges, ids, None)
     for key, fault in find_faults(ours):
@@ -101,7 +93,7 @@ def check_vocabulary(
     _check_special_ids(part, ids, expected, report)
 
 
-def _read(part: ModelFile, key: str, report: Report) -> list[Any]:
+def read_list(part: ModelFile, key: str, report: Report) -> list[Any]:
     try:
         return read_array(part.path, key)
     except ModelLoadError as error:
@@ -182,7 +174,6 @@ _TOLERANCE = 1e-5  # floats of a GGUF have 32 bits
 
 
 def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | None:
-    """Check the keys of a model's first file; return the model, unless something is wrong."""
     path, info = part.path, part.info
     if info.architecture != ARCH:
         named = f"The architecture is {info.architecture or 'not stated'}, not {ARCH}."
@@ -213,6 +204,13 @@ def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | N
 
 def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report) -> None:
     expected = gguf_shapes(config)
+    for name in (tensor.name for part in parts for tensor in part.info.tensors):
+        stem, _, end = name.rpartition(".")
+        if stem.endswith(".attn_qkv"):  # three in one, as llama.cpp takes them, too
+            fused = [expected.pop(f"{stem[:-3]}{each}.{end}", (0,)) for each in "qkv"]
+            expected[name] = (sum(each[0] for each in fused), *fused[0][1:])
+        elif end in ("scale", "input_scale") and (weight := expected.get(f"{stem}.weight")):
+            expected[name] = (weight[0] if len(weight) > 2 else 1,)  # of NVFP4
     for part in parts:
         for tensor in part.info.tensors:
             shape = expected.pop(tensor.name, None)

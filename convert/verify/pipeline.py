@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from convert.adapter import Adapter
+from convert.adapter import Adapter, tokenizer_of
 from convert.config import ModelConfig
 from convert.files import SourceTensor
 from convert.journal import JournalState, Shard
@@ -21,7 +21,7 @@ from convert.verify.keys import (
     check_shapes,
     check_vocabulary,
     compare_keys,
-    read_tokens,
+    read_list,
 )
 from convert.verify.report import Match, Report, TensorReport
 from convert.verify.scan import Difference, Scan, TensorFindings, as_made
@@ -59,7 +59,7 @@ def verify_model(
         key.startswith("quantize.imatrix.") for part in parts for key in part.info.metadata
     )
     source = Source(against) if against else None
-    config = _check_header(parts, source, tokenizer, report)
+    config = _check_header(parts, source, tokenizer or tokenizer_of(adapter), report)
     start_s = time.monotonic()
     with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
         if source is not None and config is not None:
@@ -76,7 +76,6 @@ def verify_model(
 
 
 def check_headers(path: Path) -> Report:
-    """Check a GGUF without reading its tensors."""
     report = Report([path])
     parts = read_parts(path, report)
     find_tensors(parts, report)
@@ -89,7 +88,7 @@ def _check_header(
 ) -> ModelConfig | None:
     if not parts or parts[0].path != report.files[0]:
         return None
-    tokens = read_tokens(parts[0], report)
+    tokens = read_list(parts[0], TOKENS_KEY, report)
     expected: Tokenizer | None = None
     place = tokenizer or (source.own_tokenizer if source else None)  # OpenAI's layout has none
     if tokens and place:

@@ -35,7 +35,6 @@ class TensorReport(msgspec.Struct, frozen=True):
     """The findings on one tensor of the file.
 
     Attributes:
-        shape: In elements, fastest axis first, as GGUF has it.
         is_sum_right: None without a checksum in the file.
         worst_error: Largest distance to a value of the checkpoint; None without, or if not finite.
         n_different_blocks: Quantized blocks, or single values, of other bytes than we would write.
@@ -85,7 +84,6 @@ class Report(msgspec.Struct):
 
     @property
     def unproven(self) -> list[str]:
-        """Return tensors with neither a checksum nor an exact comparison."""
         return [
             tensor.name
             for tensor in self.tensors

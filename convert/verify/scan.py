@@ -69,7 +69,6 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
-    """Return the byte of the first block with a number or scale that is not finite; else None."""
     if (ours := TENSOR_TYPES.get(kind.name.lower())) is not None:
         return ours.first_infinite(data)
     blocks = data.reshape(-1, kind.n_bytes)
@@ -78,15 +77,6 @@ def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
         scale = np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")
         is_bad |= ~np.isfinite(scale[:, 0])
     return int(is_bad.argmax()) * kind.n_bytes if is_bad.any() else None
-
-
-def compare_exact(
-    data: NDArray[np.uint8], expected: NDArray[np.uint8], kind: type[TensorType]
-) -> Difference:
-    if np.array_equal(data, expected):
-        return Difference()
-    found = _compare_blocks(data, expected, kind.dequantize(expected), kind)
-    return msgspec.structs.replace(found, n_beyond=found.n_blocks)
 
 
 def compare_rounded(
@@ -189,10 +179,7 @@ class Scan:
     def compare(
         self, groups: Iterable[Sequence[PlannedTensor]], sources: Mapping[str, SourceTensor]
     ) -> None:
-        """Read tensors and compare them with their sources; returns when that is done.
-
-        The groups have the tensors of one source each, in the types that `as_made` gives.
-        """
+        """Read tensors and compare them with their sources, in groups of one source."""
         self._run(
             partial(self._compare_chunk, chunk, sources)
             for group in groups
@@ -263,7 +250,10 @@ def _compare(
     data: NDArray[np.uint8], made: NDArray[np.uint8], planned: PlannedTensor, tensor: FileTensor
 ) -> Difference | None:
     if planned.qtype == GGMLQuantizationType.MXFP4:
-        return compare_exact(data, made, MXFP4)
+        if np.array_equal(data, made):
+            return Difference()
+        found = _compare_blocks(data, made, MXFP4.dequantize(made), MXFP4)
+        return msgspec.structs.replace(found, n_beyond=found.n_blocks)
     values = made.view(np.float32)
     if (kind := TENSOR_TYPES.get(tensor.kind.name.lower())) is not None:
         return compare_rounded(data, values, kind)

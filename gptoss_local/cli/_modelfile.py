@@ -26,6 +26,7 @@ def parse_modelfile(text: str) -> dict[str, Any]:
     """Return the body of `POST /api/create`, without the name; an adapter is still a path."""
     body: dict[str, Any] = {}
     licenses: list[Any] = []
+    said: set[str] = set()
     for n, command, value in _instructions(text):
         try:
             if command == "LICENSE":
@@ -35,6 +36,10 @@ def parse_modelfile(text: str) -> dict[str, Any]:
                     "Leave the line out.")  # fmt: skip
             else:
                 _add(body, command, value)
+                key = value[0] if command == "PARAMETER" else command
+                if key in said and key != "stop" and command in ("SYSTEM", "PARAMETER"):
+                    say(f"Modelfile, line {n}: replaces an earlier {command}")
+                said.add(key)
         except UsageError as error:
             raise UsageError(f"Modelfile, line {n}: {error.message}", hint=error.hint) from error
     if licenses:

@@ -39,7 +39,7 @@ Workers = Annotated[
 ]
 Tokenizer = Annotated[
     Path | None,
-    typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
+    typer.Option(help="Folder, tokenizer.json or .gguf with the vocabulary."),
 ]
 Adapter = Annotated[
     str, typer.Option(metavar="DIR|REPO", help="LoRA adapter to merge: a folder or OWNER/NAME.")
@@ -88,15 +88,15 @@ def repository(text: str) -> str | None:
 
 
 def adapter_folder(adapter: str, progress: Progress) -> Path | None:
-    """Return the folder of an adapter; the two files of a repository's come to the cache."""
+    """Return the folder of an adapter; files of a repository's come to the cache."""
     repo = None if Path(adapter).exists() else repository(adapter)
     if not adapter or repo is None:
         return Path(adapter) if adapter else None
     from convert.foreign import ADAPTER_FILES
-    from gptoss_local.models.hub import download_files
+    from gptoss_local.models.hub import TOKENIZER_NAMES, download_files
 
-    folder = load_settings().cache_dir / "adapters" / repo.replace("/", "--")
-    with download_files(repo, folder, ADAPTER_FILES, progress=progress):
+    folder, also = load_settings().cache_dir / "adapters" / repo.replace("/", "--"), TOKENIZER_NAMES
+    with download_files(repo, folder, ADAPTER_FILES, also=also, progress=progress):
         return folder
 
 

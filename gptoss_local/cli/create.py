@@ -10,7 +10,7 @@ import typer
 
 from gptoss_local.base.errors import ModelNotFoundError, UsageError
 from gptoss_local.base.formats.ggml_types import GGML_TYPES
-from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.formats.gguf_file import read_info, unused_keys
 from gptoss_local.base.settings import Settings, load_settings
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
 from gptoss_local.cli._options import is_path, named, running_server
@@ -109,6 +109,8 @@ def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Set
     base = find_model(body["from"], settings).ensure_file(settings) if adapters else Path()
     for path in adapters:  # before anything is stored
         check_adapter(path, base)
+        for note in unused_keys(read_info(path).metadata):
+            say(f"note: {note}")
     server = running_server(settings)
     body["adapters"] = {path.name: server.upload(path) for path in adapters}
     server.post("/api/create", {"model": name, "stream": False, **body})

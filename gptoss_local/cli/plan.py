@@ -23,7 +23,7 @@ from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import Machine, read_machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts, published_facts, read_facts
-from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine
+from gptoss_local.machine.plan.hypothetical import card_of_size, cards_named, imagine
 from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
 from gptoss_local.machine.plan.nearest import nearest
 from gptoss_local.machine.plan.options import PlanOptions, plan_options
@@ -151,7 +151,7 @@ def _cards(gpu: str, vram: str) -> list[Gpu] | None:
         raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
     parts = [part for part in (gpu or vram).split(",") if part.strip()]
     if gpu:
-        return [card_named(part) for part in parts] or None
+        return [card for part in parts for card in cards_named(part)] or None
     if vram and not parts:
         raise UsageError(f"--vram {vram!r} does not name a size.", hint="0 means no card.")
     sizes = [parse_memory(part, "--vram") for part in parts]

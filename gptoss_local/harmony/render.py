@@ -104,7 +104,7 @@ def render_chat(
     tokens = ended(request.earlier_tokens)
     budget = budget or TokenBudget()
     budget.spend(len(tokens))
-    vocabulary.check(tokens)
+    vocabulary.check(tokens, "context")
     if not tokens:
         effort = request.effort if request.reasoning else "low"
         today = date or datetime.date.today()

@@ -143,10 +143,10 @@ def _start(
     check: Check,
 ) -> _Start:
     """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
-    vocabulary.check([token for token, _ in request.sampling.logit_bias])
+    vocabulary.check([token for token, _ in request.sampling.logit_bias], "logit_bias")
     if isinstance(request, RawRequest):
         if isinstance(request.prompt, tuple):
-            vocabulary.check(request.prompt)
+            vocabulary.check(request.prompt, "prompt")
             return _Start(request, list(request.prompt), TokenParser(vocabulary))
         budget = TokenBudget(n_ctx_train, check)
         prompt = vocabulary.encode_tagged(request.prompt, budget)

@@ -135,12 +135,12 @@ class Vocabulary:
             return plain
         return cls(plain.encoding, plain.token_bytes, tokens, types)
 
-    def check(self, tokens: Sequence[int]) -> None:
+    def check(self, tokens: Sequence[int], where: str) -> None:
         """Raise UsageError for a token that the model does not have."""
         if (largest := max(tokens, default=0)) >= self._n_tokens:
             raise UsageError(
-                f"the token {largest} is not one of the model's {self._n_tokens:,}",
-                hint="Send ids of this model's tokens, such as a context that it answered with.",
+                f"{where}: {largest} is not one of the model's {self._n_tokens:,} tokens",
+                hint="Send ids that this model answered with, or none.",
             )
 
     def bytes_of(self, token: int) -> bytes:

@@ -16,10 +16,7 @@ _RECLAIMABLE = re.compile(
 
 
 class Memory(NamedTuple):
-    """The RAM that the groups of a process may take; page cache counts as available.
-
-    In v1, no limit is a number beyond any RAM.
-    """
+    """The RAM that the groups of a process may take; page cache counts as available."""
 
     limit_bytes: int
     available_bytes: int
@@ -42,7 +39,6 @@ def memory(sys_dir: Path, proc_dir: Path) -> Memory | None:
 
 
 def n_cpus(sys_dir: Path, proc_dir: Path) -> int | None:
-    """Return cores' worth of time, rounded up; None without a limit."""
     found = []
     for group in _groups(sys_dir, proc_dir, "cpu"):
         quota, _, period = (read(group / "cpu.max") or "").partition(" ")  # v2: both in one

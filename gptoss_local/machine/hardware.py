@@ -41,17 +41,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         gpus: As CUDA or Vulkan programs started from here see them, in their order.
         visible_devices: CUDA_VISIBLE_DEVICES, which chose them; None if it is not set.
         backend: What llama.cpp here was built for.
-        cuda_build: Major version of its CUDA.
         n_cores: Physical ones that this process may use.
         n_performance_cores: All of them on most machines.
-        n_logical_cores: With SMT, two for most physical ones.
         has_avx2: For llama.cpp's fast code for MXFP4 on x86; None elsewhere.
         arm_features: Fast code needs `dotprod`, more make it faster. None elsewhere.
         ram_bytes_s: Peak bandwidth of RAM, known only for imagined machines.
         available_bytes: RAM that programs can get without swapping, within a container's limit.
         pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
         n_numa_nodes: Sockets, or parts of one, with memory of their own.
-        disk: Of the models.
     """
 
     platform: Platform = "linux"
@@ -74,7 +71,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs that llama.cpp can use, in its order."""
         return () if self.backend == "CPU" else self.gpus
 
     @property
@@ -160,10 +156,7 @@ def _vulkan_gpus() -> list[Gpu]:
 
 
 def _of_one_maker(gpus: list[Gpu]) -> list[Gpu]:
-    """Return the cards of the maker with most memory, unless the user chose among them.
-
-    The slower of two kinds would keep the faster one waiting in every token.
-    """
+    """Return the cards of the maker with most memory; a slower kind would hold them up."""
     if os.environ.get("GGML_VK_VISIBLE_DEVICES"):
         return gpus
     makers: dict[str, list[Gpu]] = defaultdict(list)

@@ -22,13 +22,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         index: NVML's, which is CUDA's if CUDA_DEVICE_ORDER=PCI_BUS_ID; of a MIG device, its card's.
         device: llama.cpp's name by Vulkan, `Vulkan1`; those of CUDA count the visible ones.
-        free_bytes: As the driver would still give.
-        compute_capability: Major and minor, (8, 9) for Ada.
         pcie_generation: The highest of card and slot; idle links fall back to 1.
         pcie_width: Lanes, likewise.
         bandwidth_bytes_s: Of its memory, from clock and bus width.
-        clock_hz: Highest clock of the cores.
-        n_processes: Programs that compute or draw on it.
         busy_percent: Of the last second, in which any of them did so.
         is_wddm: Windows' display driver silently pages to RAM, so a plan keeps a larger margin.
         shares_ram: It uses the system's RAM, as GB10 and Jetson.
@@ -61,10 +57,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver(msgspec.Struct, frozen=True):
-    """The driver's own version (`570.86`) and the newest CUDA it runs, (12, 8).
-
-    `n_silent` counts GPUs listed without memory: lost, broken or not ours.
-    """
+    """The driver's version (`570.86`), its newest CUDA (12, 8), and `n_silent` GPUs left out."""
 
     version: str
     cuda: tuple[int, int] | None
@@ -255,7 +248,6 @@ class Meters:
         return frozenset(self._names.get(name, "") for name in llama_names) & self._handles.keys()
 
     def joules(self) -> dict[str, float]:
-        """Return each GPU's counter, by NVML's index (`gpu0`)."""
         return self._read(lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3)
 
     def watts(self, llama_names: Iterable[str]) -> dict[str, float]:

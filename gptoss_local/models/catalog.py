@@ -56,15 +56,11 @@ class PublishedGGUF(_Entry, frozen=True):
 
 
 class Needs(_Entry, frozen=True):
-    """A machine on which the model is comfortable, as `16GiB`."""
-
     vram: str = "0"
     ram: str = "0"
 
 
 class Sampling(_Entry, frozen=True, omit_defaults=True):
-    """Default sampling of requests, by Ollama's names."""
-
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None

@@ -36,11 +36,7 @@ def is_model_file(name: str) -> bool:
 
 
 def name_for(file: Path) -> str:
-    """Make a model's name from the name of a file elsewhere.
-
-    Characters other than Latin letters and digits become a dash or go; a few digits of a checksum
-    then keep names apart.
-    """
+    """Make a model's name from a file's; a checksum keeps names of other letters apart."""
     stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
     letters = unicodedata.normalize("NFKD", stem.lower())
     plain = "".join(c for c in letters if not unicodedata.combining(c))
@@ -52,7 +48,6 @@ def name_for(file: Path) -> str:
 
 
 def installed_names(models_dir: Path) -> list[str]:
-    """Return the names of the models that can be run, sorted, the embedded one last."""
     files = [*weight_files(models_dir), *models_dir.glob(f"*{MANIFEST_SUFFIX}")]
     local = {model.name for model in catalog() if model.is_local and Path(model.file).is_file()}
     embedded = [model.name for model in catalog() if model.embedded]

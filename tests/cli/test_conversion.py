@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +200,7 @@ def test_an_adapter_of_a_repository(
     environment: dict[str, str], hub: HubServer, source: Path, tmp_path: Path
 ) -> None:
     adapter = write_adapter(tmp_path / "lora", {Q: lora(1, 64, 96)})
+    shutil.copy(source / "tokenizer.json", adapter)  # as trainers save it
     hub.add("someone/lora", {path.name: path.read_bytes() for path in adapter.iterdir()})
     first, second = tmp_path / "1.gguf", tmp_path / "2.gguf"
     done = convert(environment, source, first, "--adapter", "someone/lora")

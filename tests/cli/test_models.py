@@ -212,6 +212,14 @@ def test_lines_of_ollama_that_are_not_needed(capsys: pytest.CaptureFixture[str])
     ]
 
 
+def test_a_line_that_replaces_another_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "FROM nano\nSYSTEM a\nPARAMETER seed 1\nPARAMETER stop x\nPARAMETER stop y\nSYSTEM b"
+    made = parse_modelfile(f"{text}\nPARAMETER seed 2")
+    assert (made["system"], made["parameters"]) == ("b", {"seed": 2, "stop": ["x", "y"]})
+    notes = capsys.readouterr().err.splitlines()
+    assert [note.partition(":")[0] for note in notes] == ["Modelfile, line 6", "Modelfile, line 7"]
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("text", "message"),

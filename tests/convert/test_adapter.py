@@ -13,11 +13,13 @@ from convert import convert_checkpoint, plan_conversion
 from convert.tensor_types import dequantize, widen_bf16
 from convert.verify import verify_model
 from gptoss_local.base.errors import ConvertError
+from gptoss_local.base.formats.gguf_file import read_tokens
 from tests.convert.gguf_file import read_gguf
 from tests.convert.tiny import (
     Tensors,
     tiny_config,
     tiny_tensors,
+    tiny_tokenizer,
     write_json,
     write_safetensors,
     write_tiny,
@@ -317,6 +319,24 @@ def test_square_experts_alone(tmp_path: Path, version: Any, *, is_taken: bool) -
     right = base_experts(tensors, f"{EXPERTS}.down_proj") + change_of_experts(pair)
     stored = read_gguf(target).tensors["blk.0.ffn_down_exps.weight"].values()
     np.testing.assert_allclose(stored, right.swapaxes(1, 2), rtol=2**-7, atol=1e-4)
+
+
+def test_the_tokenizer_that_was_saved_with_it(tmp_path: Path) -> None:
+    """A trainer adds tokens to it, and none to the base's."""
+    base, target = write_tiny(tmp_path / "base", config=CONFIG), tmp_path / "m.gguf"
+    stated, notes = {"base_model_name_or_path": "openai/gpt-oss-20b"}, list[str]()
+    adapter = write_adapter(tmp_path / "adapter", {Q: lora(1, 64, 96)}, **stated)
+    saved = tiny_tokenizer()
+    saved["added_tokens"].append({"id": 23, "content": " Parigi", "special": False})
+    write_json(adapter / "tokenizer.json", saved)
+    for chosen, token in ((None, " Parigi"), (base, "[PAD23]")):
+        notes.clear()
+        convert_checkpoint(base, target, adapter=adapter, tokenizer=chosen, on_note=notes.append)
+        assert read_tokens(target)[23] == token
+        trained, *others = notes
+        assert trained == "the adapter says that it was trained on 'openai/gpt-oss-20b'"
+        assert others == [f"the tokenizer is the adapter's, of {adapter}"] * (not chosen)
+        assert verify_model(target, against=base, adapter=adapter, tokenizer=chosen).is_proven
 
 
 @pytest.mark.parametrize(

@@ -244,8 +244,8 @@ def exchanged(config: dict[str, Any]) -> Tensors:
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {
     "bitsandbytes": ({"config": by("bitsandbytes")}, "quantized by bitsandbytes", QUANTIZED),
-    "GPTQ": ({"config": by("gptq")}, "quantized by GPTQ", QUANTIZED),
-    "FP8": ({"config": by("fp8")}, "quantized by FP8", QUANTIZED),
+    "GPTQ": ({"config": by("gptq")}, "quantized by gptq", QUANTIZED),
+    "FP8": ({"config": by("fp8")}, "quantized by fp8", QUANTIZED),
     "anything else": ({"config": by("hqq")}, "quantized by hqq", QUANTIZED),
     "MLX": (
         {"config": tiny_config(quantization={"group_size": 64, "bits": 4})},

@@ -189,6 +189,16 @@ def test_answers_show_them(gguf: Path, tmp_path: Path, nano_home: Path) -> None:
             assert http.post("/detokenize", json=sent).status_code == status
             if token == PARIGI:
                 assert "Parigi" not in biased.json()["choices"][0]["message"]["content"]
+        wanted = ask | {
+            "logit_bias": {str(PARIGI): 100},
+            "max_tokens": 3,
+            "reasoning_effort": "none",
+        }
+        for penalty, n in ((1, 3), (10, 1)):
+            choice = http.post(
+                "/v1/chat/completions", json=wanted | {"repetition_penalty": penalty}
+            ).json()["choices"][0]
+            assert choice["message"]["content"].count("Parigi") == n
         asked = {"model": "tuned:1", "prompt": "Say hi.", "stream": False}
         for tokens, status in (([*PROMPT, 201089], 200), ([N_VOCAB], 400)):
             assert (

@@ -13,6 +13,7 @@ from huggingface_hub import constants
 
 from gptoss_local.base.errors import (
     ConvertError,
+    DiskError,
     DiskFullError,
     DownloadError,
     ModelNotFoundError,
@@ -220,6 +221,15 @@ def test_a_full_disk(hub: HubServer, tmp_path: Path) -> None:
     partial.unlink()
     fetch(tmp_path)
     assert_whole(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["state.json", "lock"])
+def test_files_of_its_own_that_it_may_not_use(hub: HubServer, tmp_path: Path, name: str) -> None:
+    """As those of another account: here a folder, which root may not read either."""
+    (tmp_path / ".gptoss-download" / name).mkdir(parents=True)
+    with pytest.raises(DiskError, match="cannot be written") as raised:
+        fetch(tmp_path)
+    assert "where you may write" in raised.value.hint
 
 
 COMMAND = [sys.executable, "-m", "gptoss_local", "pull", "gpt-oss:20b", "--dry-run"]

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from gptoss_local.base.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.facts import ModelFacts, with_dense
-from gptoss_local.machine.plan.hypothetical import card_named, card_of_size, imagine, known_cards
+from gptoss_local.machine.plan.hypothetical import (
+    card_named,
+    card_of_size,
+    cards_named,
+    imagine,
+    known_cards,
+)
 from gptoss_local.machine.plan.memory import all_cache_bytes
 from gptoss_local.machine.plan.nearest import nearest
 from gptoss_local.machine.plan.options import Attempt, PlanOptions
@@ -426,6 +432,9 @@ def test_a_card_is_known_by_the_name_that_its_driver_gives() -> None:
     assert card_named("NVIDIA GeForce RTX 4090 Laptop GPU").total_bytes == 16 * GIB
     for text, name in DRIVERS_NAMES.items():
         assert card_named(text).name == name
+    for text in ("2x RTX 3060", "rtx 3060 x2", "2 × RTX 3060 12GB"):
+        assert [card.name for card in cards_named(text)] == 2 * ["RTX 3060"]
+    assert [card.name for card in cards_named("RTX 3090")] == ["RTX 3090"]
     for text in ("RTX 9090", "RTX 5060 Ti", "RTX 4090 16GB", "V100", "RTX 6000", ""):
         with pytest.raises(UsageError, match="is not known"):
             card_named(text)

@@ -51,7 +51,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"frequency_penalty": 2.1}, "frequency_penalty"),
         ({"presence_penalty": -2.1}, "presence_penalty"),
         ({"logit_bias": {"5": 100.5}}, "logit_bias"),
-        ({"logit_bias": {"201088": 1}}, "logit_bias: '201088' is no token id"),
+        ({"logit_bias": {"201088": 1}}, "logit_bias: 201088 is not one of the"),
         ({"logit_bias": {"5": 1, "foo": 1}}, "logit_bias: 'foo' is no token id"),
         ({"logit_bias": {"-1": 0}}, "logit_bias: '-1' is no token id"),
         ({"logit_bias": {str(i): 1 for i in range(301)}}, "logit_bias"),

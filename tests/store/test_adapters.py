@@ -108,9 +108,13 @@ def test_through_the_commands(
     nano_gguf: Path,
     tmp_path: Path,
 ) -> None:
-    lora = write_lora(tmp_path / "lora.gguf", random_factors(nano_gguf, ATTENTION, size=1.0))
+    factors = random_factors(nano_gguf, ATTENTION, size=1.0)
+    keys = {"adapter.lora.prompt_prefix": "Q:", "general.base_model.0.repo_url": "hf.co/x/y"}
+    lora = write_lora(tmp_path / "lora.gguf", factors, **keys)
     done = home_cli("adapter", "add", "tuned", "--model", "nano", str(lora))
     assert done.returncode == 0, done.stderr
+    assert "note: it says that it was trained on 'hf.co/x/y'" in done.stderr
+    assert "note: prompts do not begin with what it was trained to follow: 'Q:'" in done.stderr
     plain, tuned = ask(home_server, "nano"), ask(home_server, "tuned")
     assert plain != tuned
     recipe = home_cli("show", "--modelfile", "tuned").stdout

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType
 
 from gptoss_local.base.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.base.formats.o200k import TYPES_KEY
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.llama import Model
 from gptoss_local.models.store import add_model, adopt_file, list_models, look_at_file, read_info
-from tests.convert.gguf_file import read_gguf
-from tests.convert.write_gguf import write_gguf
+from tests.convert.gguf_file import Tensor, read_gguf
+from tests.convert.write_gguf import without_sums, write_gguf
 from tests.lora import EXPERTS, Factors, random_factors, write_lora
 from tests.store.gguf_parts import as_ollama_wrote_it
 
@@ -88,6 +89,29 @@ def test_what_llama_cpp_would_refuse_or_compute_otherwise(
     with pytest.raises(UsageError, match=match) as caught:
         adopt_file(path, settings)
     assert "gptoss verify" in caught.value.hint
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_tensors_as_others_lay_them_out(
+    tiny: Path, tmp_path: Path, settings: Settings, *, is_whole: bool
+) -> None:
+    """Q, K and V in one tensor, and the scales of NVFP4: llama.cpp loads both."""
+    file, path, tensors = read_gguf(tiny), tmp_path / "model.gguf", {}
+    for kind, qtype in (("weight", GGMLQuantizationType.Q8_0), ("bias", GGMLQuantizationType.F32)):
+        parts = [file.tensors.pop(f"blk.0.attn_{each}.{kind}") for each in "qkv"]
+        shape = (sum(part.shape[0] for part in parts) - (not is_whole), *parts[0].shape[1:])
+        data = np.concatenate([part.data for part in parts])
+        data = data[: len(data) * shape[0] // (shape[0] + (not is_whole))]
+        tensors[f"blk.0.attn_qkv.{kind}"] = Tensor(qtype, shape, data)
+    ones = np.ones(5, np.float32).view(np.uint8)
+    tensors["blk.0.ffn_up_exps.scale"] = Tensor(GGMLQuantizationType.F32, (5,), ones)
+    write_gguf(path, without_sums(file), file.tensors | tensors)
+    if is_whole:
+        assert adopt_file(path, settings).path == path
+        Model(path).close()
+    else:
+        with pytest.raises(UsageError, match=r"attn_qkv.weight is \[64, 159\] where .* 160"):
+            adopt_file(path, settings)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,11 @@ def unused_keys(metadata: Mapping[str, Any]) -> Iterator[str]:
     end = metadata.get("tokenizer.ggml.eos_token_id")
     if isinstance(end, int) and end >= FIRST_SPECIAL and end not in ENDS:
         yield f"the token {end} ends a text elsewhere; here an answer ends as harmony's do"
+    base, name = (metadata.get(f"general.base_model.0.{key}") for key in ("repo_url", "name"))
+    if metadata.get("general.type") == "adapter" and (base or name):
+        yield f"it says that it was trained on {(base or name)!a:.100}"
+    if prefix := metadata.get("adapter.lora.prompt_prefix"):
+        yield f"prompts do not begin with what it was trained to follow: {prefix!a:.80}"
     keys = [key for key in metadata if key.startswith("general.sampling.")]
     if keys:
         how = "gptoss create NAME --from MODEL -p KEY=VALUE"

@@ -34,7 +34,6 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         input_bytes: The embedding table, which llama.cpp keeps on the host.
         output_bytes: Head and last norm.
         adapts_experts: Whether a LoRA adds to the experts of a layer.
-        adapts_head: Whether it adds to the head.
     """
 
     n_ctx_train: int
@@ -87,12 +86,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def read_facts(path: Path, adapter: Path | None = None) -> ModelFacts:
-    """Read the headers of a GGUF, any of its files, and of its LoRA, or raise ModelLoadError."""
     return model_facts(*map(read_info, [*split_files(path), *([adapter] if adapter else [])]))
 
 
 def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
-    """Gather the facts from the headers of a GGUF, its other files and its adapter."""
     sizes: dict[str, int] = {}
     for file in (info, *others):
         sizes |= {name: end - start for name, (start, end) in file.tensor_spans.items()}

@@ -26,6 +26,7 @@ _NO_NAME = re.compile(  # what drivers and shops put into names
     r"|lite hash rate|developer kit|sxm\d?(?: ac)?|hbm\d?e?|[^a-z0-9]"
 )
 _SIZE = re.compile(r"\b(\d+) ?gi?b?\b", re.IGNORECASE)
+_TIMES = re.compile(r"(?:([1-9])\s*[x×]\s*)?(.*?)(?:\s*[x×]\s*([1-9]))?", re.IGNORECASE | re.DOTALL)
 _SIZE_ROUNDING = 0.03  # an H200 of "141 GB" has 140 GiB
 _OTHER_NAMES = {
     **dict.fromkeys(("dgxspark", "gb10superchip", "spark"), "gb10"),
@@ -71,22 +72,30 @@ def _card(name: str, figures: Sequence[float], *, shares_ram: bool) -> Gpu:
     )
 
 
+def cards_named(text: str) -> list[Gpu]:
+    """Return the card of a name, as often as `2x RTX 3090` or `RTX 3090 x2` says."""
+    before, name, after = _TIMES.fullmatch(text.strip()).groups()  # type: ignore[union-attr]
+    return int(before or after or 1) * [card_named(name)]
+
+
 def card_named(text: str) -> Gpu:
-    """Return the card of a name as people and drivers write it; UsageError if it is not known."""
     by_key = {_key(name): card for name, card in known_cards().items()}
-    key = _key(text)
-    key = _OTHER_NAMES.get(key, key)
-    names = [key, f"rtx{key}", key.replace("pcie", "")]
+    key = _OTHER_NAMES.get(_key(text), _key(text))
+    if found := [by_key[each] for each in _spellings(key) if each in by_key]:
+        return found[0]
     if size := _SIZE.search(text):  # as of "H100 80GB HBM3", a card that is known without it
-        bare = _key(text.replace(size[0], " "))
-        names += [bare, f"rtx{bare}", bare.replace("pcie", "")]
-    for each, card in ((each, by_key[each]) for each in names if each in by_key):
-        if each in names[:3] or abs(int(size[1]) * GIB / card.total_bytes - 1) < _SIZE_ROUNDING:
-            return card
+        for each in _spellings(_key(text.replace(size[0], " "))):
+            card = by_key.get(each)
+            if card and abs(int(size[1]) * GIB / card.total_bytes - 1) < _SIZE_ROUNDING:
+                return card
     near = [name for name in by_key if key and key in name] or get_close_matches(key, by_key, n=3)
     names = ", ".join(by_key[name].name for name in near)
     hint = f"Did you mean {names}?" if near else "--vram SIZE imagines a card of any size."
     raise UsageError(f"the card {text.strip()!r} is not known", hint=hint)
+
+
+def _spellings(key: str) -> tuple[str, ...]:
+    return key, f"rtx{key}", key.replace("pcie", "")
 
 
 def _key(name: str) -> str:
@@ -109,13 +118,9 @@ def imagine(
     n_cores: int | None = None,
     ram_bytes_s: float | None = None,
 ) -> tuple[Machine, list[str]]:
-    """Replace parts of this machine by others; with cards and RAM it is another PC altogether.
+    """Replace parts of this machine; also return what that leaves open, as `8 cores`.
 
-    A board with one memory has all of the RAM. Nine tenths of the RAM count as available. Cores are
-    physical ones, with SMT.
-
-    Returns:
-        The machine, and facts that the arguments leave open, such as `8 cores`.
+    A board with one memory has all of the RAM. Nine tenths of it count as available.
     """
     for board in (card for card in cards or () if card.shares_ram):
         ram_bytes, ram_bytes_s = board.total_bytes, board.bandwidth_bytes_s

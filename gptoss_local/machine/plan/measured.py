@@ -1,7 +1,4 @@
-"""Keep measurements of loads, a JSON file per model, machine and version of llama.cpp.
-
-Files may be removed at any time; unreadable ones are ignored.
-"""
+"""Keep measurements of loads, a JSON file per model, machine and version of llama.cpp."""
 
 import hashlib
 import math
@@ -47,7 +44,6 @@ class Steps(StepTimes, frozen=True, kw_only=True):
         return StepTimes(self.seconds, self.switch_s, self.streams, self.turn_s)
 
     def are_of(self, plan: Plan) -> bool:
-        """Return whether they hold for `plan` and are not too old."""
         age_s = time.time() - self.measured_at_s
         return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
 
@@ -59,7 +55,6 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         decode, prefill: Tokens a second by threads.
         offload_min_batch: Tokens from which the GPU is faster; None: not measured.
         link_bytes_s: Of experts on their way to the GPU, at least; None: not measured.
-        decode_factor, prefill_factor: For estimates of the speed.
     """
 
     uses_gpu: bool
@@ -95,7 +90,6 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> Attempt:
-        """Return the first attempt of the next load."""
         return self.outcome.attempt if self.outcome else Attempt()
 
 
@@ -149,7 +143,6 @@ def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
 
 
 def read_measured(path: Path) -> Measured:
-    """Read figures; empty if the file is missing or of another version."""
     try:
         measured = msgspec.json.decode(path.read_bytes(), type=Measured)
     except (OSError, msgspec.MsgspecError):
@@ -158,5 +151,4 @@ def read_measured(path: Path) -> Measured:
 
 
 def write_measured(path: Path, measured: Measured) -> None:
-    """Write all of the file or nothing; UsageError if that is impossible."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(measured)).decode())

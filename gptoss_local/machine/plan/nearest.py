@@ -31,12 +31,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """The gap between a plan and its goal: all experts in VRAM, or, for a CPU, a GPU at all.
-
-    Attributes:
-        missing_bytes: Of VRAM, on one more GPU or the largest; 0: no amount helps.
-        proposals: A value of each setting that is enough, or, without any, helps; fastest first.
-    """
+    """What keeps a plan from all experts in VRAM, or a CPU from a GPU; 0 bytes: no amount helps."""
 
     goal: Literal["experts", "gpu"]
     missing_bytes: int

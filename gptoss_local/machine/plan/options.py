@@ -13,11 +13,9 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     """The requests that are to be fast, and their price.
 
     Attributes:
-        n_seq: Answers at the same time, unless the user wants another number.
         n_together: Requests at the same time, as far as the context has room for them.
         prefers_experts: With experts in RAM, the context is no larger than an agent's first prompt
             needs; longer prompts load the model again.
-        is_quiet: Half of the cores compute, and their threads sleep while a GPU does.
     """
 
     n_seq: int = 4
@@ -46,12 +44,7 @@ def most_answers(settings: Settings) -> int:
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The memory that one try to load a model leaves free, beyond a plan's usual margins.
-
-    Attributes:
-        extra_margin_bytes: More to leave free on each GPU, at the planner's choice of cost.
-        maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
-    """
+    """Memory to leave free on each GPU besides margins; whether host weights are mapped."""
 
     extra_margin_bytes: int = 0
     maps_host: bool = False
@@ -63,13 +56,9 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         n_ctx: Tokens of context, exactly (rounded up to 256, at most the model's own).
         min_ctx: At least; a request's `num_ctx`.
-        vram_bytes: Of each GPU, at most.
         n_gpu_layers: Layers on GPUs, with the head as one; 0 for none.
         n_cpu_moe: Layers, from the first, whose experts stay on the host.
-        n_seq: Answers at the same time.
-        n_draft: Most tokens of a draft.
         checkpoint_bytes: Host memory for conversations; None: 512 MiB, or less if RAM is short.
-        attempt: Smaller after a load that failed.
     """
 
     objective: Objective = BALANCED

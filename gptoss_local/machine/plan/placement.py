@@ -42,7 +42,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         n_gpu_layers: Layers on GPUs, the last ones, as llama.cpp counts: the head is one, too.
-        layers_per_gpu: In order; the head is on the last GPU with any.
         host_experts: Layers of GPUs whose experts are all on the host.
         host_parts: For at most one layer of each GPU.
     """
@@ -74,10 +73,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
     def tensor_overrides(self, devices: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """Return patterns for `ModelParams`; few, as each is tried on every tensor.
-
-        `devices` are llama.cpp's names of the GPUs with layers.
-        """
+        """Return patterns for `ModelParams`; `devices` are llama.cpp's names of the GPUs used."""
         found = []
         if self.host_experts:
             layers = "|".join(map(str, self.host_experts))
@@ -106,10 +102,9 @@ def iter_placements(  # noqa: PLR0913 (what decides, and what was asked for)
 ) -> Iterator[Placement]:
     """Yield the ways to put as many experts on the GPUs as fit, for one shape.
 
-    `budgets` are the usable bytes of each GPU; of those that are equal in `kinds`, too, one stands
-    for all. `n_gpu_layers`: None is all. The experts of the
-    first `n_cpu_moe` layers stay on the host; None is as few as possible. With `copies_host`,
-    pinned weights are a copy in buffers of the driver.
+    `budgets` are usable bytes; of GPUs equal in `kinds`, too, one stands for all. The experts of
+    the first `n_cpu_moe` layers stay on the host. With `copies_host`, pinned weights are a copy in
+    buffers of the driver.
     """
     n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
     dealer = _Dealer(
@@ -168,7 +163,6 @@ class _Dealer(msgspec.Struct, frozen=True, kw_only=True):
         sampling: In addition to `compute`, of the GPU with the head.
         copy: For experts on the host: room for a tensor of them, and the way to it.
         has_host_layers: The copy is needed in any case.
-        n_cpu_moe: Layers, from the first, whose experts stay on the host.
         is_exact: No other experts may be there.
     """
 
@@ -211,11 +205,7 @@ class _Dealer(msgspec.Struct, frozen=True, kw_only=True):
     def _fill(
         self, layers: range, budget: int, *, has_head: bool
     ) -> tuple[DeviceMemory, list[int], list[_Parts]] | None:
-        """Add experts, the last layers first; without any on the host no copies need room.
-
-        Returns:
-            The GPU's memory, and the `host_experts` and `host_parts` of its layers.
-        """
+        """Add experts, the last layers first; also return `host_experts` and `host_parts`."""
         expert_bytes = self.facts.layer_expert_bytes
         memory = DeviceMemory(
             weights=sum(self.facts.layers[layer].dense_bytes for layer in layers)

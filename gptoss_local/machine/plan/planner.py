@@ -64,12 +64,7 @@ def make_plan(
     options: PlanOptions = PlanOptions(),  # noqa: B008
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Choose the best plan for a model on a machine.
-
-    Raises:
-        DoesNotFitError: no plan keeps to the options; it says which memory is too small.
-        UsageError: the model's keys cannot be stored as the cache type that was asked for.
-    """
+    """Choose the best plan; DoesNotFitError says which memory is too small."""
     if not can_cache(facts, options.cache_type):
         raise UsageError(
             f"this model's keys of {facts.n_key} numbers cannot be stored as {options.cache_type}, "

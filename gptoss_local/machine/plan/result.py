@@ -14,7 +14,6 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mapped: Weights in the page cache, which the system may drop and read again.
         weights: Weights in memory that the system cannot take back.
-        checkpoints: At most, of earlier points of conversations.
         is_pinned: `weights` is locked for fast copies to a GPU.
     """
 
@@ -41,7 +40,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The way to load a model, and what to expect of it.
 
     Attributes:
-        device_names: llama.cpp's, of the GPUs that could be used.
         n_gpus: The number of those. Without any, llama.cpp chooses, as it may support others.
         vram_share: Of the weights without the embedding table, which is always on the host.
     """
@@ -70,7 +68,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tensor_split(self) -> tuple[int, ...] | None:
-        """Return the layers of each of `devices`; None without any."""
         return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
 
     @property

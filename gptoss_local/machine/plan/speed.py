@@ -71,7 +71,6 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
         offload_min_batch: Tokens from which it is faster to bring experts to the GPU.
         read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; of several requests at the
             same time, each one's share.
-        assumed: Facts that the machine did not report.
     """
 
     prefill_tok_s: float

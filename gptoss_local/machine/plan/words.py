@@ -51,7 +51,6 @@ def gib(n_bytes: float) -> str:
 
 
 def rate(tokens_s: float) -> str:
-    """Return tokens a second, with a digit after the point for small numbers."""
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
@@ -140,7 +139,6 @@ def _seconds(seconds: float) -> str:
 
 
 def _limit(machine: Machine, options: PlanOptions) -> str:
-    """Return the VRAM that the user allows, if that is less than what is free."""
     limit = options.vram_bytes
     is_less = limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
     return gib(limit or 0) if is_less else ""

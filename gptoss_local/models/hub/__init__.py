@@ -18,4 +18,4 @@ from gptoss_local.models.hub.download import (
     open_checkpoint,
 )
 from gptoss_local.models.hub.folder import DownloadFolder
-from gptoss_local.models.hub.listing import HubFile, Listing
+from gptoss_local.models.hub.listing import TOKENIZER_NAMES, HubFile, Listing

@@ -63,10 +63,7 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 
 
 class HubClient:
-    """One conversation with one hub. Thread: everything may be called from many threads.
-
-    None takes the usual `endpoint` or `token` of huggingface_hub; a `token` of False sends none.
-    """
+    """One conversation with one hub, from many threads; None is huggingface_hub's usual value."""
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
         endpoint = endpoint or os.environ.get("HF_ENDPOINT", "").strip() or _HUB
@@ -109,11 +106,7 @@ class HubClient:
         add: Callable[[int], None],
         stopped: threading.Event,
     ) -> None:
-        """Fetch the rest of a partial file, over as many connections as it takes.
-
-        `add` gets the bytes gained. `stopped` ends the download with DownloadError, as do attempts
-        without a byte.
-        """
+        """Fetch the rest of a partial file; `add` gets the bytes gained, and `stopped` ends it."""
         n_failures = 0
         while (n_held := partial.size_bytes) < file.size_bytes:
             try:

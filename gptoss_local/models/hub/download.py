@@ -43,12 +43,13 @@ class Transfer:
         *,
         used: Sequence[HubFile] = (),
     ) -> Iterator[Path]:
-        """Yield the path of each file once it is there; an error or `close` ends all of them.
-
-        The bytes of `used` files count as done.
-        """
-        if is_offline():
-            self._check_all_there(files)
+        """Yield each file's path once it is there; an error ends all. `used` files count."""
+        if is_offline() and (missing := [f.name for f in files if not self.kept.is_right(f)]):
+            raise DownloadError(
+                f"{self.kept.root} lacks {', '.join(missing)}, "
+                "and HF_HUB_OFFLINE forbids fetching.",
+                hint="Unset HF_HUB_OFFLINE and run the same command again.",
+            )
         self._stopped = threading.Event()
         used_bytes = sum(file.size_bytes for file in used)
         total_bytes = used_bytes + sum(file.size_bytes for file in files)
@@ -89,15 +90,6 @@ class Transfer:
             hint="Check the disk, and the proxy or the mirror in HF_ENDPOINT; then run it again.",
         )
 
-    def _check_all_there(self, files: Sequence[HubFile]) -> None:
-        missing = [file.name for file in files if not self.kept.is_right(file)]
-        if missing:
-            raise DownloadError(
-                f"{self.kept.root} lacks {', '.join(missing)}, "
-                "and HF_HUB_OFFLINE forbids fetching.",
-                hint="Unset HF_HUB_OFFLINE and run the same command again.",
-            )
-
 
 class ByteCounter:
     """Counts bytes over many files and threads, and reports sums that never fall."""
@@ -130,10 +122,6 @@ def is_offline() -> bool:
     return is_offline_mode() or wanted in ("1", "ON", "YES", "TRUE")
 
 
-def _no_progress(what: str, done: int, total: int) -> None:
-    pass
-
-
 @contextlib.contextmanager
 def open_checkpoint(
     source: str,
@@ -143,11 +131,7 @@ def open_checkpoint(
     endpoint: str | None = None,
     token: str | bool | None = None,
 ) -> Iterator["HubCheckpoint"]:
-    """List a repository and lock `folder` for its files; leaving ends all downloads.
-
-    `source` is `OWNER/NAME` or `OWNER/NAME@REVISION`; `original` takes the `original/` layout.
-    Under HF_HUB_OFFLINE the last list is used, and the network is never touched.
-    """
+    """List `OWNER/NAME[@REVISION]`, and lock `folder` for its files; leaving ends all downloads."""
     client = HubClient(endpoint, token)
     with _opened(client, source, folder) as (kept, listing):
         checkpoint = HubCheckpoint(client, kept, listing, original=original)
@@ -160,12 +144,17 @@ def open_checkpoint(
 
 @contextlib.contextmanager
 def download_files(
-    source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
+    source: str,
+    folder: Path,
+    names: Sequence[str],
+    *,
+    also: Sequence[str] = (),
+    progress: Progress = lambda *_: None,
 ) -> Iterator[list[tuple[Path, HubFile]]]:
-    """Fetch files of a repository with `folder` locked; yield their paths and entries in order."""
+    """Fetch files, and those of `also` that are there; yield their paths and entries in order."""
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
-        files = listing.named(names)
+        files = listing.named([*names, *(name for name in also if name in listing.files)])
         kept.begin(listing)
         if n_missing_bytes := kept.missing_bytes(files):
             kept.check_space(n_missing_bytes)
@@ -203,7 +192,7 @@ class HubCheckpoint(Transfer):
         self._small = listing.small_files(original=original)
         self._has_index = any(file.name.endswith(INDEX_NAME) for file in self._small)
 
-    def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
+    def fetch_small_files(self, *, progress: Progress = lambda *_: None) -> None:
         what = "fetching config and tokenizer"
         for _ in self.fetch(what, self._small, len(self._small), progress):
             pass
@@ -214,14 +203,11 @@ class HubCheckpoint(Transfer):
         skip: Container[str] = (),
         n_parallel: int = 4,
         extra_bytes: int = 0,
-        progress: Progress = _no_progress,
+        progress: Progress = lambda *_: None,
     ) -> Generator[Path, None, None]:
-        """Yield each shard once it is complete and right; `fetch_small_files` comes first.
+        """Yield each shard once it is right; the next begins when the caller comes back.
 
-        The next download begins only when the caller comes back for the next shard, so a caller
-        that deletes used shards never has more than a few on its disk. `skip` has the file names of
-        shards that are used already; the caller needs `extra_bytes`, maybe fewer than 0, of disk
-        space besides the downloads. Progress counts all files, `skip` and small ones included.
+        `skip` are used already; the caller needs `extra_bytes` of disk, maybe fewer than 0.
         """
         shards = self._shards()
         skipped = [file for file in shards if self.kept.path(file).name in skip]
@@ -233,7 +219,6 @@ class HubCheckpoint(Transfer):
         yield from self.fetch("downloading", wanted, n_parallel, progress, used=used)
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
-        """Return the bytes still to download, maybe before `fetch_small_files`."""
         files = (*self._small, *self._known_shards())
         return self.kept.missing_bytes(f for f in files if self.kept.path(f).name not in skip)
 

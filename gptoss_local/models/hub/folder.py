@@ -81,7 +81,7 @@ class DownloadFolder:
         self._lock = threading.Lock()
         with disk_errors(root):
             self._own.mkdir(parents=True, exist_ok=True)
-        self._state = self._read_state()
+            self._state = self._read_state()
 
     @property
     def listing(self) -> Listing | None:
@@ -91,13 +91,14 @@ class DownloadFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes out; the lock ends with this one, however it ends."""
         with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self._own / "lock", timeout_s=_LOCK_WAIT_S))
-            except TimeoutError as error:
-                raise DownloadError(
-                    f"Another process is downloading into {self.root}.",
-                    hint="Wait until it ends, or stop it.",
-                ) from error
+            with disk_errors(self.root):
+                try:
+                    stack.enter_context(locked(self._own / "lock", timeout_s=_LOCK_WAIT_S))
+                except TimeoutError as error:
+                    raise DownloadError(
+                        f"Another process is downloading into {self.root}.",
+                        hint="Wait until it ends, or stop it.",
+                    ) from error
             yield
 
     def begin(self, listing: Listing) -> None:

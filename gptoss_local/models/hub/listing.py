@@ -11,7 +11,7 @@ from gptoss_local.base.errors import DownloadError
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TOKENIZER_NAMES = (
+TOKENIZER_NAMES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -20,8 +20,8 @@ _TOKENIZER_NAMES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-_ROOT_NAMES = ("config.json", "README.md", *_TOKENIZER_NAMES)
-_ORIGINAL_NAMES = ("original/config.json", *_TOKENIZER_NAMES)
+_ROOT_NAMES = ("config.json", "README.md", *TOKENIZER_NAMES)
+_ORIGINAL_NAMES = ("original/config.json", *TOKENIZER_NAMES)
 
 
 class HubFile(msgspec.Struct, frozen=True):
@@ -51,7 +51,6 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in names)
 
     def expected_shards(self, *, original: bool) -> tuple[HubFile, ...]:
-        """Guess, without the index, that all safetensors hold weights."""
         return tuple(self.files[name] for name in self._weights(_prefix(original)))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:

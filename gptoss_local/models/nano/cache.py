@@ -1,8 +1,4 @@
-"""Keep the nano model as a GGUF on disk, made on first use by one process at a time.
-
-The file's name carries a hash of its sources, so there is no version to check. A work folder
-without a lock was left by a killed process.
-"""
+"""Keep the nano model as a GGUF on disk, whose name carries a hash of its sources."""
 
 import contextlib
 import functools

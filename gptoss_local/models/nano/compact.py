@@ -79,7 +79,6 @@ def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
 
 
 def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
-    """Cut a word into as few tokens as possible; of several ways, by the lowest ranks."""
     ways: list[tuple[int, int, list[int]]] = [(0, 0, [])]  # to each end: length, highest rank
     for end in range(1, len(word) + 1):
         cuts = ((ways[start], rank_of.get(word[start:end])) for start in range(end))
@@ -216,11 +215,7 @@ class CompactModel:
         return bits.reshape(entry.shape)
 
     def _fill_vocabulary(self, name: str, used_rows: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        """Make all rows of a vocabulary matrix.
-
-        Unused specials get rows that the model can neither read nor say: zeros in the embedding,
-        the shared row without a code in the head.
-        """
+        """Make all rows; those of unused specials can neither be read nor said."""
         code_map, shared = (self._entries[f"{CODED[name]}_{part}"] for part in ("map", "shared"))
         offset = self._join_planes(shared).view(np.int16)
         factors = self._join_planes(code_map).view(np.int16)

@@ -107,7 +107,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write_weights(model: CompactModel, path: Path, progress: Progress | None) -> None:
-    """Write `model.safetensors`: 8 bytes header length, JSON header, tensors without gaps."""
     names = sorted(model.names, key=lambda name: (_is_mxfp4(name), name))  # keeps bf16 aligned
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     n_bytes = 0

@@ -1,8 +1,4 @@
-"""Runs the downloads and conversions that clients ask for: one per model, for all its clients.
-
-A pull continues as long as any client watches it; its bytes stay for the next one. Thread: one
-event loop; the work runs in a `process`.
-"""
+"""Runs pulls for clients, one per model, as long as any client watches. Thread: one event loop."""
 
 import asyncio
 import hashlib
@@ -47,7 +43,7 @@ class Pulls:
 
     async def _job(self, wanted: str, name: str, *, gguf: bool) -> "_Job":
         job = self._jobs.get(wanted)
-        if job is not None and job.is_stopping:
+        if job is not None and job.is_stopped and not job.work.done():
             await asyncio.wait((job.work,))
         job = self._jobs.get(wanted)
         if job is None or job.work.done():
@@ -61,16 +57,12 @@ class _Job:
     def __init__(self, name: str, settings: Settings, *, gguf: bool) -> None:
         self._digest = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
         self._step: Step | None = None
-        self._is_stopped = False
+        self.is_stopped = False
         self._n_watching = 0
         self.work = asyncio.create_task(self._run(name, settings, gguf))
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._is_stopped and not self.work.done()
-
     def stop(self) -> None:
-        self._is_stopped = True
+        self.is_stopped = True
         self.work.cancel()
 
     async def watch(self) -> AsyncGenerator[JobStatus, None]:

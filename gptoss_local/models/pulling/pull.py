@@ -99,12 +99,7 @@ def pull_model(
     progress: Progress,
     on_note: Callable[[str], None] | None = None,
 ) -> None:
-    """Bring a model to this machine, under its name; interrupted, the same call resumes.
-
-    `gguf` takes the published GGUF and not the checkpoint. `progress` gets one step, `pull`, from
-    several threads: bytes downloaded and written, which never fall. `dense` and `on_note` are as
-    for `convert_checkpoint`.
-    """
+    """Bring a model here; the same call resumes. `progress` gets one step, `pull`."""
     published = published_of(model, gguf=gguf)
     target = file_for(model.name, settings)
     try:
@@ -169,12 +164,9 @@ def pull_checkpoint(
     on_note: Callable[[str], None] | None = None,
     **options: Unpack[ConvertOptions],
 ) -> list[Path]:
-    """Download `OWNER/NAME[@REVISION]` and convert each shard as it arrives; return the files.
+    """Download and convert each shard as it arrives; return the files. The same call resumes.
 
-    Interrupted, the same call continues both: nothing is fetched or converted twice. Files go into
-    `folder`, or next to `target`, where they are deleted as they are used. `progress` gets bytes
-    downloaded and converted, as two steps, from several threads; the rest is as for
-    `convert_checkpoint`.
+    Shards go into `folder`, or next to `target`, where they are deleted as they are used.
     """
     is_ours = folder is None
     beside = download_folder(target, gguf=False)
@@ -269,7 +261,6 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview_pull(model: CatalogModel, settings: Settings, *, gguf: bool = False) -> PullPreview:
-    """Ask the hub, or with HF_HUB_OFFLINE the catalogue."""
     published = published_of(model, gguf=gguf)
     chosen = published or model.checkpoint
     assert chosen is not None

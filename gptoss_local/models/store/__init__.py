@@ -1,7 +1,6 @@
 """Models on disk: their names, files and headers."""
 
 from gptoss_local.base.formats.gguf_file import GGUFInfo, read_info, read_tokens
-from gptoss_local.models.catalog import known_model
 from gptoss_local.models.store.blobs import (
     BlobWriter,
     Leftover,

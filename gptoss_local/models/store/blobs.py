@@ -1,8 +1,4 @@
-"""Files of the models folder that no model needs, and leftovers of interrupted pulls.
-
-Files that a living process holds are kept, however old. A pull that no process holds is
-interrupted. A change without a lock takes minutes, as after an upload.
-"""
+"""Files of the models folder that no model needs; those that a living process holds are kept."""
 
 import contextlib
 import hashlib
@@ -87,7 +83,6 @@ class BlobWriter:
 
 
 def add_blob(file: Path, digest: str, settings: Settings) -> Path:
-    """Move a file that is known to have this digest to its blob."""
     target = blob_path(digest, settings)
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,4 @@
-"""Changes of the store: each is whole or has not happened, also if the process dies.
-
-A name is a hard link to its file (or a copy, without hard links). A name with defaults, in several
-files or of a file elsewhere is a manifest.
-"""
+"""Changes of the store: each is whole or has not happened, also if the process dies."""
 
 import contextlib
 import os

@@ -39,8 +39,6 @@ class FoundModel(msgspec.Struct, frozen=True):
 
 
 class _CachedRepo(msgspec.Struct, frozen=True):
-    """One repository of Hugging Face's cache at one commit: its snapshot, and the files' sizes."""
-
     repo: str
     folder: Path
     files: dict[str, int]

@@ -155,10 +155,7 @@ def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path,
 
 
 def unreadable_manifests(settings: Settings) -> dict[Path, ModelLoadError]:
-    """Return the manifests that cannot be read or name missing weights, each with its error.
-
-    While there is one, it may need any file, and nothing without a name is removed.
-    """
+    """Return manifests that cannot be read; while there is one, nothing unnamed is removed."""
     return read_manifests(settings)[1]
 
 

@@ -133,10 +133,7 @@ def entry_of_file(file: Path) -> ModelEntry:
 
 
 def file_for(name: str, settings: Settings) -> Path:
-    """Return where the GGUF of a model without defaults goes, whether it is there or not.
-
-    Raises UsageError if the name is invalid, embedded, or named by the user's models.toml.
-    """
+    """Return where a model's GGUF goes, there or not; UsageError if the name cannot be taken."""
     wanted = canonical_name(name)
     known = known_model(wanted)
     if known is not None and known.embedded:

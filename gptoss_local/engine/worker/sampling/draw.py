@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.base.errors import EngineError
-from gptoss_local.base.formats.o200k import FIRST_SPECIAL
+from gptoss_local.base.formats.o200k import NAMED_SPECIALS
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Context, Sampler
 from gptoss_local.engine.protocol import Logprob
@@ -42,7 +42,7 @@ def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -
         p(allowed) * p(x | allowed) + (1 - p(allowed)) * p(x | allowed) = p(x | allowed)
     """
     tokens = _draw(sequence, context, row, draft)
-    sequence.sampler.accept([token for token in tokens if token < FIRST_SPECIAL])
+    sequence.sampler.accept([token for token in tokens if token not in NAMED_SPECIALS])
     return tokens
 
 

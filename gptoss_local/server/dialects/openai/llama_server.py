@@ -69,7 +69,7 @@ async def detokenize(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(DetokenizeBody, model.meant)
     vocabulary = await model.vocabulary()
-    vocabulary.check(body.tokens)
+    vocabulary.check(body.tokens, "tokens")
     return json_response({"content": vocabulary.text_of(body.tokens)})
 
 
