@@ -13,13 +13,16 @@ from convert.files import read_bytes, read_json
 from gptoss_local.base.errors import ConvertError, ModelLoadError
 from gptoss_local.base.formats.gguf_file import read_array, read_info
 from gptoss_local.base.formats.o200k import (
+    END_OF_PROMPT,
     FIRST_SPECIAL,
     MERGES_KEY,
     SPECIAL_TOKENS,
     SPLIT_REGEX,
     TOKENS_KEY,
     TYPES_KEY,
+    derive_merges,
     is_harmony_sized,
+    parse_ranks,
     vocabulary_faults,
 )
 from gptoss_local.base.validation import in_words
@@ -34,7 +37,7 @@ PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
 _OWN_IDS = {"bos": 199998, "eos": 200002}  # or llama.cpp takes GPT-2's
 TOKENIZER_HINT = (
     "Name a file of gpt-oss's vocabulary with --tokenizer: a folder with tokenizer.json, "
-    "or the .gguf of any gpt-oss model."
+    "an o200k_base.tiktoken, or the .gguf of any gpt-oss model."
 )
 MAX_TOKENIZER_BYTES = 200_000_000  # gpt-oss's tokenizer.json has 28 MB
 
@@ -98,9 +101,11 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
 
 def read_tokenizer(place: Path, n_vocab: int) -> Tokenizer:
-    """Read and judge a folder's vocabulary, a tokenizer.json's or a GGUF's; pad it to `n_vocab`."""
+    """Read and judge what `--tokenizer` names; ids without a token are filled up to `n_vocab`."""
     if place.suffix == ".gguf":
         tokenizer = _read_model(place, n_vocab)
+    elif place.suffix == ".tiktoken":
+        tokenizer = _read_rank_file(place, n_vocab)
     else:
         file = place if place.suffix == ".json" else place / "tokenizer.json"
         tokenizer = _read_hugging_face(file, n_vocab)
@@ -237,6 +242,25 @@ def _cuts_as_o200k(stated: dict[str, Any]) -> bool:
 
 def _kind(step: object) -> object:
     return step.get("type") if isinstance(step, dict) else None
+
+
+def _read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
+    """Read an o200k rank file, and add harmony's special tokens of the published tokenizer.json."""
+    try:
+        ranks = parse_ranks(_read_bytes(path))
+    except ValueError as error:
+        raise ConvertError(f"{path} is not a rank file: {error}.") from error
+    specials = {i: text for i, text in SPECIAL_TOKENS.items() if i < END_OF_PROMPT}
+    specials[END_OF_PROMPT] = "<|endofprompt|>"
+    texts = dict(enumerate(ranks[:FIRST_SPECIAL])) | specials
+    types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(specials, TokenType.CONTROL)
+    merges = derive_merges({text: rank for rank, text in enumerate(ranks[:FIRST_SPECIAL])})
+    return Tokenizer(
+        **_fill(path, texts, types, n_vocab),
+        merges=[_join(merge) for merge in merges],
+        special_ids={"bos": 199998, "eos": 200002, "pad": 199999},
+        chat_template=None,
+    )
 
 
 def _read_model(path: Path, n_vocab: int) -> Tokenizer:

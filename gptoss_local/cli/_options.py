@@ -39,7 +39,7 @@ Workers = Annotated[
 ]
 Tokenizer = Annotated[
     Path | None,
-    typer.Option(help="Folder, tokenizer.json or .gguf with the vocabulary."),
+    typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
 ]
 Adapter = Annotated[
     str, typer.Option(metavar="DIR|REPO", help="LoRA adapter to merge: a folder or OWNER/NAME.")

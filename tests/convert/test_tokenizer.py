@@ -17,7 +17,9 @@ from convert.verify import Report, verify_model
 from gptoss_local.base.errors import ConvertError
 from gptoss_local.base.formats.gguf_file import read_info, read_tokens
 from gptoss_local.base.formats.o200k import SPLIT_REGEX, VOCAB_SIZE
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.convert.tiny import tiny_config, write_json, write_tiny
+from tests.nano.tiktoken_file import render_tiktoken
 
 Edit = Callable[[dict[str, Any]], None]
 
@@ -282,9 +284,26 @@ def test_other_sources(
         assert read_tokens(target)[22] == text
 
 
+def test_from_a_rank_file(published: Tokenizer, tmp_path: Path) -> None:
+    rank_file = tmp_path / "o200k_base.tiktoken"
+    rank_file.write_bytes(render_tiktoken(load_ranks()))
+    tokenizer = read_tokenizer(rank_file, VOCAB_SIZE)
+    assert tokenizer.tokens[:200018] == published.tokens[:200018]
+    assert tokenizer.types[:200018] == published.types[:200018]
+    assert tokenizer.tokens[200018:200020] == ["<|endofprompt|>", "[PAD200019]"]
+    assert tokenizer.types[200018:] == [3] + [5] * (VOCAB_SIZE - 200019)
+    assert tokenizer.merges == published.merges
+    assert tokenizer.special_ids == published.special_ids
+    assert tokenizer.chat_template is None
+
+
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
+        ("x.tiktoken", b"YQ== 0\nYg== 2\n", "line 2 does not state the rank 1"),
+        ("x.tiktoken", b"YQ= 0\n", "line 1 is not base64"),
+        ("x.tiktoken", b"YQ== 0\n", "does not hold o200k_harmony"),
+        ("x.tiktoken", b"", "does not hold o200k_harmony"),
         ("x.gguf", b"", "gives no vocabulary"),
         ("x.gguf", b"GGUF\3\0\0\0" + b"\xff" * 16, "gives no vocabulary"),
         ("x.gguf", b"GGUF\3\0\0\0" + b"\0" * 16, "gives no vocabulary: x.gguf has no tokenizer"),
@@ -298,7 +317,7 @@ def test_broken_sources(tmp_path: Path, name: str, content: bytes, match: str) -
         read_tokenizer(tmp_path / name, VOCAB_SIZE)
 
 
-@pytest.mark.parametrize("name", ["x", "x.json", "x.gguf"])
+@pytest.mark.parametrize("name", ["x", "x.json", "x.tiktoken", "x.gguf"])
 def test_missing_sources(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConvertError, match=name):
         read_tokenizer(tmp_path / name, VOCAB_SIZE)

@@ -1,5 +1,10 @@
-"""o200k_harmony, the vocabulary of every gpt-oss: its special tokens, split and merges."""
+"""o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens, split and merges.
 
+OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order.
+"""
+
+import base64
+import binascii
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
