@@ -215,7 +215,10 @@ async def test_keys_in_one_write_are_read_in_order(history_path: Path) -> None:
         await chat.answered()
         assert (chat.turns()[0].content, prompt.text) == ("help me", "x")
         await chat.shows("nano │ high")
-        await burst(chat, ["backspace", "ctrl+f", *"Wele", "backspace", *"l", "enter", *"y"])
+        await burst(chat, ["backspace", *"می\u200cشود 👩\u200d👧"])
+        assert prompt.text == "می\u200cشود 👩\u200d👧"
+        prompt.text = ""
+        await burst(chat, ["ctrl+f", *"Wele", "backspace", *"l", "enter", *"y"])
         await chat.until(lambda: any(notice.startswith("1 of 1") for notice in chat.told))
         assert prompt.text == "y"
 

@@ -19,14 +19,12 @@ class Transcript(VerticalScroll, can_focus=False):
     """Stays at its end while text is added, until the user scrolls up."""
 
     BLANK = True  # PERF: as in AnswerView
-    DEFAULT_CSS = """
-    Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }
-    """
+    DEFAULT_CSS = "Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }"
 
     def __init__(
         self,
         place_of: Callable[[int], tuple[int, int]],
-        pages_of: Callable[[int], Sequence[Page]] = lambda _id: (),
+        pages_of: Callable[[int], Sequence[Page]],
     ) -> None:
         super().__init__()
         self._place_of = place_of
@@ -48,7 +46,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if at is None:
             self.call_after_refresh(self._fill)
         else:
-            self.call_after_refresh(self._show_at_top, at)
+            self.call_after_refresh(self._show_part, at, "", 0, 0.0)
 
     async def add(self, turn: Turn) -> None:
         await self.append(self._view(turn))
@@ -185,10 +183,6 @@ class Transcript(VerticalScroll, can_focus=False):
         for n, view in enumerate(views, 1):
             if isinstance(view, AssistantTurnView):
                 view.set_last(n == len(views) and not self._newer)
-
-    def _show_at_top(self, turn: Turn) -> None:
-        if (view := self.view(turn)) is not None:
-            self.scroll_to_widget(view, top=True, animate=False, immediate=True)
 
     def _view(self, turn: Turn) -> TurnView:
         return view_of(turn, self._place_of(turn.id), self._pages_of(turn.id))
