@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from rich.markup import escape
 from textual import on
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
@@ -88,6 +89,11 @@ class Dialog(ModalScreen[_T]):
     def action_copy_or_leave(self) -> None:
         if not copy_selection(self, self.focused):
             self.action_leave()
+
+    def dismiss(self, result: _T | None = None) -> AwaitComplete:
+        """Close it once, and none above it: two keys may have come, or a double click."""
+        is_top = self.app.screen is self
+        return super().dismiss(result) if is_top else AwaitComplete()
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -159,8 +159,6 @@ class DownloadDialog(Dialog[None]):
         self._download.cancel()
 
     def _show(self) -> None:
-        if self.app.screen is not self:  # `dismiss` would close the one above
-            return
         download = self._download
         if not download.is_running:
             self.dismiss(None)
