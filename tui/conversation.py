@@ -206,10 +206,6 @@ class Conversation:
     def last(self, role: str) -> Turn | None:
         return next((turn for turn in reversed(self.turns) if turn.role == role), None)
 
-    def last_with_siblings(self) -> Turn | None:
-        several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
-        return next(several, None)
-
     @property
     def n_context_tokens(self) -> int:
         """Return the tokens of the context after the last finished answer; 0 if none was."""

@@ -106,7 +106,10 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
 
 async def copy(chat: ChatParts, argument: str) -> None:
     """Copy the last answer, or one of its code blocks; `block` asks which."""
-    text = _last_answer(chat)
+    texts = [t.content for t in chat.conversation.turns if t.role == "assistant" and t.content]
+    if not texts:
+        raise UsageError("there is no answer to copy")
+    text = texts[-1]
     if not argument:
         chat.app.copy_to_clipboard(text)
         return
@@ -158,13 +161,6 @@ def links_in(chat: ChatParts) -> list[str]:
     if turn is None:
         return []
     return links_of(linked(turn.content, chat.conversation.pages_before(turn.id)))
-
-
-def _last_answer(chat: ChatParts) -> str:
-    texts = [t.content for t in chat.conversation.turns if t.role == "assistant" and t.content]
-    if not texts:
-        raise UsageError("there is no answer to copy")
-    return texts[-1]
 
 
 async def _answer_again(chat: ChatParts, turn: Turn) -> None:

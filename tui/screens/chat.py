@@ -397,7 +397,9 @@ class ChatScreen(ChatView):
 
     async def action_walk(self, step: int) -> None:
         with errors_shown(self):
-            if turn := self.conversation.last_with_siblings():
+            chat = self.conversation
+            several = (turn for turn in reversed(chat.turns) if chat.place(turn.id)[1] > 1)
+            if turn := next(several, None):
                 await self.walk(turn, step)
 
     def action_escape(self) -> None:
