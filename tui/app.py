@@ -32,6 +32,7 @@ from textual.screen import Screen
 
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.printable import printable
+from gptoss_local.base.quantities import counted
 from gptoss_local.talk.history import History
 from gptoss_local.talk.history.plain import plain_text
 from gptoss_local.talk.tools import Toolbox
@@ -190,6 +191,7 @@ class Printable(LineFilter):
 _NOTICES = ("\x1b]9;gptoss: look here\x07", "\x1b]777;notify;gptoss;look here\x07")
 _PRINTABLE = Printable()
 _PATIENCE_S = 1.0  # so long a key waits for the one before, and the next ones no more
+_JOINERS = ("\u200c", "\u200d")  # of Persian, and of emoji: Textual takes no such key as text
 _TURN_S, _N_TURNS = 0.005, 20
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
@@ -211,7 +213,7 @@ class ChatApp(App[None], inherit_bindings=False):
         """PERF: Textual draws the whole screen again at each scroll, 347 kB/s at 300 tokens/s."""
         if isinstance(renderable, CompositorUpdate):
             frame: Any = renderable
-            draw, scrolls = renderable.render_segments, self._chat.transcript.region
+            draw, scrolls = renderable.render_segments, self.chat.transcript.region
             opened = getattr(self._driver, "_writer_thread", None)  # another one after a pause
             frame.render_segments = lambda to: self._painter.paint(
                 draw(to), self.size, scrolls, opened
@@ -235,7 +237,7 @@ class ChatApp(App[None], inherit_bindings=False):
             use_theme(self, theme)
         check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
-        self._chat = ChatScreen(server, history, conversation, make_toolbox, dict(keys or {}))
+        self.chat = ChatScreen(server, history, conversation, make_toolbox, dict(keys or {}))
 
     def get_key_display(self, binding: Binding) -> str:
         *modifiers, key = binding.key.split("+")
@@ -243,7 +245,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return "-".join([*map(str.title, modifiers), name])
 
     async def close(self) -> None:
-        for room in self._chat.rooms:
+        for room in self.chat.rooms:
             await room.toolbox.close()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -252,6 +254,8 @@ class ChatApp(App[None], inherit_bindings=False):
     async def on_event(self, event: Event) -> None:
         if isinstance(event, Key | Paste) and not event.is_forwarded:
             event._set_forwarded()
+            if isinstance(event, Key) and event.character in _JOINERS:
+                event = Paste(event.character)
             await self._settle()
             await self._take(event)
             await self._settle()
@@ -265,7 +269,7 @@ class ChatApp(App[None], inherit_bindings=False):
         it (Textual's issue 6605).
         """
         self.app_focus = True
-        self._chat.take_key(event)
+        self.chat.take_key(event)
         key = event.key if isinstance(event, Key) else ""
         if key and await self._check_bindings(key, priority=True):
             return
@@ -290,7 +294,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _is_settling(self) -> bool:
         """Return whether a key is acted on, or a dialog lacks its focus or messages yet."""
         if not isinstance(dialog := self.screen, Dialog):
-            return self._chat.is_settling
+            return self.chat.is_settling
         nodes = (self.focused or dialog).ancestors_with_self
         has_messages = any(node.message_queue_size for node in nodes if node is not self)
         return has_messages or not dialog.is_open.is_set()
@@ -308,9 +312,9 @@ class ChatApp(App[None], inherit_bindings=False):
 
         def chosen(n: int | None) -> None:
             if n is not None:
-                self._chat.action_command(commands[n].name)
+                self.chat.action_command(commands[n].name)
 
-        if self.screen is self._chat:
+        if self.screen is self.chat:
             lines = [f"{each.summary}  /{each.name}" for each in commands]
             self.push_screen(PickDialog("Commands", lines), chosen)
 
@@ -324,6 +328,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def copy_to_clipboard(self, text: str) -> None:
         """Copy by OSC 52, which terminals may ignore, and by the desktop's own program."""
         super().copy_to_clipboard(text)
+        self.notify(f"Copied {counted(len(text), 'character')}.")
         if not self.is_headless:  # tests and pictures leave the user's clipboard alone
             self.run_worker(partial(copy_natively, text), thread=True, group="clipboard")
 
@@ -332,11 +337,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return self.theme_variables
 
     def get_default_screen(self) -> Screen[None]:
-        return self._chat
-
-    @property
-    def chat(self) -> ChatScreen:
-        return self._chat
+        return self.chat
 
 
 _LEAST_CONTRAST = 5.2  # also on the tint under code

@@ -41,18 +41,12 @@ _OVER_LIMIT = f"over the limit of {_MAX_TOKENS:,} tokens"
 
 
 class Attachment(NamedTuple):
-    """The text that stands for a file or a folder in a message.
+    """The text that stands for a file or a folder in a message."""
 
-    Attributes:
-        what: `file: notes.md`.
-        length: `4 lines`.
-        note: Names the files left out; follows the length.
-    """
-
-    what: str
-    length: str
+    what: str  # file: notes.md
+    length: str  # 4 lines
     text: str
-    note: str = ""
+    note: str = ""  # names the files left out; follows the length
 
 
 def is_pattern(typed: str) -> bool:

@@ -30,12 +30,7 @@ class Found:
 
 @dataclass(frozen=True)
 class ChatParts:
-    """The parts of the chat that a command gets.
-
-    Attributes:
-        keys: Ids of bindings, and the user's keys for them.
-        rooms: This chat, and others with an answer under way.
-    """
+    """The parts of the chat that a command gets."""
 
     view: ChatView
     server: ChatServer
@@ -45,7 +40,7 @@ class ChatParts:
     tool_choice: ToolChoice
     dialogue: Dialogue
     downloads: Downloads
-    keys: Mapping[str, str]
+    keys: Mapping[str, str]  # the user's, by ids of bindings
     rooms: "Rooms"
     found: Found = field(default_factory=Found)
 

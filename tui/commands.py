@@ -4,30 +4,21 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from gptoss_local.base.errors import UsageError
 
-_Action = TypeVar("_Action", bound=Callable[..., Any])
 _SLASH = re.compile(r"/([a-z?]*)(?:[ \t]+(.*))?", re.DOTALL | re.IGNORECASE)
 _NO_MATCH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
-
-    Attributes:
-        argument: Its name in the help; in brackets if it may be left out.
-        available_during_turn: Whether it may be used while an answer streams.
-        aliases: Mostly Ollama's names.
-    """
-
     name: str
     summary: str
-    argument: str = ""
+    argument: str = ""  # its name in the help; in brackets if it may be left out
     available_during_turn: bool = False
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # mostly Ollama's
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,10 +77,10 @@ COMMANDS = (
 )
 
 
-class Registry(Generic[_Action]):
+class Registry:
     """The commands of one chat, as listed; `actions` are their functions by name."""
 
-    def __init__(self, actions: Mapping[str, _Action]) -> None:
+    def __init__(self, actions: Mapping[str, Callable[..., Any]]) -> None:
         self.actions = actions
         self.commands = [command for command in COMMANDS if command.name in actions]
         self.by_name = {name: command for command in self.commands for name in command.names}

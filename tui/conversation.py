@@ -15,7 +15,7 @@ from gptoss_local.talk.conversation import (
     result_stats,
     without_tools,
 )
-from gptoss_local.talk.history import ChatSummary, History, Turn, Watch, is_temporary
+from gptoss_local.talk.history import History, Turn, Watch, is_temporary
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
 from tui.paste import Composed, FoldedPart, folds_of
@@ -30,38 +30,25 @@ _N_SUMMARY = 1536  # tokens
 
 
 class News(NamedTuple):
-    """The changes that other processes have made to the open chat.
+    """The changes that other processes have made to the open chat."""
 
-    Attributes:
-        changed: Turns of the branch as they are now.
-        added: Turns that continue it.
-    """
-
-    changed: list[Turn]
-    added: list[Turn]
+    changed: list[Turn]  # of the branch
+    added: list[Turn]  # to its end
     is_deleted: bool = False
 
 
 class Conversation:
-    """A path through the tree of turns, from the first one to a leaf.
-
-    Attributes:
-        turns: The branch on the screen and in the requests.
-        chat_id: None until the first message: an empty chat is not stored.
-        options: As in Ollama's API, with `truncate` and `tools`.
-        preset: The name of the preset that it began with; may be empty.
-        is_temporary: Nothing of the chat is written to disk.
-    """
+    """A path through the tree of turns, from the first one to a leaf."""
 
     def __init__(self, history: History, model: str, effort: Effort) -> None:
         self._saved = history
-        self.is_temporary = False
+        self.is_temporary = False  # or nothing of the chat is written to disk
         self.model = model
         self.effort: Effort = effort
         self.turns: list[Turn] = []
-        self.chat_id: int | None = None
-        self.options: dict[str, Any] = {}
-        self.preset = ""
+        self.chat_id: int | None = None  # until the first message: an empty chat is not stored
+        self.options: dict[str, Any] = {}  # as in Ollama's API, with `truncate` and `tools`
+        self.preset = ""  # that it began with
         self._system = ""
         self._unsaved: dict[int, dict[str, Any]] = {}  # changes to store, by turn
         self._watch = Watch(n_chats=0)
@@ -70,10 +57,6 @@ class Conversation:
     @property
     def _history(self) -> History:
         return self._saved.temporary if self.is_temporary else self._saved
-
-    @property
-    def summary(self) -> ChatSummary | None:
-        return None if self.chat_id is None else self._history.chat(self.chat_id)
 
     @property
     def title(self) -> str:
@@ -222,10 +205,6 @@ class Conversation:
 
     def last(self, role: str) -> Turn | None:
         return next((turn for turn in reversed(self.turns) if turn.role == role), None)
-
-    def last_with_siblings(self) -> Turn | None:
-        several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
-        return next(several, None)
 
     @property
     def n_context_tokens(self) -> int:

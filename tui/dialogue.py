@@ -3,41 +3,24 @@
 from gptoss_local.base.errors import AnsweringError, GptOssError, HistoryError, UsageError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
-from gptoss_local.talk.tools import Toolbox
 from tui.attachments import image_note
-from tui.chat_view import ChatView
-from tui.conversation import Conversation, composed_of
+from tui.chat_view import Talk
+from tui.conversation import composed_of
 from tui.exchange import LiveExchange
 from tui.paste import FoldedTexts, current_folder
 from tui.screens.errors import errors_shown, show_error
-from tui.server import ChatServer
 from tui.widgets.message_queue import MessageQueue
 
 
 class Dialogue:
-    """Sends messages one after the other; at most one exchange runs.
+    """Sends messages one after the other; at most one exchange runs."""
 
-    Attributes:
-        editing: The message that the next one replaces.
-        queue: Waiting messages; on the screen while the chat is.
-        draft: The input's text before `editing`.
-    """
-
-    def __init__(
-        self,
-        view: ChatView,
-        conversation: Conversation,
-        server: ChatServer,
-        toolbox: Toolbox,
-        folded: FoldedTexts,
-    ) -> None:
-        self.editing: Turn | None = None
-        self.draft = ""
-        self._view = view
-        self._conversation = conversation
-        self._server = server
-        self._toolbox = toolbox
-        self.queue = MessageQueue()
+    def __init__(self, talk: Talk, folded: FoldedTexts) -> None:
+        self.editing: Turn | None = None  # the message that the next one replaces
+        self.draft = ""  # the input's text before
+        self._talk = talk
+        self._view, self._conversation = talk.view, talk.conversation
+        self.queue = MessageQueue()  # on the screen while the chat is
         self._folded = folded
         self._exchange: LiveExchange | None = None
         self._is_steering = False
@@ -77,10 +60,8 @@ class Dialogue:
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
         view = self._view
         await view.show_answer(turn, is_new=is_new)
-        conversation, server, toolbox = self._conversation, self._server, self._toolbox
-        exchange = LiveExchange(view, conversation, server, toolbox, turn)
-        self._exchange = exchange
-        view.run_worker(self._run(exchange), group="exchange")
+        self._exchange = LiveExchange(self._talk, turn)
+        view.run_worker(self._run(self._exchange), group="exchange")
         view.show_status()
 
     def stop(self) -> None:

@@ -15,18 +15,10 @@ _WINDOW_S = 20.0  # of the speed
 
 
 class Download:
-    """The download of one model.
-
-    Attributes:
-        n_done_bytes: Includes bytes of earlier downloads.
-        n_bytes: 0 until the size is known.
-        error: None while it runs, and if it succeeded or was cancelled.
-    """
-
     def __init__(self, server: ChatServer, name: str) -> None:
         self.name = name
-        self.n_done_bytes = self.n_bytes = 0
-        self.error: GptOssError | None = None
+        self.n_done_bytes = self.n_bytes = 0  # of earlier downloads, too; until they are known
+        self.error: GptOssError | None = None  # also if it was cancelled
         self.is_here = False
         self._seen: deque[tuple[float, int]] = deque()  # when, bytes
         self.task = asyncio.create_task(self._run(server))

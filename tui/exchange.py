@@ -17,13 +17,11 @@ from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.loop import STOPPED, Exchange
-from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, ToolResult
 from gptoss_local.talk.what_runs import Decision, decide, what_runs
-from tui.chat_view import ChatView
-from tui.conversation import Conversation
+from tui.chat_view import ChatView, Talk
 from tui.screens.errors import READ_S, show_error
 from tui.screens.models import place_text
-from tui.server import ChatServer
 from tui.widgets.question import CallView
 from tui.widgets.turn_view import AssistantTurnView
 
@@ -85,35 +83,20 @@ _T = TypeVar("_T")
 
 
 class LiveExchange(Exchange):
-    """One exchange, with the model, effort and tools of its beginning.
+    """One exchange, with the model, effort and tools of its beginning."""
 
-    Attributes:
-        note: The present step, for the status line, while no answer streams.
-        is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
-    """
-
-    def __init__(
-        self,
-        view: ChatView,
-        conversation: Conversation,
-        server: ChatServer,
-        toolbox: Toolbox,
-        turn: Turn,
-    ) -> None:
+    def __init__(self, talk: Talk, turn: Turn) -> None:
         super().__init__()
-        self._view = view
-        self._conversation = conversation
-        self._server = server
-        self.toolbox = toolbox
+        self._view, self._conversation, self._server, self.toolbox = talk
         self._painting = asyncio.Lock()
         self._n_ticks = 0
         self._is_refused = False  # the disk did not take the answer the last time
         self._answer_id = ""
-        self._sources_on = frozenset(toolbox.on)
+        self._sources_on = frozenset(self.toolbox.on)
         self._begin(turn)
-        self.note = ""
+        self.note = ""  # the present step, for the status line, while no answer streams
         self.is_live = True
-        self.is_given_up = False
+        self.is_given_up = False  # a prompt that does not fit, by the user
 
     def _begin(self, turn: Turn) -> None:
         self._turn = turn

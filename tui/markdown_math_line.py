@@ -13,14 +13,20 @@ from texicode.symbols_art import symbols
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 _RELATION = re.compile("[=<>∈-∋∝∣-∦∴∵∼-⊋⊏-⊒⊢-⊫←-⇿⟂⟰-⟿⪯⪰]")
 _BINARY = set("+-±∓×÷·⋅∗*∪∩∧∨⊕⊖⊗⊘⊙∘⧵⊎⊓⊔")
-_BIG = set("∑∏∐∫∬∭∮⋃⋂")
+_BIG = set("∑∏∐∫∬∭∮⋃⋂⨁⨂⋁⋀")
 _MORE = {
     "bigcup": "⋃", "bigcap": "⋂", "implies": "⇒", "iff": "⇔", "bmod": "mod",
     "lVert": "‖", "rVert": "‖", "lvert": "|", "rvert": "|",
     "|": "‖", "cdot": "·", "degree": "°", "subsetneq": "⊊",
     "varnothing": "∅", "blacksquare": "■", "leqslant": "≤", "geqslant": "≥", "colon": ":",
     "iint": "∬", "iiint": "∭", "triangleq": "≜", "square": "□", "checkmark": "✓", "nexists": "∄",
-    "rhd": "▷", "lfloor": "⌊", "rightleftharpoons": "⇌", "nmid": "∤",
+    "rhd": "▷", "lfloor": "⌊", "rightleftharpoons": "⇌", "nmid": "∤", "Theta": "Θ", "beth": "ℶ",
+    "Longleftarrow": "⟸", "Longrightarrow": "⟹", "Longleftrightarrow": "⟺", "impliedby": "⇐",
+    "lt": "<", "gt": ">", "nsubseteq": "⊈", "supsetneq": "⊋", "nparallel": "∦", "vDash": "⊨",
+    "bigoplus": "⨁", "bigotimes": "⨂", "bigvee": "⋁", "bigwedge": "⋀", "ltimes": "⋉",
+    "rtimes": "⋊", "measuredangle": "∡", "dotsc": "…", "dotsb": "⋯", "dag": "†", "ddag": "‡",
+    "pounds": "£", "euro": "€", "yen": "¥", "S": "§", "twoheadrightarrow": "↠",
+    "argmax": "argmax", "argmin": "argmin", "sgn": "sgn", "tr": "tr", "rank": "rank",
 }  # fmt: skip
 _ACCENTS = {
     "hat": "\u0302", "widehat": "\u0302", "bar": "\u0304", "overline": "\u0304", "vec": "\u20d7",

@@ -137,7 +137,8 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
 
 
 def about_tokens(text: str) -> str:
-    return f"~{-(-len(text.encode(errors='replace')) // BYTES_PER_TOKEN):,} tokens"
+    n_bytes = len(text.encode(errors="replace"))
+    return f"~{counted(-(-n_bytes // BYTES_PER_TOKEN), 'token')}"
 
 
 def expanded(path: str) -> Path:

@@ -15,16 +15,11 @@ _CHUNK = re.compile(rf"{_WIDE}{_CLOSING}*\s*|(?:(?!{_WIDE})\S)+{_CLOSING}*\s*|\s
 
 
 class Row(NamedTuple):
-    """One row of a screen.
-
-    Attributes:
-        n_mark: Characters at its beginning that are not copied: bars, marks.
-        joins: The text between the row before and this one; None: a line end.
-    """
+    """One row of a screen."""
 
     content: Content = Content("")
-    n_mark: int = 0
-    joins: str | None = None
+    n_mark: int = 0  # characters at its beginning that are not copied: bars, marks
+    joins: str | None = None  # what is between the row before and this one, unless a line end
 
     def after(self, prefix: Content, *, is_mark: bool = False) -> "Row":
         n_mark = len(prefix) + self.n_mark if is_mark or self.n_mark else 0

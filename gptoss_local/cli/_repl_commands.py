@@ -337,7 +337,7 @@ def _save(session: Session, name: str) -> None:
     say(f"Created new model '{name}'. Continue with: gptoss run {name}")
 
 
-REGISTRY = Registry[Callable[[Session, str], None]](
+REGISTRY = Registry(
     {
         "help": _help,
         "new": _clear,

@@ -34,6 +34,7 @@ from tui.exchange import overflow_text, ways_for
 from tui.screens.chats import ChatsDialog
 from tui.screens.compare import CompareDialog
 from tui.screens.dialog import ConfirmDialog
+from tui.screens.errors import show_error
 from tui.screens.inspector import InspectorDialog
 from tui.screens.models import ModelsDialog
 from tui.screens.presets import PresetForm
@@ -354,9 +355,8 @@ async def _edit(chat: Chat) -> None:
 
 
 async def _error(chat: Chat) -> None:
-    chat.app.chat.show_error(
-        ServerUnavailableError("no server answers", hint="Start one: gptoss serve")
-    )
+    error = ServerUnavailableError("no server answers", hint="Start one: gptoss serve")
+    show_error(chat.app.chat, error)
 
 
 async def _focus(chat: Chat) -> None:

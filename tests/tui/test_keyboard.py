@@ -19,7 +19,7 @@ from textual.events import Key, Paste
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.events import ChatEvent
 from tests.tui.running_chat import Chat, run_chat
-from tests.tui.scripted import ScriptedServer, call
+from tests.tui.scripted import ScriptedServer, call, installed
 from tests.tui.test_tools import SHELL
 from tui.actions import REGISTRY
 from tui.app import binding_names, check_keys
@@ -215,7 +215,10 @@ async def test_keys_in_one_write_are_read_in_order(history_path: Path) -> None:
         await chat.answered()
         assert (chat.turns()[0].content, prompt.text) == ("help me", "x")
         await chat.shows("nano │ high")
-        await burst(chat, ["backspace", "ctrl+f", *"Wele", "backspace", *"l", "enter", *"y"])
+        await burst(chat, ["backspace", *"می\u200cشود 👩\u200d👧"])
+        assert prompt.text == "می\u200cشود 👩\u200d👧"
+        prompt.text = ""
+        await burst(chat, ["ctrl+f", *"Wele", "backspace", *"l", "enter", *"y"])
         await chat.until(lambda: any(notice.startswith("1 of 1") for notice in chat.told))
         assert prompt.text == "y"
 
@@ -238,6 +241,19 @@ async def test_keys_in_one_write_reach_what_the_keys_before_open(history_path: P
         await burst(chat, ["enter", "ctrl+c"])
         await chat.answered()
         assert chat.turns()[-1].state == "stopped"
+
+
+async def test_keys_that_come_too_fast_close_a_dialog_once(
+    history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.app._PATIENCE_S", 0.0)  # as where the machine is slow
+    async with run_chat(ScriptedServer("Well.", tags=[installed("nano")]), history_path) as chat:
+        for opens in ("f3", "f2", "f12", "ctrl+p"):
+            await chat.press(opens)
+            await chat.until(lambda: chat.app.screen is not chat.app.chat)
+            await burst(chat, ["enter", "enter", "escape", "escape"])
+            await chat.until(lambda: chat.app.screen is chat.app.chat)
+        assert await chat.ask("go") == "Well."
 
 
 class SilentServer(ScriptedServer):

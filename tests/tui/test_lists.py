@@ -150,6 +150,10 @@ async def test_searches_and_keys_lead_to_places_of_a_long_chat(history_path: Pat
             for key in keys:
                 await chat.press(key)
             await chat.shows(shown)
+        transcript, turns = chat.app.chat.transcript, chat.turns()
+        acts = (transcript.open(turns), transcript.show_end(-1), transcript.show_question(1))
+        await asyncio.gather(*acts, transcript.open(turns), transcript.add(turns[-1]))
+        assert [view.turn for view in chat.views()][-8:] == turns[-8:]  # none is there twice
         await chat.press("ctrl+f", *"Answer-1", "enter")
         await chat.shows("answer-19")
         assert "10 of 10" in chat.notices()

@@ -15,7 +15,6 @@ from tui.screens.inspector import InspectorDialog
 
 
 async def edit(chat: ChatParts, argument: str) -> None:
-    """Edit the last message, or the n-th last, as another version of it."""
     n = _number(argument)
     turns = [turn for turn in chat.conversation.turns if turn.role == "user"]
     if n > len(turns):
@@ -35,7 +34,6 @@ async def now(chat: ChatParts, _argument: str) -> None:
 
 
 async def retry(chat: ChatParts, _argument: str) -> None:
-    """Answer the last message again; the old answer stays as another version."""
     turns = chat.conversation.turns
     if turns and turns[-1].role == "assistant":
         await _answer_again(chat, turns[-1])
@@ -61,7 +59,6 @@ async def continue_turn(chat: ChatParts, turn: Turn) -> None:
 
 
 async def again(chat: ChatParts, _argument: str) -> None:
-    """Answer the last message again with the next effort; the old answer stays."""
     conversation = chat.conversation
     asked = conversation.last("user")
     after = conversation.turns[conversation.turns.index(asked) + 1 :] if asked else []
@@ -89,7 +86,6 @@ async def stats(chat: ChatParts, argument: str) -> None:
 
 
 async def inspect(chat: ChatParts, _argument: str) -> None:
-    """Show the last answer in harmony: messages, token ids, parts that the next prompt drops."""
     conversation = chat.conversation
     turn = conversation.last("assistant")
     if turn is None:
@@ -110,9 +106,12 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
 
 async def copy(chat: ChatParts, argument: str) -> None:
     """Copy the last answer, or one of its code blocks; `block` asks which."""
-    text = _last_answer(chat)
+    texts = [t.content for t in chat.conversation.turns if t.role == "assistant" and t.content]
+    if not texts:
+        raise UsageError("there is no answer to copy")
+    text = texts[-1]
     if not argument:
-        copy_text(chat, text)
+        chat.app.copy_to_clipboard(text)
         return
     blocks = code_blocks(text)
     n = 1 if argument == "block" else _number(argument)
@@ -121,7 +120,7 @@ async def copy(chat: ChatParts, argument: str) -> None:
 
     def chosen(idx: int | None) -> None:
         if idx is not None:
-            copy_text(chat, blocks[idx])
+            chat.app.copy_to_clipboard(blocks[idx])
 
     if argument == "block" and len(blocks) > 1:
         lines = [f"{n}  {about}" for n, about in blocks_in(text)]
@@ -162,18 +161,6 @@ def links_in(chat: ChatParts) -> list[str]:
     if turn is None:
         return []
     return links_of(linked(turn.content, chat.conversation.pages_before(turn.id)))
-
-
-def _last_answer(chat: ChatParts) -> str:
-    texts = [t.content for t in chat.conversation.turns if t.role == "assistant" and t.content]
-    if not texts:
-        raise UsageError("there is no answer to copy")
-    return texts[-1]
-
-
-def copy_text(chat: ChatParts, text: str) -> None:
-    chat.app.copy_to_clipboard(text)
-    chat.app.notify(f"Copied {len(text):,} characters.")
 
 
 async def _answer_again(chat: ChatParts, turn: Turn) -> None:

@@ -63,7 +63,6 @@ async def new(chat: ChatParts, _argument: str) -> None:
 
 
 async def temporary(chat: ChatParts, _argument: str) -> None:
-    """Begin a chat that is not kept; from such a chat, one that is."""
     is_temporary = not chat.conversation.is_temporary
     await open_chat(chat, None, is_temporary=is_temporary)
     kept = "Nothing of this chat is kept: it ends when you leave it."
@@ -79,8 +78,6 @@ async def system(chat: ChatParts, argument: str) -> None:
 
 
 async def resume(chat: ChatParts, argument: str) -> None:
-    """Choose a chat to continue; words search all chats."""
-
     async def delete(chat_id: int) -> None:
         await chat.rooms.end_answer(chat_id)
         chat.history.delete(chat_id)
@@ -90,6 +87,9 @@ async def resume(chat: ChatParts, argument: str) -> None:
     export, import_ = partial(write_export, chat), partial(import_chat, chat)
     dialog = ChatsDialog(chat.history, export, import_, delete, words=argument)
     chat.app.push_screen(dialog, chat.then(open_chat))
+
+
+search = resume
 
 
 async def branch(chat: ChatParts, _argument: str) -> None:
@@ -107,11 +107,9 @@ async def branch(chat: ChatParts, _argument: str) -> None:
 
 
 async def export(chat: ChatParts, argument: str) -> None:
-    """Write the chat to a file, as JSON or Markdown by its suffix."""
-    stored = chat.conversation.summary
-    if stored is None:
+    if (chat_id := chat.conversation.chat_id) is None:
         raise UsageError("there is nothing to export yet")
-    write_export(chat, stored.id, argument)
+    write_export(chat, chat_id, argument)
 
 
 def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
@@ -150,7 +148,7 @@ def import_chat(chat: ChatParts, argument: str) -> int:
     return first.id
 
 
-async def quit_chat(chat: ChatParts, _argument: str) -> None:
+async def quit_(chat: ChatParts, _argument: str) -> None:
     chat.app.exit()
 
 

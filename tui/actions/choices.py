@@ -91,8 +91,7 @@ def next_effort(effort: Effort) -> Effort:
     return EFFORTS[(EFFORTS.index(effort) + 1) % len(EFFORTS)]
 
 
-async def set_option(chat: ChatParts, argument: str) -> None:
-    """Set an option of this chat's requests; without a value, back to the model's own."""
+async def set_(chat: ChatParts, argument: str) -> None:
     conversation = chat.conversation
     name, _, text = argument.partition(" ")
     if name:
@@ -118,7 +117,7 @@ async def tools(chat: ChatParts, argument: str) -> None:
 async def undo(chat: ChatParts, _argument: str) -> None:
     """Take back the last patch, in the transcript and for the model, too."""
     result = ToolResult(chat.toolbox.undo())
-    if chat.conversation.turns:
+    if any(turn.tool_name == PATCH for turn in chat.conversation.turns):  # else of another chat
         await chat.view.add_turn(chat.conversation.add_result(PATCH, result))
     chat.app.notify(result.text, markup=False)
 

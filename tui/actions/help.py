@@ -38,10 +38,13 @@ class HelpDialog(Dialog[None]):
 
     def _content(self) -> Content:
         width = max(len(name) for _, rows in self._sections for name, _ in rows) + 2
+        is_narrow = self.app.size.width < 2 * width
         lines = [Content(self._about), Content("")]
         for title, rows in self._sections:
             lines.append(Content.styled(title, "bold"))
-            lines += [Content(f"  {name.ljust(width)}{text}") for name, text in rows]
+            for name, text in rows:
+                name = f"{name}\n   " if is_narrow else name.ljust(width)
+                lines.append(Content(f"  {name}{text}"))
             lines.append(Content(""))
         lines.append(Content.styled("* not while an answer streams", "dim"))
         return Content("\n").join(lines)
@@ -68,7 +71,7 @@ _MORE = {
 }
 
 
-def show_help(chat: ChatParts, registry: Registry[Any]) -> None:
+def show_help(chat: ChatParts, registry: Registry) -> None:
     about = getattr(chat.view.focused, "HELP", None) or ""
     modes = [
         (title, [*_MORE.get(title, ()), *_keys(chat, *owners)]) for title, owners in MODES.items()

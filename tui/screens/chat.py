@@ -11,22 +11,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.events import Key, Paste
-from textual.screen import Screen
 from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from gptoss_local.api.gptoss import ServerStatus
 from gptoss_local.api.models import RunningModel
 from gptoss_local.base.errors import GptOssError, HistoryError
-from gptoss_local.base.quantities import counted
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import ChatSummary, History, Turn, Watch
 from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY, values_of
-from tui.actions.answers import continue_turn, copy_text, edit_turn
+from tui.actions.answers import continue_turn, edit_turn
 from tui.actions.chats import open_chat
 from tui.chat_parts import ChatParts, Rooms
+from tui.chat_view import ChatView, Talk
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
@@ -34,7 +33,7 @@ from tui.drafts import Drafts
 from tui.exchange import TICK_S
 from tui.paste import Composed
 from tui.screens.chats import Place
-from tui.screens.dialog import Typing
+from tui.screens.dialog import copy_selection
 from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.server import ChatServer
 from tui.widgets.chat_list import ChatList, hint_text
@@ -42,22 +41,16 @@ from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
 from tui.widgets.question import Question
 from tui.widgets.shell_view import ShellTray, ShellView, shell_command
-from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
-from tui.widgets.transcript import Transcript
-from tui.widgets.turn_view import AssistantTurnView, TurnView
+from tui.widgets.turn_view import TurnView
 
-_STATUS_EVERY = 5  # ticks
-_ASK_EVERY = 20
-_LOOK_S = 5.0
-_KEEP_S = 1.0
-_CATCH_UP_S = 0.25
-_LEAVING_S = 2.0
+_STATUS_EVERY, _ASK_EVERY = 5, 20  # ticks
+_LOOK_S, _KEEP_S, _CATCH_UP_S, _LEAVING_S = 5.0, 1.0, 0.25, 2.0
 _N_LISTED, _N_RECENT = 50, 5
 _WIDE = 120  # columns; from there on the chats are listed next to the open one
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(ChatView):
     first_message = ""  # is sent at the start
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,39 +103,28 @@ class ChatScreen(Screen[None]):
         self._server, self._history, self._keys = server, history, keys
         self._make_toolbox = make_toolbox
         self.loaded: RunningModel | None = None
-        self.model_names: list[str] = []
         self._machine: ServerStatus | None = None
-        self._n_ticks = 0
-        self._leaves_until_s = 0.0
+        self._n_ticks, self._leaves_until_s = 0, 0.0
         self._doing: Worker[None] | None = None  # what the last key began
         self._hint = Static(id="hint", markup=False)
         self._sidebar, self._recent = ChatList("sidebar"), ChatList("recent")
-        self._has_sidebar = True
-        self._watch = Watch(_N_LISTED)
+        self._has_sidebar, self._watch = True, Watch(_N_LISTED)
         self._chats: list[ChatSummary] = []
         self._listed: object = None
-        self.transcript = Transcript(
-            lambda turn_id: self.conversation.place(turn_id),
-            lambda turn_id: self.conversation.pages_before(turn_id),
-        )
         self.prompt = Prompt(
             REGISTRY, self.submit, lambda *typed: values_of(self.parts, *typed), server.n_tokens
         )
         self.question = Question(self.prompt)
-        self._tray = ShellTray(self.prompt.folded)
-        self._speed = SpeedPanel()
-        self._status = StatusLine()
-        self.typing = Typing()
+        self._tray, self._status = ShellTray(self.prompt.folded), StatusLine()
         self._downloads = Downloads(server, self._downloaded)
         self._drafts = Drafts(history.path.with_name("drafts.json"), lambda: history.lock.is_set)
         self.rooms = Rooms(conversation, self._room)
 
     def _room(self, rooms: Rooms, conversation: Conversation) -> ChatParts:
         server, toolbox = self._server, self._make_toolbox()
-        dialogue = Dialogue(self, conversation, server, toolbox, self.prompt.folded)
-        choice = ToolChoice(toolbox)
-        return ChatParts(self, server, self._history, conversation, toolbox, choice, dialogue,
-                         self._downloads, self._keys, rooms)  # fmt: skip
+        dialogue = Dialogue(Talk(self, conversation, server, toolbox), self.prompt.folded)
+        return ChatParts(self, server, self._history, conversation, toolbox, ToolChoice(toolbox),
+                         dialogue, self._downloads, self._keys, rooms)  # fmt: skip
 
     @property
     def parts(self) -> ChatParts:
@@ -205,23 +187,9 @@ class ChatScreen(Screen[None]):
     def is_answering(self) -> bool:
         return self.dialogue.is_busy
 
-    @property
-    def typed(self) -> str:
-        return self.prompt.text
-
     def fill(self, text: str) -> None:
         self.prompt.set_editing(self.dialogue.editing is not None)
         self.prompt.fill(text)
-
-    def attach(self, path: str) -> None:
-        self.prompt.attach(path)
-        self.set_focus(self.prompt)
-
-    def get_selected_text(self) -> str | None:
-        try:
-            return super().get_selected_text()
-        except IndexError:  # Textual's, where the text has fewer lines than when it was selected
-            return None
 
     def take_key(self, event: Key | Paste) -> None:
         """Give the input every paste, and each character that no mode or question wants."""
@@ -250,29 +218,6 @@ class ChatScreen(Screen[None]):
         self._show_speed()
         self.show_status()
 
-    async def add_turn(self, turn: Turn) -> None:
-        if turn.chat_id == self.conversation.chat_id:
-            self.set_class(False, "-empty")
-            await self.transcript.add(turn)
-
-    async def show_answer(self, turn: Turn, *, is_new: bool) -> None:
-        if is_new:
-            await self.add_turn(turn)
-        elif turn.chat_id == self.conversation.chat_id:
-            await self.show_branch()
-
-    def answer_view(self, turn: Turn) -> AssistantTurnView | None:
-        view = self.transcript.view(turn)
-        return view if isinstance(view, AssistantTurnView) else None
-
-    def toggle_speed(self, is_on: bool | None = None) -> None:
-        self._speed.display = not self._speed.display if is_on is None else is_on
-        self._show_speed()
-
-    def _show_speed(self) -> None:
-        turn = self.conversation.last("assistant")
-        self._speed.show(turn.stats if turn is not None else {})
-
     def answer_ended(self) -> None:
         self.app.bell()
         self._show_speed()
@@ -293,9 +238,6 @@ class ChatScreen(Screen[None]):
             line = work.line if work is not None and works else ""
             self._hint.update(hint_text(chat, loaded, machine, line))
 
-    def show_error(self, error: GptOssError) -> None:
-        show_error(self, error)
-
     def _keep_draft(self) -> None:
         """Store all unsent text, so that a crash loses a second at most."""
         is_kept = not (self.dialogue.editing or self.conversation.is_temporary)
@@ -312,7 +254,7 @@ class ChatScreen(Screen[None]):
 
     def _downloaded(self, download: Download) -> None:
         if download.error is not None:
-            self.show_error(download.error)
+            show_error(self, download.error)
         elif download.is_here:
             self.notify(f"{download.name} is here: /model {download.name} takes it", markup=False)
 
@@ -324,7 +266,7 @@ class ChatScreen(Screen[None]):
             self.model_names = [tag.name for tag in await self.parts.server.installed_models()]
         except GptOssError as error:
             self._machine = None
-            self.show_error(error)
+            show_error(self, error)
         self.show_status()
 
     def submit(self, typed: str, is_command: bool) -> None:
@@ -429,7 +371,7 @@ class ChatScreen(Screen[None]):
     @on(TurnView.Wanted)
     async def fulfil(self, event: TurnView.Wanted) -> None:
         if event.wish == "copy":
-            copy_text(self.parts, event.turn.content)
+            self.app.copy_to_clipboard(event.turn.content)
         elif event.wish in ("previous", "next"):
             await self.walk(event.turn, -1 if event.wish == "previous" else 1)
         elif self.is_answering:
@@ -455,26 +397,10 @@ class ChatScreen(Screen[None]):
 
     async def action_walk(self, step: int) -> None:
         with errors_shown(self):
-            if turn := self.conversation.last_with_siblings():
+            chat = self.conversation
+            several = (turn for turn in reversed(chat.turns) if chat.place(turn.id)[1] > 1)
+            if turn := next(several, None):
                 await self.walk(turn, step)
-
-    def action_scroll(self, n_rows: int) -> None:
-        self.transcript.scroll_relative(y=n_rows, animate=False)
-
-    def action_page(self, n: int) -> None:
-        self.action_scroll(n * self.transcript.scrollable_content_region.height)
-
-    async def action_question(self, step: int) -> None:
-        await self.transcript.show_question(step)
-
-    async def action_end(self, step: int) -> None:
-        await self.transcript.show_end(step)
-
-    def action_reasoning(self) -> None:
-        focused = self.focused
-        view = focused if isinstance(focused, AssistantTurnView) else self.transcript.last_answer()
-        if view is not None:
-            view.action_reasoning()
 
     def action_escape(self) -> None:
         """Take back the last waiting message; else stop the answer; else leave the edit."""
@@ -502,11 +428,8 @@ class ChatScreen(Screen[None]):
 
     def action_interrupt(self) -> None:
         """Copy the selection; else put the draft aside; else stop; else quit when pressed twice."""
-        if selected := self.prompt.selected_text or self.get_selected_text():
-            self.app.copy_to_clipboard(selected)
-            self.notify(f"Copied {counted(len(selected), 'character')}.")
-            self.clear_selection()
-            self.prompt.move_cursor(self.prompt.cursor_location)
+        if copy_selection(self, self.prompt):
+            pass
         elif self.dialogue.editing is not None:
             self.prompt.take()
             self.dialogue.leave_edit()

@@ -4,21 +4,36 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rich.markup import escape
 from textual import on
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from gptoss_local.base.printable import printable
 
 _T = TypeVar("_T")
 _MAX_SHOWN = 100
+
+
+def copy_selection(screen: Screen[Any], field: Widget | None) -> bool:
+    """Copy what is selected, in a field or else on the screen, and forget it, if there is any."""
+    selected = getattr(field, "selected_text", "") or screen.get_selected_text()
+    if selected:
+        screen.app.copy_to_clipboard(selected)
+        screen.clear_selection()
+        if isinstance(field, Input):
+            field.cursor_position = field.cursor_position
+        elif isinstance(field, TextArea):
+            field.move_cursor(field.cursor_location)
+    return bool(selected)
 
 
 class Typing:
@@ -72,11 +87,13 @@ class Dialog(ModalScreen[_T]):
         pass
 
     def action_copy_or_leave(self) -> None:
-        selected = getattr(self.focused, "selected_text", "") or self.get_selected_text()
-        if selected:
-            self.app.copy_to_clipboard(selected)
-        else:
+        if not copy_selection(self, self.focused):
             self.action_leave()
+
+    def dismiss(self, result: _T | None = None) -> AwaitComplete:
+        """Close it once, and none above it: two keys may have come, or a double click."""
+        is_top = self.app.screen is self
+        return super().dismiss(result) if is_top else AwaitComplete()
 
     def action_leave(self) -> None:
         self.dismiss(None)
@@ -88,8 +105,6 @@ class Dialog(ModalScreen[_T]):
 
 
 class LineDialog(Dialog[str | None]):
-    """Asks for one line; None when the user leaves it."""
-
     LOOK = "-small"
 
     def __init__(self, title: str, text: str = "") -> None:

@@ -1,6 +1,6 @@
 """The model picker: models on this machine, and others of the catalogue."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar
 
 from rich.filesize import decimal
@@ -46,20 +46,21 @@ class ModelsDialog(Dialog[str | None]):
         self.chosen_place = ""
 
     def content(self) -> ComposeResult:
-        yield OptionList(*self._options(), markup=False)
+        options = (Option(line, id=name, disabled=off) for name, line, off in self._lines())
+        yield OptionList(*options, markup=False)
 
     def opened(self) -> None:
         options = self.query_one(OptionList)
         names = [tag.name for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
         self._mark_fits()
-        self.set_interval(1.0, self._mark_downloads)
+        self.set_interval(1.0, self._refill)
 
-    def _mark_downloads(self) -> None:
-        options = self.query_one(OptionList)
-        for model in self._missing:
-            if self._downloading(model.name):
-                options.replace_option_prompt(model.name, self._missing_line(model))
+    def _refill(self) -> None:
+        for options in self.query(OptionList):  # none if the dialog was left meanwhile
+            for name, line, _ in self._lines():
+                if options.get_option(name).prompt != line:
+                    options.replace_option_prompt(name, line)
 
     @work
     async def _mark_fits(self) -> None:
@@ -67,12 +68,8 @@ class ModelsDialog(Dialog[str | None]):
             self._fits = await self._ask_fits()
         except GptOssError as error:
             self.notify(error.message, severity="warning", markup=False)
-            return
-        for options in self.query(OptionList):  # none if the dialog was left meanwhile
-            for tag in self._tags:
-                options.replace_option_prompt(tag.name, self._line(tag))
-            for model in self._missing:
-                options.replace_option_prompt(model.name, self._missing_line(model))
+        else:
+            self._refill()
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
@@ -81,12 +78,10 @@ class ModelsDialog(Dialog[str | None]):
         self.chosen_place = place_text(fit) if fit else ""
         self.dismiss(event.option.id)
 
-    def _options(self) -> list[Option]:
-        options = [Option(self._line(tag), id=tag.name) for tag in self._tags]
-        for model in self._missing:
-            line = self._missing_line(model)
-            options.append(Option(line, id=model.name, disabled=not model.repo))
-        return options
+    def _lines(self) -> Iterator[tuple[str, Content, bool]]:
+        """Yield the names of models, with their lines, and whether they cannot be chosen."""
+        yield from ((tag.name, self._line(tag), False) for tag in self._tags)
+        yield from ((m.name, self._missing_line(m), not m.repo) for m in self._missing)
 
     def _missing_line(self, model: CatalogModel) -> Content:
         fit = self._fits.get(model.name)
@@ -164,8 +159,6 @@ class DownloadDialog(Dialog[None]):
         self._download.cancel()
 
     def _show(self) -> None:
-        if self.app.screen is not self:  # `dismiss` would close the one above
-            return
         download = self._download
         if not download.is_running:
             self.dismiss(None)

@@ -1,7 +1,6 @@
 """Show an answer in Markdown: finished blocks are rendered once, only the open one repeatedly."""
 
 import re
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,15 @@ _PER_BRACKET = 30  # PERF: a bracket takes the parser as long as so many other c
 
 
 class AnswerView(RowsView):
-    DEFAULT_CSS = """
-    AnswerView { height: auto; }
-    """
+    DEFAULT_CSS = "AnswerView { height: auto; }"
 
     def __init__(self, text: str = "", *, is_complete: bool = False) -> None:
         super().__init__()
         self._splitter = BlockSplitter()
         self._n_shown = 0
-        self._parts: list[_ShownBlock] = []
+        self._parts: list[_TextPart | _FencePart] = []
         self._starts: list[int] = []  # the row at which each part starts
-        self._open: _ShownBlock | None = None
+        self._open: _TextPart | _FencePart | None = None
         self._n_rows = 0
         self._width = 0  # until the rows are made
         self.auto_links = False  # links are shown and not opened: a model wrote them
@@ -106,25 +103,11 @@ class AnswerView(RowsView):
         return self._parts[n].row(y) if n >= 0 and y < self._parts[n].n_rows else Row()
 
 
-class _ShownBlock(ABC):
-    """A block, and its rows for a width; the last `fit` left the first `n_same` unchanged."""
+class _TextPart:
+    """A block of Markdown; a very long one stays as it was typed."""
 
     block: Block
-    n_rows = 0
-    n_same = 0
-
-    @abstractmethod
-    def show(self, block: Block, *, is_complete: bool) -> bool: ...
-
-    @abstractmethod
-    def fit(self, width: int, look: CodeStyle) -> None: ...
-
-    @abstractmethod
-    def row(self, y: int) -> Row: ...
-
-
-class _TextPart(_ShownBlock):
-    """A block of Markdown; a very long one stays as it was typed."""
+    n_rows = n_same = 0  # `fit` leaves the first `n_same` unchanged
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
@@ -172,8 +155,11 @@ class _TextPart(_ShownBlock):
         return self._typed.row(y) if self._typed is not None else self._rows[y]
 
 
-class _FencePart(_ShownBlock):
+class _FencePart:
     """A fence: its lines are highlighted when they are seen, and all of them once it is closed."""
+
+    block: Block
+    n_rows = n_same = 0
 
     def __init__(self) -> None:
         self._code = CodeRows("", DARK)

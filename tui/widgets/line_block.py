@@ -116,9 +116,7 @@ class RowsView(Widget):
 class LineBlock(RowsView):
     """Lines, each wrapped to the width; only the last `tail_rows` are shown, or all for None."""
 
-    DEFAULT_CSS = """
-    LineBlock { height: auto; width: 1fr; }
-    """
+    DEFAULT_CSS = "LineBlock { height: auto; width: 1fr; }"
 
     def __init__(self, *, tail_rows: int | None = None) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Messages that wait until the answer is complete, shown over the input."""
+"""Lines over the input: what waits, and messages that wait until the answer is complete."""
+
+from collections.abc import Sequence
 
 from textual.widgets import Static
 
@@ -7,17 +9,28 @@ from gptoss_local.base.printable import shown
 _MAX_SHOWN = 3
 
 
-class MessageQueue(Static):
+class Tray(Static):
     DEFAULT_CSS = """
-    MessageQueue {
-        height: auto; color: $text-muted; padding: 0 2;
-        text-wrap: nowrap; text-overflow: ellipsis;
+    Tray {
+        height: auto; color: $text-muted; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis;
         &.-empty, &.-away { display: none; }
     }
     """
 
     def __init__(self) -> None:
         super().__init__(markup=False, classes="-empty")
+
+    def put(self, lines: Sequence[str], keys: str) -> None:
+        """Show the first lines, and below them what keys do."""
+        n_more = len(lines) - _MAX_SHOWN
+        more = [f"  and {n_more} more"] if n_more > 0 else []
+        self.update("\n".join([*(shown(line) for line in lines[:_MAX_SHOWN]), *more, f"  {keys}"]))
+        self.set_class(not lines, "-empty")
+
+
+class MessageQueue(Tray):
+    def __init__(self) -> None:
+        super().__init__()
         self.texts: list[str] = []
 
     @property
@@ -44,10 +57,5 @@ class MessageQueue(Static):
 
     def _hold(self, texts: list[str]) -> None:
         self.texts = texts
-        lines = [f"» {' '.join(shown(text).split())}" for text in texts]
-        if len(lines) > _MAX_SHOWN:
-            lines[_MAX_SHOWN:] = [f"  and {len(lines) - _MAX_SHOWN} more"]
-        if lines:
-            lines.append("  sent when the answer is complete; Ctrl-S sends now, Esc takes it back")
-        self.update("\n".join(lines))
-        self.set_class(not lines, "-empty")
+        lines = [f"» {' '.join(text.split())}" for text in texts]
+        self.put(lines, "sent when the answer is complete; Ctrl-S sends now, Esc takes it back")

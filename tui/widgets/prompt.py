@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -40,19 +40,11 @@ _WIDTH = 24  # columns of the first column, unless a text is longer
 
 
 class Completion(NamedTuple):
-    """One line of the menu.
-
-    Attributes:
-        take: Writes it into the input.
-        is_whole: Enter also sends it.
-        is_hint: Only Tab takes it; all other keys stay with the input.
-    """
-
     text: str
     about: str
-    take: Callable[[], object]
-    is_whole: bool = False
-    is_hint: bool = False
+    take: Callable[[], object]  # writes it into the input
+    is_whole: bool = False  # Enter also sends it
+    is_hint: bool = False  # only Tab takes it; all other keys stay with the input
 
 
 class CompletionMenu(OptionList, can_focus=False):
@@ -138,13 +130,8 @@ class Prompt(TextArea):
     )
     DEFAULT_CSS = """
     Prompt {
-        height: auto;
-        min-height: 3;
-        max-height: 12;
-        border: round $text-primary;
-        background: transparent;
-        padding: 0 1;
-        scrollbar-size-vertical: 1;
+        height: auto; min-height: 3; max-height: 12; padding: 0 1;
+        border: round $text-primary; background: transparent; scrollbar-size-vertical: 1;
         &:focus { border: round $text-accent; background: transparent; }
         &.-editing { border: round $text-warning; }
         & > .text-area--placeholder { color: $text-muted; }
@@ -159,10 +146,10 @@ class Prompt(TextArea):
 
     def __init__(
         self,
-        registry: Registry[Any],
+        registry: Registry,
         send: Callable[[str, bool], object],
-        values: Values = lambda _name, _typed: (),
-        n_tokens: Callable[[str], Awaitable[int | None]] | None = None,
+        values: Values,
+        n_tokens: Callable[[str], Awaitable[int | None]],
     ) -> None:
         super().__init__(
             id="prompt",
@@ -172,8 +159,7 @@ class Prompt(TextArea):
             placeholder="Message, /command or @file",
         )
         self._registry, self._send = registry, send
-        self._values = values
-        self._n_tokens = n_tokens
+        self._values, self._n_tokens = values, n_tokens
         self.menu = CompletionMenu(self.submit)
         self._menu_is_for = ""
         self.folded = FoldedTexts()
@@ -340,7 +326,7 @@ class Prompt(TextArea):
         try:
             unwanted = self._reading[placeholder]
             found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)
-            n_tokens = await self._n_tokens(found.text) if self._n_tokens else None
+            n_tokens = await self._n_tokens(found.text)
             tokens = about_tokens(found.text) if n_tokens is None else counted(n_tokens, "token")
             length = f"{found.length}, {tokens}"
             text = self.folded.fold(f"{found.what}, {length}", found.text) + " "

@@ -122,9 +122,9 @@ class Question(Vertical):
 class CallView(Vertical):
     """All of a call that would run; `tell` gets the number of lines that were never shown."""
 
-    DEFAULT_CSS = """
-    CallView { height: auto; padding: 0 2; margin: 0 0 1 0; Static { height: auto; } }
-    """
+    DEFAULT_CSS = (
+        "CallView { height: auto; padding: 0 2; margin: 0 0 1 0; Static { height: auto; } }"
+    )
 
     def __init__(self, parts: Sequence[CallPart], tell: Callable[[int], None]) -> None:
         super().__init__()

@@ -20,6 +20,7 @@ from gptoss_local.talk.tools.python.driver import Output
 from gptoss_local.talk.tools.tool import MAX_OUTPUT_CHARACTERS
 from tui.paste import FoldedTexts, about_tokens, current_folder, label_of
 from tui.widgets.line_block import LineBlock
+from tui.widgets.message_queue import Tray
 
 _COMMAND = re.compile(r"!(?![!\[])[ \t]*(\S[^\n]*)")  # but no picture of Markdown's
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\r\n])|[^\n]\x08")
@@ -118,18 +119,11 @@ class ShellView(Vertical):
             self._meta.update(self.outcome if self._is_over else "runs; Esc ends it")
 
 
-class ShellTray(Static):
+class ShellTray(Tray):
     """The commands that run, and the outputs that go with the next message."""
 
-    DEFAULT_CSS = """
-    ShellTray {
-        height: auto; color: $text-muted; padding: 0 2; display: none;
-        text-wrap: nowrap; text-overflow: ellipsis;
-    }
-    """
-
     def __init__(self, folded: FoldedTexts) -> None:
-        super().__init__(markup=False)
+        super().__init__()
         self._folded = folded
         self._commands: list[ShellView] = []
         self._chips: list[str] = []
@@ -166,9 +160,7 @@ class ShellTray(Static):
         self._show()
 
     def _show(self) -> None:
-        lines = [f"! {view.title} runs; Esc ends it" for view in self._commands]
-        lines += [f"+ {label_of(chip)}" for chip in self._chips]
-        if self._chips:
-            lines.append("  goes with your next message; Esc takes it away")
-        self.update("\n".join(map(shown, lines)))
-        self.display = bool(lines)
+        lines = [f"! {view.title} runs" for view in self._commands]
+        lines += [f"+ {label_of(chip)}" for chip in self._chips[::-1]]
+        esc = "ends it" if self._commands else "takes it away"
+        self.put(lines, f"the output goes with your next message; Esc {esc}")

@@ -17,31 +17,18 @@ _MAX_NAME = 28  # characters
 
 
 class Status(NamedTuple):
-    """The content of the line.
-
-    Attributes:
-        answer: The present or the last one.
-        note: The present step while no answer streams, e.g. a running tool.
-        n_used: Tokens of the context after the last finished answer; 0 if unknown.
-        n_ctx: Tokens of context of the loaded model; None if it is not loaded.
-        gpus: Empty where the server computes on the CPU.
-        gpu_share: The part of the model's bytes in VRAM.
-        is_temporary: The chat is not kept.
-        works: The model has the tools of `--work`.
-    """
-
     model: str
     effort: Effort
-    answer: Answer | None = None
-    note: str = ""
-    n_used: int = 0
-    n_ctx: int | None = None
+    answer: Answer | None = None  # the present or the last one
+    note: str = ""  # the present step while no answer streams, e.g. a running tool
+    n_used: int = 0  # tokens of the context after the last finished answer, if known
+    n_ctx: int | None = None  # of the loaded model
     gpus: Sequence[GpuMemory] = ()
     load: LoadStatus | None = None
-    gpu_share: float = 0.0
+    gpu_share: float = 0.0  # of the model's bytes
     preset: str = ""
     is_temporary: bool = False
-    works: bool = False
+    works: bool = False  # the model has the tools of `--work`
 
 
 class StatusLine(Horizontal):

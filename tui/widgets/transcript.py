@@ -1,5 +1,6 @@
 """The turns of the open chat. PERF: a screenful is mounted, others when they are scrolled to."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from textual.containers import VerticalScroll
@@ -19,14 +20,12 @@ class Transcript(VerticalScroll, can_focus=False):
     """Stays at its end while text is added, until the user scrolls up."""
 
     BLANK = True  # PERF: as in AnswerView
-    DEFAULT_CSS = """
-    Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }
-    """
+    DEFAULT_CSS = "Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }"
 
     def __init__(
         self,
         place_of: Callable[[int], tuple[int, int]],
-        pages_of: Callable[[int], Sequence[Page]] = lambda _id: (),
+        pages_of: Callable[[int], Sequence[Page]],
     ) -> None:
         super().__init__()
         self._place_of = place_of
@@ -34,10 +33,17 @@ class Transcript(VerticalScroll, can_focus=False):
         self._older: list[Turn] = []
         self._newer: list[Turn] = []
         self._is_loading = False
+        self._changing = asyncio.Lock()  # a key may act before the last one is done
 
-    async def open(self, turns: Sequence[Turn], at: Turn | None = None) -> None:
+    async def open(self, turns: Sequence[Turn] | None = None, at: Turn | None = None) -> None:
+        """Show turns, or else the same again, from one on or to their end."""
+        async with self._changing:
+            await self._open(self._turns() if turns is None else turns, at)
+
+    async def _open(self, turns: Sequence[Turn], at: Turn | None = None) -> None:
         ids = [turn.id for turn in turns]
-        end = len(ids) if at is None else min(len(ids), ids.index(at.id) + _N_FIRST - 1)
+        n = ids.index(at.id) if at and at.id in ids else len(ids)
+        end = min(len(ids), n + _N_FIRST - 1)
         start = max(0, end - _N_FIRST)
         with self.app.batch_update():
             await self.remove_children()
@@ -48,7 +54,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if at is None:
             self.call_after_refresh(self._fill)
         else:
-            self.call_after_refresh(self._show_at_top, at)
+            self.call_after_refresh(self._show_part, at, "", 0, 0.0)
 
     async def add(self, turn: Turn) -> None:
         await self.append(self._view(turn))
@@ -56,9 +62,11 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def append(self, view: Widget) -> None:
         """Show a view at the end, until the transcript is opened again."""
-        if self._newer:
-            await self.open(self._turns())
-        await self.mount(view)
+        async with self._changing:
+            if self._newer:
+                await self._open(self._turns())
+            if not (isinstance(view, TurnView) and self.view(view.turn)):
+                await self.mount(view)
         self.anchor()
 
     def views(self) -> list[TurnView]:
@@ -76,11 +84,11 @@ class Transcript(VerticalScroll, can_focus=False):
     async def show(self, turn: Turn, words: str = "", n: int = 0, share: float = 0.0) -> None:
         """Scroll to a turn, or to the `n`-th place of words in it, about at a share of its text."""
         views = self.views()
-        if views[-1].turn.state == "streaming":  # its view must stay
+        if views and views[-1].turn.state == "streaming":  # its view must stay
             while self._older and self.view(turn) is None:
                 await self._load_older()
         elif self.view(turn) is None:
-            await self.open(self._turns(), turn)
+            await self.open(at=turn)
         self.call_after_refresh(self._show_part, turn, words, n, share)
 
     async def show_question(self, step: int) -> None:
@@ -99,7 +107,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if step < 0 and (turns := self._turns()):
             await self.show(turns[0])
         elif self._newer:
-            await self.open(self._turns())
+            await self.open()
         elif step > 0:
             self.anchor()
 
@@ -163,9 +171,10 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self._fill)
 
     async def _load_older(self) -> None:
-        turns, self._older = self._older[-_N_MORE:], self._older[:-_N_MORE]
-        old_height = self.virtual_size.height
-        await self.mount_all([self._view(turn) for turn in turns], before=0)
+        async with self._changing:
+            turns, self._older = self._older[-_N_MORE:], self._older[:-_N_MORE]
+            old_height = self.virtual_size.height
+            await self.mount_all([self._view(turn) for turn in turns], before=0)
 
         def keep_place() -> None:
             grown = self.virtual_size.height - old_height
@@ -175,8 +184,9 @@ class Transcript(VerticalScroll, can_focus=False):
         self.call_after_refresh(keep_place)
 
     async def _load_newer(self) -> None:
-        turns, self._newer = self._newer[:_N_MORE], self._newer[_N_MORE:]
-        await self.mount_all([self._view(turn) for turn in turns])
+        async with self._changing:
+            turns, self._newer = self._newer[:_N_MORE], self._newer[_N_MORE:]
+            await self.mount_all([self._view(turn) for turn in turns])
         self._mark_last()
         self._is_loading = False
 
@@ -185,10 +195,6 @@ class Transcript(VerticalScroll, can_focus=False):
         for n, view in enumerate(views, 1):
             if isinstance(view, AssistantTurnView):
                 view.set_last(n == len(views) and not self._newer)
-
-    def _show_at_top(self, turn: Turn) -> None:
-        if (view := self.view(turn)) is not None:
-            self.scroll_to_widget(view, top=True, animate=False, immediate=True)
 
     def _view(self, turn: Turn) -> TurnView:
         return view_of(turn, self._place_of(turn.id), self._pages_of(turn.id))

@@ -110,9 +110,8 @@ class ReasoningView(Fold):
 
     @property
     def label(self) -> str:
-        mark = {"folded": "▸", "tail": "▾", "full": "▾"}[self._shown]
-        state = {"folded": "", "tail": " (tail)", "full": " (full)"}[self._shown]
-        return f"{mark} {self._facts}{state}"
+        is_folded = self._shown == "folded"
+        return f"▸ {self._facts}" if is_folded else f"▾ {self._facts} ({self._shown})"
 
     def show(self, text: str, *, n_tokens: int, seconds: float, is_live: bool) -> None:
         if not text:
