@@ -29,7 +29,7 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
-from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
+from gptoss_local.server.dialects.history import SentMessage
 from gptoss_local.server.dialects.options import Options
 from gptoss_local.server.dialects.sent_format import put_format
 from gptoss_local.server.dialects.sent_tools import is_of_servers
@@ -370,8 +370,8 @@ def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
         return request
     messages = [message for each in request.messages if (message := _lasting(each))]
     n_system = 1 if messages and messages[0].role == "system" else 0
-    own = (convert(message, OllamaMessage) for message in defaults.messages)
-    messages[n_system:n_system] = [to_message(message, is_new=False) for message in own]
+    own = (convert(message, SentMessage) for message in defaults.messages)
+    messages[n_system:n_system] = [message.to_message(is_new=False) for message in own]
     if defaults.system and not n_system:
         messages.insert(0, Message(role="system", content=defaults.system))
     return msgspec.structs.replace(request, messages=tuple(messages))

@@ -38,14 +38,10 @@ from gptoss_local.runner.fits import all_fits
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.history import SentMessage
 from gptoss_local.server.dialects.named_model import NamedModel, manager_of
 from gptoss_local.server.dialects.ollama.management import StatusWriter
-from gptoss_local.server.dialects.ollama.request import (
-    ChatBody,
-    GenerateBody,
-    OllamaMessage,
-    to_message,
-)
+from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody
 from gptoss_local.server.dialects.options import NUMBER, SampledId, number_in
 from gptoss_local.server.metrics import Health, health, metrics
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response, while_connected
@@ -182,7 +178,7 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
         tokens: The answer's ids, as `return_tokens` has them.
     """
 
-    answer: OllamaMessage | None = None
+    answer: SentMessage | None = None
     tokens: list[SampledId] = []
 
 
@@ -265,6 +261,6 @@ async def fits(request: Request) -> Response:
 
 def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
     assert body.answer is not None
-    answer = to_message(body.answer)
+    answer = body.answer.to_message()
     following = Message(role="tool" if answer.tool_calls else "user")
     return msgspec.structs.replace(asked, messages=(*asked.messages, answer, following))

@@ -234,7 +234,8 @@ def _unknown(kind: str, raw: RawItem) -> Iterator[Message]:
     elif kind.endswith("_call"):
         yield Message(role="assistant", content=left_out(kind), is_preamble=True)
     else:
-        yield Message(role="user", content=left_out(kind))
+        content = raw.get("content")
+        yield Message(role="user", content=read_output(content) if content else left_out(kind))
 
 
 def _thought(item: InputItem) -> str:
