@@ -43,7 +43,9 @@ _REFUSED = {  # an answer without it would be another one; with what to do inste
     "audio": _TEXT_ONLY,
     "background": "stream the answer",
     "best_of": "send the request again for another answer",
+    "compaction": "ask for a summary as a message",
     "container": "run code in the client",
+    "conversation": "send previous_response_id, or the whole conversation",
     "function_call": _TOOLS,
     "functions": _TOOLS,
     "grammar": _FORMAT,
@@ -320,7 +322,7 @@ class NamedModel:
             name = name if isinstance(name, str) else ""
             self._found = find_model(name, self.manager.settings)
         except GptOssError as error:  # raised when the model is asked for
-            self._found = error
+            self._found = error if name else UsageError("model is required")
 
     def meant(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a body with the model that was used last, if it names none."""

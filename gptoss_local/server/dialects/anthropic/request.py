@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gptoss_local.base.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
-from gptoss_local.base.types import Effort, SamplingParams
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import GAP, ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.history import (
@@ -21,8 +21,7 @@ from gptoss_local.server.dialects.history import (
 )
 from gptoss_local.server.dialects.openai.parts import parse_effort
 from gptoss_local.server.dialects.options import (
-    MAX_INT,
-    Temperature,
+    Sampling,
     ThinkBudget,
     first_limit,
 )
@@ -160,31 +159,23 @@ class OutputConfig(msgspec.Struct):
     format: str | dict[str, Any] = ""
 
 
-class MessagesBody(msgspec.Struct, kw_only=True):
+class MessagesBody(Sampling, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
     FORMAT: ClassVar[tuple[str, ...]] = ("output_config", "format")
 
     model: str = ""
-    messages: list[AnthropicMessage] = []
+    messages: list[AnthropicMessage] = msgspec.field(default_factory=list)
     max_tokens: int = 0
     system: str | list[ContentPart] = ""
-    stop_sequences: list[str] = []
-    temperature: Temperature = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    tools: list[SentTool] = []
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
+    tools: list[SentTool] = msgspec.field(default_factory=list)
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
     thinking: ThinkingConfig = msgspec.field(default_factory=ThinkingConfig)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
-    think_budget: ThinkBudget | None = None
-    repeat_guard: bool = True
     stream: bool = False
     thread: dict[str, Any] | None = None
-    compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
-        if self.compaction is not None:
-            raise UsageError("compaction is not supported: ask for a summary as a message")
         if self.max_tokens <= 0:
             raise UsageError("max_tokens is required and must be positive")
 
@@ -207,11 +198,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             messages=tuple(messages),
             effort=effort,
             reasoning=reasoning,
-            sampling=SamplingParams(
-                temperature=self.temperature,
-                top_p=self.top_p,
-                top_k=max(0, min(self.top_k, MAX_INT)),
-            ),
+            sampling=self.sampling(),
             max_tokens=first_limit(self.max_tokens),
             think_budget=first_limit(self.thinking.budget_tokens, self.think_budget),
             ends_repetition=self.repeat_guard,
@@ -221,8 +208,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
         )
 
     def _check(self) -> None:
-        if not self.model:
-            raise UsageError("model is required")
         match self.thread:
             case {"type": "continue", "previous_message_id": known}:
                 raise ThreadNotFoundError(f"there is no thread with the message '{known}'")

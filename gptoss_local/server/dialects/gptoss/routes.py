@@ -193,8 +193,6 @@ async def inspect(request: Request) -> Response:
     """Return a conversation as harmony has it, with token ids; loads no model."""
     model = NamedModel(request)
     body = await model.read(InspectBody)
-    if not body.model:
-        raise UsageError("model is required")
     vocabulary, render = await model.vocabulary(), await model.renderer()
     asked = await model.asked(body.to_request)
 
@@ -239,8 +237,6 @@ async def load(request: Request) -> Response:
     """Load a model and report progress; loading continues if the client leaves."""
     model = NamedModel(request)
     body = await model.read(GenerateBody)
-    if not body.model:
-        raise UsageError("model is required")
     events = model.manager.load(
         model.entry, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
     )

@@ -144,8 +144,6 @@ class Cloud(msgspec.Struct):
 
 
 class CloudStatus(msgspec.Struct):
-    """The answer of `GET /api/status`."""
-
     cloud: Cloud
 
 

@@ -7,9 +7,9 @@ import msgspec
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.base.types import Effort
-from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RawRequest, Tool
+from gptoss_local.harmony import ChatRequest, Message, RawRequest, Tool
 from gptoss_local.harmony.built_in import built_in
-from gptoss_local.server.dialects.history import SentMessage, last_of_user, refuse_media
+from gptoss_local.server.dialects.history import SentMessage, last_of_user
 from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, SampledId, TopCount
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
@@ -50,10 +50,6 @@ class _Common(msgspec.Struct, kw_only=True):
             raise UsageError("top_logprobs requires logprobs to be true")
         return self.top_logprobs if self.logprobs else None
 
-    @property
-    def answer_format(self) -> JsonFormat | None:
-        return read_format(self.format)
-
 
 class ChatBody(_Common, kw_only=True):
     messages: list[SentMessage] = []
@@ -71,7 +67,7 @@ class ChatBody(_Common, kw_only=True):
             messages=tuple(m.to_message(is_new=i >= newest) for i, m in enumerate(self.messages)),
             effort=effort,
             reasoning=reasoning,
-            format=self.answer_format,
+            format=read_format(self.format),
             n_logprobs=self.n_logprobs,
             truncates=self.truncate is True,
             may_grow=self.truncate is None,
@@ -88,11 +84,8 @@ class GenerateBody(_Common, kw_only=True):
     template: str = ""
     context: list[SampledId] = []
     raw: bool = False
-    images: list[str] = []
 
     def to_request(self) -> ChatRequest | RawRequest:
-        if self.images:
-            refuse_media("image")
         if self.suffix:
             raise UsageError(f"{self.model} does not support insert")
         if self.raw and (self.template or self.system or self.context):
@@ -100,7 +93,7 @@ class GenerateBody(_Common, kw_only=True):
         if self.template not in ("", TEMPLATE):
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
         fields = self.options.request_fields()
-        fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
+        fields |= {"format": read_format(self.format), "n_logprobs": self.n_logprobs}
         if self.raw:
             del fields["ends_repetition"]  # raw answers may go in circles
             if fields.pop("think_budget") is not None:

@@ -38,17 +38,10 @@ class _Common(SamplingFields, kw_only=True):
     stop: str | list[str] = ""
     reasoning_effort: str = ""
     response_format: str | dict[str, Any] = ""
-    n: int = 1
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-
-    def check(self) -> None:
-        if not self.model:
-            raise UsageError("model is required")
-        if self.n != 1:
-            raise UsageError("n must be 1; send the request again for another answer")
 
 
 class ChatCompletionBody(_Common, kw_only=True):
@@ -65,7 +58,6 @@ class ChatCompletionBody(_Common, kw_only=True):
     chat_template_kwargs: TemplateArguments = msgspec.field(default_factory=TemplateArguments)
 
     def to_request(self) -> ChatRequest:
-        self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
         template = self.chat_template_kwargs
@@ -89,12 +81,9 @@ class ChatCompletionBody(_Common, kw_only=True):
         )
 
 
-_WITH_IDS = frozenset(
-    (
-        *("model", "prompt", "stream", "stream_options", "max_tokens", "temperature", "top_p"),
-        *("top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        *("logit_bias", "return_token_ids", "stop_token_ids", "cache_salt", "repeat_guard"),
-    )
+_NOT_WITH_IDS = (
+    *("echo", "enable_thinking", "logprobs", "reasoning", "reasoning_budget", "reasoning_effort"),
+    *("response_format", "stop", "think", "think_budget", "thinking_budget_tokens"),
 )
 
 
@@ -109,11 +98,9 @@ class CompletionBody(_Common, kw_only=True):
     return_token_ids: bool = False
     stop_token_ids: list[int] = msgspec.field(default_factory=list)
     cache_salt: str = ""
-    suffix: str = ""
     max_tokens: int | None = None
     logprobs: TopCount | bool = False
     echo: bool = False
-    best_of: int = 1
 
     @property
     def text(self) -> str:
@@ -125,25 +112,20 @@ class CompletionBody(_Common, kw_only=True):
         return tuple(each for each in sent if isinstance(each, int))
 
     def to_request(self) -> ChatRequest | RawRequest:
-        self.check()
         ids = self.token_ids
         if bool(ids) != self.return_token_ids or (ids and len(ids) != len(self.prompt)):
             raise UsageError("a prompt of token ids needs return_token_ids, and that such a prompt")
         if not set(self.stop_token_ids) <= set(STOP_TOKENS if ids else ()):
             raise UsageError(f"stop_token_ids end what they end anyway: {STOP_TOKENS}")
         if ids:
-            plain, given = CompletionBody(), set(self.__struct_fields__) - _WITH_IDS
-            if wrong := [n for n in sorted(given) if getattr(self, n) != getattr(plain, n)]:
+            plain = CompletionBody()
+            if wrong := [n for n in _NOT_WITH_IDS if getattr(self, n) != getattr(plain, n)]:
                 raise UsageError(f"a prompt of token ids is answered without {', '.join(wrong)}")
             fields = self.request_fields("", self.max_tokens)
             limits = {name: fields[name] for name in ("sampling", "max_tokens")}
             return RawRequest(prompt=ids, **limits)
-        if self.suffix:
-            raise UsageError(f"{self.model} does not support insert")
         if isinstance(self.prompt, list) and len(self.prompt) != 1:
             raise UsageError("prompt must be one string; send a request for each prompt")
-        if self.best_of > 1:
-            raise UsageError("best_of must be 1; send the request again for another answer")
         if self.echo and self.logprobs is not False:
             raise UsageError(
                 "echo with logprobs is not supported: gpt-oss reads the prompt inside a message",
