@@ -34,8 +34,6 @@ class ClientUse(msgspec.Struct):
 
 
 class ServerStatus(msgspec.Struct):
-    """The answer of `GET /api/gptoss/status`."""
-
     server_version: str
     pid: int
     uptime_s: float
@@ -108,11 +106,7 @@ class ModelFits(msgspec.Struct):
 class HarmonyPiece(msgspec.Struct, kw_only=True):
     """One message as harmony has it; the last one may be open, even in its header.
 
-    Attributes:
-        author: `user`, `assistant`, or a function.
-        tokens: All ids of it, tags included.
-        is_answer: The model wrote it.
-        is_dropped: The next prompt does not have it.
+    Its `tokens` include the tags; one that `is_dropped` is not in the next prompt.
     """
 
     author: str
@@ -154,8 +148,6 @@ class ToolGroup(msgspec.Struct):
 
 
 class ToolGroups(msgspec.Struct):
-    """The answer of `GET /api/gptoss/tools`."""
-
     groups: list[ToolGroup]
 
 
@@ -168,8 +160,6 @@ class TestedServer(msgspec.Struct):
 
 
 class TokenCount(msgspec.Struct):
-    """The answer of `POST /api/gptoss/tokens`."""
-
     n: int
 
 
@@ -188,8 +178,6 @@ class NamedPreset(msgspec.Struct):
 
 
 class NamedPresets(msgspec.Struct):
-    """The answer of `GET /api/gptoss/presets`."""
-
     presets: list[NamedPreset]
 
 
@@ -200,11 +188,9 @@ class PageLink(msgspec.Struct):
 
 
 class Lan(msgspec.Struct):
-    """The answer of `POST /api/gptoss/lan`; `path` is a link that gives one phone a key, once.
+    """`path` is a link that gives one phone a key, once.
 
-    Attributes:
-        urls: The addresses of this machine in the local network.
-        fingerprint: SHA-256 of the certificate; empty without TLS.
+    `fingerprint` is the SHA-256 of the certificate, empty without TLS.
     """
 
     urls: list[str]

@@ -9,8 +9,6 @@ import msgspec
 
 
 class ServerVersion(msgspec.Struct):
-    """The answer of `GET /api/version`."""
-
     version: str
 
 
@@ -42,8 +40,6 @@ class InstalledModel(msgspec.Struct, omit_defaults=True):
 
 
 class InstalledModels(msgspec.Struct):
-    """The answer of `GET /api/tags`."""
-
     models: list[InstalledModel]
 
 
@@ -85,8 +81,6 @@ class RunningModel(msgspec.Struct, omit_defaults=True):
 
 
 class RunningModels(msgspec.Struct):
-    """The answer of `GET /api/ps`."""
-
     models: list[RunningModel]
 
 

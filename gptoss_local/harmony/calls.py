@@ -63,14 +63,10 @@ def find_calls(
 ) -> list[Call]:
     """Return names and arguments of one call, or of several in a row or a list; else none.
 
-    Args:
-        recipient: The text after `to=` in the header.
-        text: The body.
-        tools: The functions that are declared.
-        is_cut: The answer ended inside the body, so its missing end must not be guessed.
-        objects_only: No header was closed before the body, so it may be prose: only an object is
-            a call, or nothing at all where a function needs no arguments.
-        is_json: The header says that the body is JSON, so a sentence cannot be an argument.
+    `is_cut`: the answer ended inside the body, so its missing end must not be guessed.
+    `objects_only`: no header was closed before it, so it may be prose: only an object is a call, or
+    nothing at all where a function needs no arguments. `is_json`: the header says that the body is,
+    so a sentence cannot be an argument.
     """
     tool = called(recipient, tools)
     if objects_only:

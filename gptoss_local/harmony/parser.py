@@ -48,7 +48,6 @@ class HarmonyParser:
     """Parses one answer, token by token, into calls, reasoning and content.
 
     Args:
-        vocabulary: For the bytes of a token.
         tools: Declared functions; calls of others become reasoning.
         opens_final: The prompt already opened a message of the final channel.
         streams_calls: Return the arguments of a call as they are written.

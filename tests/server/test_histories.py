@@ -1,6 +1,7 @@
 """Histories are always accepted: items that no client can take back become text or a note."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,9 @@ REPORT = "Report\n\nOf today.\n\n9 C"
 LIKE_A_PART = {"type": "user", "id": 5, "name": ["Ada"]}  # no part, despite its type
 AS_JSON = '{"type":"user","id":5,"name":["Ada"]}'
 FOUND = {"type": "web_search_result", "url": "https://a.example", "title": "A"}
+FOUND_AS = '{"type":"web_search_result","title":"A","url":"https://a.example"}'
+RAN = {"type": "bash_code_execution_result", "content": [], "stdout": "9 C", "return_code": 0}
+RESOURCE = {"type": "resource", "resource": {"uri": "a:b", "text": "9 C"}}  # as MCP has it
 BY_ANTHROPIC = [
     {"type": "thinking", "thinking": "Search.", "signature": "x"},
     {"type": "text", "text": "I search."},
@@ -145,6 +149,7 @@ READ_AS: list[tuple[Any, str]] = [
     (HELD, REPORT),
     ({"type": "later", "what": 5}, f"[later {NOTE}"),
     ({"type": "later", "content": "Summary."}, "Summary."),
+    *((block, json.dumps(block, separators=(",", ":"))) for block in (RAN, RESOURCE)),
 ]
 
 # Items between two questions, and their text in the prompt.
@@ -219,7 +224,7 @@ HISTORIES: list[tuple[str, list[Turn], list[str]]] = [
     (RESPONSES, [SAID | {"phase": "commentary"}], ["commentary: I look."]),
     (RESPONSES, [SAID], ["final: I look."]),
     # Blocks of Anthropic's
-    *((MESSAGES, [user([block])], [text]) for block, text in READ_AS),
+    *((path, [user([block])], [text]) for path in PATHS for block, text in READ_AS),
     *(
         (MESSAGES, [call(MESSAGES, {}), result(MESSAGES, content, **more)],
          [CALLED, f"get: {text}"])
@@ -239,7 +244,9 @@ HISTORIES: list[tuple[str, list[Turn], list[str]]] = [
      [f"[document {NOTE}", "final: Well."]),
     (MESSAGES, [assistant(BY_ANTHROPIC)],
      ["commentary: I search.", 'commentary to web_search: {"query":"a"}',
-      f"web_search: [web_search_result {NOTE}", "final: It is A, I say."]),
+      f"web_search: {FOUND_AS}", "final: It is A, I say."]),
+    (RESPONSES, [{"type": "agent_message", "content": [{"type": "output_text", "text": "a"}]}],
+     ["a"]),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.base.errors import RequestTooLargeError, UsageError
-from gptoss_local.harmony import Message
+from gptoss_local.harmony import GAP, Message, ToolRequest
 from gptoss_local.server.body import convert, parse_object
 
 SEAL = "gptoss:"  # begins a field with thinking that is not shown: readable text
@@ -22,6 +22,9 @@ _MEDIA = frozenset(
         *("video", "video_url", "input_video", "file", "input_file", "document"),
     )
 )
+_APART = frozenset(("document", "search_result", "tool_reference"))
+_THOUGHTS = frozenset(("thinking", "reasoning"))
+_ELSEWHERE = _THOUGHTS | {"tool_use", "redacted_thinking"}  # parts that are not said
 
 
 class File(msgspec.Struct):
@@ -29,8 +32,8 @@ class File(msgspec.Struct):
     filename: str = ""
 
 
-class ContentPart(msgspec.Struct):
-    """A piece of content, not Anthropic's; which fields count depends on `type`."""
+class ContentPart(msgspec.Struct, omit_defaults=True):
+    """A piece of content, in any API; which fields count depends on `type`."""
 
     type: str = "text"
     text: str = ""
@@ -40,10 +43,26 @@ class ContentPart(msgspec.Struct):
     filename: str = ""
     thinking: str = ""
     reasoning: str = ""
+    signature: str = ""
     id: str = ""
     name: str = ""
     input: Any = None
     content: Any = None
+    tool_use_id: str = ""
+    is_error: bool = False
+    source: Any = None
+    title: str = ""
+    context: str = ""
+    tool_name: str = ""
+    tool_references: list[dict[str, Any]] = []
+    tool: Any = None
+    url: Any = None
+    resource: Any = None
+    json: Any = None
+    stdout: Any = None
+    stderr: Any = None
+    return_code: Any = None
+    error_code: Any = None
 
 
 class FunctionCall(msgspec.Struct):
@@ -53,26 +72,126 @@ class FunctionCall(msgspec.Struct):
     arguments: Any = None
 
 
+class CustomToolCall(msgspec.Struct):
+    name: str = ""
+    input: Any = ""
+
+
+class SentCall(msgspec.Struct):
+    id: str = ""
+    function: FunctionCall | None = None
+    custom: CustomToolCall | None = None
+
+    def to_request(self) -> ToolRequest:
+        if custom := self.custom:
+            return ToolRequest(custom.name, {"input": custom.input}, self.id)
+        function = self.function or FunctionCall()
+        return ToolRequest(function.name, read_arguments(function.arguments), self.id)
+
+
+class SentMessage(msgspec.Struct):
+    """A message of Chat Completions or of Ollama's API."""
+
+    role: str
+    content: str | list[ContentPart] = ""
+    thinking: Any = ""
+    reasoning: Any = ""
+    reasoning_content: Any = ""
+    refusal: str = ""
+    images: list[str] = []
+    audio: Any = None
+    tool_calls: list[SentCall] = []
+    function_call: FunctionCall | None = None  # the older form of tool_calls
+    tool_call_id: str = ""
+    tool_name: str = ""
+    name: str = ""
+
+    def to_message(self, *, is_new: bool = True) -> Message:
+        """Return it in our words; UsageError for media if `is_new`."""
+        role = self.role.lower()
+        is_new = is_new and role not in ("assistant", *RESULTS)
+        if self.images and is_new:
+            refuse_media("image")
+        images = left_out("image") * len(self.images)
+        if role == "assistant":
+            return self._answer(images)
+        content = join_parts(self.content, is_new=is_new) + images
+        if role not in RESULTS:
+            return message_of(role, content)
+        name = self.tool_name or self.name
+        return Message(role="tool", content=content, tool_name=name, tool_call_id=self.tool_call_id)
+
+    def _answer(self, images: str) -> Message:
+        """Translate the assistant's message; some programs keep thoughts and calls in its parts."""
+        parts = self.content if isinstance(self.content, list) else []
+        thoughts = [p.thinking or p.reasoning or p.text for p in parts if p.type in _THOUGHTS]
+        named = (self.thinking, self.reasoning, self.reasoning_content)
+        calls = [call.to_request() for call in self.tool_calls]
+        uses = (part for part in parts if part.type == "tool_use")
+        calls += [ToolRequest(p.name, read_arguments(p.input), p.id) for p in uses]
+        if self.function_call is not None and not calls:
+            calls = [SentCall(function=self.function_call).to_request()]
+        said = [part for part in parts if part.type not in _ELSEWHERE]
+        content = join_parts(said if parts else self.content, gap="") + images
+        if self.audio is not None and not content:
+            content = left_out("audio")
+        texts = (text for text in named if text and isinstance(text, str))
+        return Message(
+            role="assistant",
+            content=content or self.refusal,
+            reasoning=next(texts, "\n".join(filter(None, thoughts))),
+            tool_calls=tuple(calls),
+        )
+
+
 def join_parts(content: str | list[ContentPart], *, is_new: bool = False, gap: str = "\n") -> str:
-    """Return the text of a message or a tool's result. Raises UsageError for media if `is_new`."""
+    """Return the text of a message or a tool's result, documents apart.
+
+    Raises UsageError for media if `is_new`.
+    """
     if isinstance(content, str):
         return content
-    return gap.join(filter(None, (_read_part(part, is_new=is_new) for part in content)))
+    text, is_apart = "", False
+    for part in content:
+        was_apart, is_apart = is_apart, part.type in _APART
+        said = _read_part(part, is_new=is_new)
+        if text and said:
+            text = text.rstrip("\n") + GAP if was_apart or is_apart else text + gap
+        text += said
+    return text
 
 
 def _read_part(part: ContentPart, *, is_new: bool) -> str:
-    if text := part.text or part.refusal:
+    if (text := part.text or part.refusal) or part.type in _TEXTS:
         return text
-    if part.type in _TEXTS:
-        return ""
+    if part.type == "tool_reference":
+        return f"[the tool '{part.tool_name}' can be called now]"
     file = part.file or part
     if (text_file := _read_file(file.filename, file.file_data)) is not None:
         return text_file
-    if part.content is not None:
-        return read_output(part.content)
+    if (document := _read_document(part.source)) is not None:
+        return GAP.join(filter(None, (part.title, part.context, document)))
+    if part.content or part.tool_references:
+        place = [n for n in (part.title, part.source, part.url) if n and isinstance(n, str)]
+        said = read_output(part.content or part.tool_references)
+        return GAP.join(filter(None, ("\n".join(place), said)))
+    if part.type not in _MEDIA:  # a result of a tool that others run
+        told = msgspec.to_builtins(part)
+        return _to_json(told) if told.keys() > {"type"} else left_out(part.type)
     if is_new:
         refuse_media(part.type)
     return left_out(part.type)
+
+
+def _read_document(source: Any) -> str | None:
+    match source:
+        case {"type": "text", "data": str(text)}:
+            return text
+        case {"type": "content", "content": content}:
+            return read_output(content)
+        case {"type": "base64", "media_type": str(kind), "data": str(data)}:
+            return decode_text(data) if kind.startswith("text/") else None
+    return None
 
 
 def _read_file(name: str, url: str) -> str | None:

@@ -29,7 +29,7 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
-from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
+from gptoss_local.server.dialects.history import SentMessage
 from gptoss_local.server.dialects.options import Options
 from gptoss_local.server.dialects.sent_format import put_format
 from gptoss_local.server.dialects.sent_tools import is_of_servers
@@ -43,7 +43,9 @@ _REFUSED = {  # an answer without it would be another one; with what to do inste
     "audio": _TEXT_ONLY,
     "background": "stream the answer",
     "best_of": "send the request again for another answer",
+    "compaction": "ask for a summary as a message",
     "container": "run code in the client",
+    "conversation": "send previous_response_id, or the whole conversation",
     "function_call": _TOOLS,
     "functions": _TOOLS,
     "grammar": _FORMAT,
@@ -320,7 +322,7 @@ class NamedModel:
             name = name if isinstance(name, str) else ""
             self._found = find_model(name, self.manager.settings)
         except GptOssError as error:  # raised when the model is asked for
-            self._found = error
+            self._found = error if name else UsageError("model is required")
 
     def meant(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a body with the model that was used last, if it names none."""
@@ -370,8 +372,8 @@ def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
         return request
     messages = [message for each in request.messages if (message := _lasting(each))]
     n_system = 1 if messages and messages[0].role == "system" else 0
-    own = (convert(message, OllamaMessage) for message in defaults.messages)
-    messages[n_system:n_system] = [to_message(message, is_new=False) for message in own]
+    own = (convert(message, SentMessage) for message in defaults.messages)
+    messages[n_system:n_system] = [message.to_message(is_new=False) for message in own]
     if defaults.system and not n_system:
         messages.insert(0, Message(role="system", content=defaults.system))
     return msgspec.structs.replace(request, messages=tuple(messages))

@@ -47,21 +47,28 @@ def number_in(query: Mapping[str, str], name: str) -> int | None:
     return int(text) if text else None
 
 
-class Options(msgspec.Struct):
-    num_ctx: int | None = None
-    num_predict: int = -1
-    seed: int = -1
+class Sampling(msgspec.Struct, kw_only=True):
     temperature: Temperature = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    think_budget: ThinkBudget | None = None
+    repeat_guard: bool = True
+
+    def sampling(self, **more: Any) -> SamplingParams:
+        top_k = max(0, min(self.top_k, MAX_INT))
+        return SamplingParams(temperature=self.temperature, top_p=self.top_p, top_k=top_k, **more)
+
+
+class Options(Sampling):
+    num_ctx: int | None = None
+    num_predict: int = -1
+    seed: int = -1
     min_p: float = 0.0
     repeat_penalty: RepeatPenalty = 1.0
     repeat_last_n: Annotated[int, msgspec.Meta(ge=-1)] = 64
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     stop: str | list[str] = []
-    think_budget: ThinkBudget | None = None
-    repeat_guard: bool = True
 
     @property
     def n_ctx(self) -> int | None:
@@ -81,16 +88,9 @@ class Options(msgspec.Struct):
         )
 
     def request_fields(self) -> dict[str, Any]:
-        sampling = SamplingParams(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=max(0, min(self.top_k, MAX_INT)),
-            min_p=self.min_p,
-            seed=self.seed & MAX_INT if self.seed >= 0 else None,
-            penalties=self.penalties,
-        )
+        seed = self.seed & MAX_INT if self.seed >= 0 else None
         return {
-            "sampling": sampling,
+            "sampling": self.sampling(min_p=self.min_p, seed=seed, penalties=self.penalties),
             "max_tokens": first_limit(self.num_predict),
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             "think_budget": first_limit(self.think_budget),

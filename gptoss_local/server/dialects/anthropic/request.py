@@ -1,29 +1,27 @@
 """Request bodies of `/v1/messages` and its `count_tokens`. Source: Anthropic's API reference."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
 
 from gptoss_local.base.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
-from gptoss_local.base.types import Effort, SamplingParams
+from gptoss_local.base.types import Effort
 from gptoss_local.harmony import GAP, ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.history import (
-    decode_text,
+    ContentPart,
+    join_parts,
     last_of_user,
-    left_out,
     message_of,
     read_arguments,
     read_output,
-    refuse_media,
     unseal,
 )
 from gptoss_local.server.dialects.openai.parts import parse_effort
 from gptoss_local.server.dialects.options import (
-    MAX_INT,
-    Temperature,
+    Sampling,
     ThinkBudget,
     first_limit,
 )
@@ -36,34 +34,12 @@ from gptoss_local.server.dialects.sent_tools import (
     select_tools,
 )
 
-_APART = frozenset(("document", "search_result", "tool_reference"))
 _ERROR = "[the tool reports an error]\n"
-
-
-class ContentBlock(msgspec.Struct):
-    """Any content block; which fields count depends on `type`."""
-
-    type: str = "text"
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    id: str = ""
-    name: str = ""
-    input: Any = None
-    tool_use_id: str = ""
-    is_error: bool = False
-    content: Any = None
-    source: Any = None
-    title: str = ""
-    context: str = ""
-    tool_name: str = ""
-    tool_references: list[dict[str, Any]] = []
-    tool: Any = None
 
 
 class AnthropicMessage(msgspec.Struct):
     role: str
-    content: str | list[ContentBlock] = ""
+    content: str | list[ContentPart] = ""
 
     @property
     def kind(self) -> str:
@@ -71,8 +47,8 @@ class AnthropicMessage(msgspec.Struct):
         return "tool" if any(b.type == "tool_result" for b in self.blocks) else self.role
 
     @property
-    def blocks(self) -> list[ContentBlock]:
-        return [ContentBlock(text=self.content)] if isinstance(self.content, str) else self.content
+    def blocks(self) -> list[ContentPart]:
+        return [ContentPart(text=self.content)] if isinstance(self.content, str) else self.content
 
 
 def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
@@ -84,21 +60,21 @@ def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
         case "system" | "developer":
             said = [b for b in blocks if b.type not in ("tool_addition", "tool_removal")]
             if said or not blocks:
-                yield message_of("system", read_blocks(said, is_new=is_new))
+                yield message_of("system", join_parts(said, is_new=is_new))
         case role:
             results = [_result(b) for b in blocks if b.type == "tool_result"]
             yield from results
             said = [b for b in blocks if b.type != "tool_result"]
             if said or not results:
-                text = read_blocks(said, is_new=is_new)
+                text = join_parts(said, is_new=is_new)
                 yield message_of(role, text)
 
 
-def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
+def _assistant(blocks: Iterable[ContentPart]) -> Iterator[Message]:
     has_said = False
     for kind, group in itertools.groupby(blocks, _kind):
         if kind == "said":
-            text = read_blocks(list(group), gap="")
+            text = join_parts(list(group), gap="")
             if text := text.removeprefix(GAP) if has_said else text:
                 yield Message(role="assistant", content=text)
             has_said = True
@@ -114,7 +90,7 @@ def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
                     yield _result(block)
 
 
-def _kind(block: ContentBlock) -> str:
+def _kind(block: ContentPart) -> str:
     if block.type.endswith("tool_use"):
         return "call"
     if block.type.endswith("tool_result"):
@@ -122,68 +98,17 @@ def _kind(block: ContentBlock) -> str:
     return "thinking" if block.type in ("thinking", "redacted_thinking") else "said"
 
 
-def _result(block: ContentBlock) -> Message:
-    content = _read_content(block.content)
+def _result(block: ContentPart) -> Message:
+    content = read_output(block.content)
     content = _ERROR + content if block.is_error else content
     return Message(role="tool", content=content, tool_call_id=block.tool_use_id)
 
 
-def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False, gap: str = "\n") -> str:
-    """Return the text of blocks, documents apart. Raises UsageError for new non-text parts."""
-    text, is_apart = "", False
-    for block in blocks:
-        was_apart, is_apart = is_apart, block.type in _APART
-        if text and (was_apart or is_apart):
-            text = text.rstrip("\n") + GAP
-        elif text:
-            text += gap
-        text += _read(block, is_new=is_new)
-    return text
-
-
-def _read(block: ContentBlock, *, is_new: bool) -> str:
-    match block.type:
-        case "text":
-            return block.text
-        case "document" if (document := _document(block.source)) is not None:
-            return GAP.join(filter(None, (block.title, block.context, document)))
-        case "search_result":
-            head = f"{block.title}\n{block.source}".strip()
-            return f"{head}{GAP}{_read_content(block.content)}"
-        case "tool_reference":
-            return f"[the tool '{block.tool_name}' can be called now]"
-        case "tool_search_tool_search_result":
-            return _read_content(block.tool_references)
-    if text := block.text or _read_content(block.content):
-        return text
-    if is_new:
-        refuse_media(block.type)
-    return left_out(block.type)
-
-
-def _read_content(content: Any) -> str:
-    is_block = isinstance(content, dict) and isinstance(content.get("type"), str)
-    blocks = _to_blocks([content] if is_block else content)
-    return read_output(content) if blocks is None else read_blocks(blocks)
-
-
-def _to_blocks(content: Any) -> list[ContentBlock] | None:
+def _to_blocks(content: Any) -> list[ContentPart]:
     try:
-        return convert(content, list[ContentBlock]) if isinstance(content, list) else None
+        return convert(content, list[ContentPart]) if isinstance(content, list) else []
     except UsageError:
-        return None
-
-
-def _document(source: Any) -> str | None:
-    match source:
-        case {"type": "text", "data": str(text)}:
-            return text
-        case {"type": "content", "content": content}:
-            return _read_content(content)
-        case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            if kind.startswith("text/"):
-                return decode_text(data)
-    return None
+        return []
 
 
 def offered_tools(
@@ -213,14 +138,14 @@ def offered_tools(
     return read_tools(tool for tool in tools.values() if is_there.get(tool.label))
 
 
-def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:
+def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentPart]:
     for block in (block for message in messages for block in message.blocks):
         yield block
         if block.type.endswith("tool_result"):
             content = block.content
             if isinstance(content, dict):  # of Anthropic's own search
                 content = content.get("tool_references")
-            yield from _to_blocks(content) or ()
+            yield from _to_blocks(content)
 
 
 class ThinkingConfig(msgspec.Struct):
@@ -234,31 +159,23 @@ class OutputConfig(msgspec.Struct):
     format: str | dict[str, Any] = ""
 
 
-class MessagesBody(msgspec.Struct, kw_only=True):
+class MessagesBody(Sampling, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
     FORMAT: ClassVar[tuple[str, ...]] = ("output_config", "format")
 
     model: str = ""
-    messages: list[AnthropicMessage] = []
+    messages: list[AnthropicMessage] = msgspec.field(default_factory=list)
     max_tokens: int = 0
-    system: str | list[ContentBlock] = ""
-    stop_sequences: list[str] = []
-    temperature: Temperature = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    tools: list[SentTool] = []
+    system: str | list[ContentPart] = ""
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
+    tools: list[SentTool] = msgspec.field(default_factory=list)
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
     thinking: ThinkingConfig = msgspec.field(default_factory=ThinkingConfig)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
-    think_budget: ThinkBudget | None = None
-    repeat_guard: bool = True
     stream: bool = False
     thread: dict[str, Any] | None = None
-    compaction: dict[str, Any] | None = None
 
     def check_answerable(self) -> None:
-        if self.compaction is not None:
-            raise UsageError("compaction is not supported: ask for a summary as a message")
         if self.max_tokens <= 0:
             raise UsageError("max_tokens is required and must be positive")
 
@@ -270,8 +187,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             for i, wire in enumerate(self.messages)
             for message in to_messages(wire, is_new=i >= newest)
         ]
-        system = [ContentBlock(text=self.system)] if isinstance(self.system, str) else self.system
-        if text := read_blocks(system):
+        if text := join_parts(self.system):
             messages.insert(0, Message(role="system", content=text))
         effort, reasoning = self._effort()
         tools = offered_tools(self.tools, self.messages, name_in(self.tool_choice))
@@ -282,11 +198,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             messages=tuple(messages),
             effort=effort,
             reasoning=reasoning,
-            sampling=SamplingParams(
-                temperature=self.temperature,
-                top_p=self.top_p,
-                top_k=max(0, min(self.top_k, MAX_INT)),
-            ),
+            sampling=self.sampling(),
             max_tokens=first_limit(self.max_tokens),
             think_budget=first_limit(self.thinking.budget_tokens, self.think_budget),
             ends_repetition=self.repeat_guard,
@@ -296,8 +208,6 @@ class MessagesBody(msgspec.Struct, kw_only=True):
         )
 
     def _check(self) -> None:
-        if not self.model:
-            raise UsageError("model is required")
         match self.thread:
             case {"type": "continue", "previous_message_id": known}:
                 raise ThreadNotFoundError(f"there is no thread with the message '{known}'")

@@ -38,14 +38,10 @@ from gptoss_local.runner.fits import all_fits
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_bytes
 from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.history import SentMessage
 from gptoss_local.server.dialects.named_model import NamedModel, manager_of
 from gptoss_local.server.dialects.ollama.management import StatusWriter
-from gptoss_local.server.dialects.ollama.request import (
-    ChatBody,
-    GenerateBody,
-    OllamaMessage,
-    to_message,
-)
+from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody
 from gptoss_local.server.dialects.options import NUMBER, TokenId, number_in
 from gptoss_local.server.metrics import Health, health, metrics
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response, while_connected
@@ -182,7 +178,7 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
         tokens: The answer's ids, as `return_tokens` has them.
     """
 
-    answer: OllamaMessage | None = None
+    answer: SentMessage | None = None
     tokens: list[TokenId] = []
 
 
@@ -197,8 +193,6 @@ async def inspect(request: Request) -> Response:
     """Return a conversation as harmony has it, with token ids; loads no model."""
     model = NamedModel(request)
     body = await model.read(InspectBody)
-    if not body.model:
-        raise UsageError("model is required")
     vocabulary, render = await model.vocabulary(), await model.renderer()
     asked = await model.asked(body.to_request)
 
@@ -243,8 +237,6 @@ async def load(request: Request) -> Response:
     """Load a model and report progress; loading continues if the client leaves."""
     model = NamedModel(request)
     body = await model.read(GenerateBody)
-    if not body.model:
-        raise UsageError("model is required")
     events = model.manager.load(
         model.entry, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
     )
@@ -265,6 +257,6 @@ async def fits(request: Request) -> Response:
 
 def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
     assert body.answer is not None
-    answer = to_message(body.answer)
+    answer = body.answer.to_message()
     following = Message(role="tool" if answer.tool_calls else "user")
     return msgspec.structs.replace(asked, messages=(*asked.messages, answer, following))

@@ -36,14 +36,10 @@ from gptoss_local.models.store import (
 )
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialect import Endpoints
+from gptoss_local.server.dialects.history import SentMessage
 from gptoss_local.server.dialects.named_model import manager_of, settings_of
 from gptoss_local.server.dialects.ollama.frames import error_frame
-from gptoss_local.server.dialects.ollama.request import (
-    TEMPLATE,
-    ModelBody,
-    OllamaMessage,
-    to_message,
-)
+from gptoss_local.server.dialects.ollama.request import TEMPLATE, ModelBody
 from gptoss_local.server.dialects.options import ModelOptions
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 
@@ -99,10 +95,10 @@ class CreateBody(msgspec.Struct, kw_only=True):
             if getattr(self, field) not in ("", TEMPLATE):
                 raise UsageError(f"'{field}' is not supported: {why}")
         convert(self.parameters, ModelOptions)
-        for message in convert(self.messages, list[OllamaMessage]):
+        for message in convert(self.messages, list[SentMessage]):
             if message.role.lower() not in _ROLES:
                 raise UsageError(f"unknown role '{message.role}'")
-            to_message(message)
+            message.to_message()
         if not (self.from_ or self.files):
             raise UsageError("neither 'from' or 'files' was specified")
         if len(self.files) > 1 or (self.from_ and self.files):
@@ -148,8 +144,6 @@ class Cloud(msgspec.Struct):
 
 
 class CloudStatus(msgspec.Struct):
-    """The answer of `GET /api/status`."""
-
     cloud: Cloud
 
 

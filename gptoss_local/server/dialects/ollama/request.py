@@ -7,18 +7,9 @@ import msgspec
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.base.types import Effort
-from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.harmony import ChatRequest, Message, RawRequest, Tool
 from gptoss_local.harmony.built_in import built_in
-from gptoss_local.server.dialects.history import (
-    ContentPart,
-    FunctionCall,
-    join_parts,
-    last_of_user,
-    left_out,
-    message_of,
-    read_arguments,
-    refuse_media,
-)
+from gptoss_local.server.dialects.history import SentMessage, last_of_user
 from gptoss_local.server.dialects.options import MAX_TOP_LOGPROBS, Options, TokenId, TopCount
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
@@ -27,24 +18,6 @@ TEMPLATE = "{{/* harmony: gptoss renders messages, tools and thinking itself */}
 """The template of every model, which clients may send back."""
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
-
-
-class OllamaToolCall(msgspec.Struct):
-    function: FunctionCall = msgspec.field(default_factory=FunctionCall)
-    id: str = ""
-
-
-class OllamaMessage(msgspec.Struct):
-    role: str
-    content: str | list[ContentPart] = ""
-    thinking: str = ""
-    reasoning: str = ""
-    reasoning_content: str = ""
-    images: list[str] = []
-    tool_calls: list[OllamaToolCall] = []
-    tool_name: str = ""
-    tool_call_id: str = ""
-    name: str = ""
 
 
 class _Common(msgspec.Struct, kw_only=True):
@@ -77,13 +50,9 @@ class _Common(msgspec.Struct, kw_only=True):
             raise UsageError("top_logprobs requires logprobs to be true")
         return self.top_logprobs if self.logprobs else None
 
-    @property
-    def answer_format(self) -> JsonFormat | None:
-        return read_format(self.format)
-
 
 class ChatBody(_Common, kw_only=True):
-    messages: list[OllamaMessage] = []
+    messages: list[SentMessage] = []
     tools: list[SentTool] = []
     tool_choice: str | dict[str, Any] = "auto"
     truncate: bool | None = None
@@ -95,10 +64,10 @@ class ChatBody(_Common, kw_only=True):
         newest = last_of_user(m.role for m in self.messages)
         tools = list(map(_offered, read_tools(self.tools)))
         return ChatRequest(
-            messages=tuple(to_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
+            messages=tuple(m.to_message(is_new=i >= newest) for i, m in enumerate(self.messages)),
             effort=effort,
             reasoning=reasoning,
-            format=self.answer_format,
+            format=read_format(self.format),
             n_logprobs=self.n_logprobs,
             truncates=self.truncate is True,
             may_grow=self.truncate is None,
@@ -115,11 +84,8 @@ class GenerateBody(_Common, kw_only=True):
     template: str = ""
     context: list[TokenId] = []
     raw: bool = False
-    images: list[str] = []
 
     def to_request(self) -> ChatRequest | RawRequest:
-        if self.images:
-            refuse_media("image")
         if self.suffix:
             raise UsageError(f"{self.model} does not support insert")
         if self.raw and (self.template or self.system or self.context):
@@ -127,7 +93,7 @@ class GenerateBody(_Common, kw_only=True):
         if self.template not in ("", TEMPLATE):
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
         fields = self.options.request_fields()
-        fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
+        fields |= {"format": read_format(self.format), "n_logprobs": self.n_logprobs}
         if self.raw:
             del fields["ends_repetition"]  # raw answers may go in circles
             if fields.pop("think_budget") is not None:
@@ -161,35 +127,6 @@ class ShowBody(ModelBody):
 def _offered(tool: Tool) -> Tool:
     """Return a tool; one that harmony has itself comes by its name alone, as with Ollama."""
     return (not tool.parameters and built_in(tool.name, tool.description)) or tool
-
-
-def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
-    role = wire.role.lower()
-    is_new = is_new and role not in ("assistant", "tool", "function")
-    if wire.images and is_new:
-        refuse_media("image")
-    gap = "" if role == "assistant" else "\n"
-    content = join_parts(wire.content, is_new=is_new, gap=gap)
-    content += left_out("image") * len(wire.images)
-    match role:
-        case "assistant":
-            return Message(
-                role="assistant",
-                content=content,
-                reasoning=wire.thinking or wire.reasoning or wire.reasoning_content,
-                tool_calls=tuple(
-                    ToolRequest(c.function.name, read_arguments(c.function.arguments), c.id)
-                    for c in wire.tool_calls
-                ),
-            )
-        case "tool" | "function":
-            return Message(
-                role="tool",
-                content=content,
-                tool_name=wire.tool_name or wire.name,
-                tool_call_id=wire.tool_call_id,
-            )
-    return message_of(wire.role, content)
 
 
 def parse_think(think: object) -> tuple[Effort, bool]:

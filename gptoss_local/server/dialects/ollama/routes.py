@@ -20,7 +20,12 @@ from gptoss_local.api.models import (
     ShownModel,
     ShownTensor,
 )
-from gptoss_local.base.errors import ModelLoadError, UnauthorizedError, UsageError
+from gptoss_local.base.errors import (
+    ModelLoadError,
+    ModelNotFoundError,
+    UnauthorizedError,
+    UsageError,
+)
 from gptoss_local.base.formats.ggml_types import GGML_TYPES
 from gptoss_local.base.formats.gguf_file import TensorInfo
 from gptoss_local.harmony import ChatEvent
@@ -276,8 +281,6 @@ async def show(request: Request) -> Response:
 async def chat(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(ChatBody)
-    if not body.model:
-        raise UsageError("model is required")
     if not body.messages:
         reason = await _load_or_unload(model, body)
         return json_response(chat_frame(body.model, done=True, done_reason=reason))
@@ -292,6 +295,8 @@ async def chat(request: Request) -> Response:
 async def generate(request: Request) -> Response:
     model = NamedModel(request)
     body = await model.read(GenerateBody)
+    if not body.model:
+        raise ModelNotFoundError("model '' not found")
     if not body.prompt:
         reason = await _load_or_unload(model, body)
         return json_response(generate_frame(body.model, done=True, done_reason=reason))

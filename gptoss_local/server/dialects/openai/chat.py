@@ -87,41 +87,39 @@ class ChoiceLogprobs(msgspec.Struct):
     refusal: None = None
 
 
-class ChatChoice(msgspec.Struct):
+class _Choice(msgspec.Struct, kw_only=True):
+    finish_reason: str
+    index: int = 0
+    native_finish_reason: str | UnsetType = UNSET
+
+
+class ChatChoice(_Choice):
     message: CompletionMessage
     logprobs: ChoiceLogprobs | None
-    finish_reason: str
-    index: int = 0
-    native_finish_reason: str | UnsetType = UNSET
 
 
-class ChatCompletion(msgspec.Struct):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[ChatChoice]
-    usage: CompletionUsage
-
-
-class TextChoice(msgspec.Struct):
+class TextChoice(_Choice):
     text: str
     logprobs: CompletionLogprobs | None
-    finish_reason: str
-    index: int = 0
     token_ids: list[int] | UnsetType = UNSET
-    native_finish_reason: str | UnsetType = UNSET
 
 
-class TextCompletion(msgspec.Struct):
+class _Completion(msgspec.Struct, kw_only=True):
     id: str
-    object: Literal["text_completion"]
     created: int
     model: str
     system_fingerprint: str
-    choices: list[TextChoice]
     usage: CompletionUsage
+
+
+class ChatCompletion(_Completion):
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+
+
+class TextCompletion(_Completion):
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
 
 
 class _Writer:
@@ -148,6 +146,10 @@ class _Writer:
     def _fields(self) -> dict[str, Any]:
         counts = CompletionUsage(**usage(self._answer.done, "prompt", "completion"))
         return self._head | {"object": self._whole_object, "usage": counts}
+
+    @property
+    def _ending(self) -> dict[str, Any]:
+        return {"finish_reason": self._finish_reason(), "native_finish_reason": self._native}
 
     def _chunk(self, finish_reason: str | None = None, **fields: Any) -> SseEvent:
         choice = {"index": 0, "logprobs": None, **fields, "finish_reason": finish_reason}
@@ -230,8 +232,7 @@ class ChatCompletionWriter(_Writer):
             reasoning_content=answer.reasoning,
             tool_calls=calls,
         )
-        logprobs, reason = _choice_logprobs(answer.logprobs), self._finish_reason()
-        choice = ChatChoice(message, logprobs, reason, native_finish_reason=self._native)
+        choice = ChatChoice(message, _choice_logprobs(answer.logprobs), **self._ending)
         return ChatCompletion(**self._fields, choices=[choice])
 
     def _tool_call(self, call: ToolCall) -> dict[str, Any]:
@@ -295,8 +296,7 @@ class CompletionWriter(_Writer):
 
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
-        logprobs, reason = completion_logprobs(self._answer.logprobs), self._finish_reason()
-        choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
+        choice = TextChoice(text, completion_logprobs(self._answer.logprobs), **self._ending)
         choice.token_ids = self._token_ids or UNSET
         return TextCompletion(**self._fields, choices=[choice])
 

@@ -8,49 +8,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from gptoss_local.base.errors import UsageError
-from gptoss_local.harmony import ChatRequest, Message, RawRequest, ToolRequest
+from gptoss_local.harmony import ChatRequest, Message, RawRequest
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
-from gptoss_local.server.dialects.history import (
-    ContentPart,
-    FunctionCall,
-    join_parts,
-    last_of_user,
-    left_out,
-    message_of,
-    read_arguments,
-)
+from gptoss_local.server.dialects.history import SentMessage, last_of_user
 from gptoss_local.server.dialects.openai.parts import SamplingFields, openai_count
 from gptoss_local.server.dialects.options import TokenId, TopCount
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import SentTool, read_tools, select_tools
-
-_THOUGHTS = frozenset(("thinking", "reasoning"))
-_CALLS = frozenset(("tool_use",))
-_ELSEWHERE = _THOUGHTS | _CALLS | {"redacted_thinking"}  # parts that are not said
-
-
-class CustomToolCall(msgspec.Struct):
-    name: str = ""
-    input: Any = ""
-
-
-class ChatToolCall(msgspec.Struct):
-    id: str = ""
-    function: FunctionCall | None = None
-    custom: CustomToolCall | None = None
-
-
-class ChatMessage(msgspec.Struct):
-    role: str
-    content: str | list[ContentPart] = ""
-    reasoning: Any = ""
-    reasoning_content: Any = ""
-    refusal: str = ""
-    audio: Any = None
-    tool_calls: list[ChatToolCall] = []
-    function_call: FunctionCall | None = None  # the older form of tool_calls
-    tool_call_id: str = ""
-    name: str = ""
 
 
 class StreamOptions(msgspec.Struct):
@@ -74,23 +38,16 @@ class _Common(SamplingFields, kw_only=True):
     stop: str | list[str] = ""
     reasoning_effort: str = ""
     response_format: str | dict[str, Any] = ""
-    n: int = 1
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
-    def check(self) -> None:
-        if not self.model:
-            raise UsageError("model is required")
-        if self.n != 1:
-            raise UsageError("n must be 1; send the request again for another answer")
-
 
 class ChatCompletionBody(_Common, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
 
-    messages: list[ChatMessage] = msgspec.field(default_factory=list)
+    messages: list[SentMessage] = msgspec.field(default_factory=list)
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     tools: list[SentTool] = msgspec.field(default_factory=list)
@@ -101,7 +58,6 @@ class ChatCompletionBody(_Common, kw_only=True):
     chat_template_kwargs: TemplateArguments = msgspec.field(default_factory=TemplateArguments)
 
     def to_request(self) -> ChatRequest:
-        self.check()
         if not self.messages:
             raise UsageError("[] is too short - 'messages'")
         template = self.chat_template_kwargs
@@ -110,7 +66,7 @@ class ChatCompletionBody(_Common, kw_only=True):
         newest = last_of_user(m.role for m in self.messages)
         return ChatRequest(
             streams_calls=self.stream,
-            messages=tuple(_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
+            messages=tuple(m.to_message(is_new=i >= newest) for i, m in enumerate(self.messages)),
             **self.request_fields(effort, self.max_completion_tokens, self.max_tokens),
             stop=self.stop_strings,
             format=read_format(self.response_format or ""),
@@ -125,12 +81,9 @@ class ChatCompletionBody(_Common, kw_only=True):
         )
 
 
-_WITH_IDS = frozenset(
-    (
-        *("model", "prompt", "stream", "stream_options", "max_tokens", "temperature", "top_p"),
-        *("top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        *("logit_bias", "return_token_ids", "stop_token_ids", "cache_salt", "repeat_guard"),
-    )
+_NOT_WITH_IDS = (
+    *("echo", "enable_thinking", "logprobs", "reasoning", "reasoning_budget", "reasoning_effort"),
+    *("response_format", "stop", "think", "think_budget", "thinking_budget_tokens"),
 )
 
 
@@ -145,11 +98,9 @@ class CompletionBody(_Common, kw_only=True):
     return_token_ids: bool = False
     stop_token_ids: list[int] = msgspec.field(default_factory=list)
     cache_salt: str = ""
-    suffix: str = ""
     max_tokens: int | None = None
     logprobs: TopCount | bool = False
     echo: bool = False
-    best_of: int = 1
 
     @property
     def text(self) -> str:
@@ -161,25 +112,20 @@ class CompletionBody(_Common, kw_only=True):
         return tuple(each for each in sent if isinstance(each, int))
 
     def to_request(self) -> ChatRequest | RawRequest:
-        self.check()
         ids = self.token_ids
         if bool(ids) != self.return_token_ids or (ids and len(ids) != len(self.prompt)):
             raise UsageError("a prompt of token ids needs return_token_ids, and that such a prompt")
         if not set(self.stop_token_ids) <= set(STOP_TOKENS if ids else ()):
             raise UsageError(f"stop_token_ids end what they end anyway: {STOP_TOKENS}")
         if ids:
-            plain, given = CompletionBody(), set(self.__struct_fields__) - _WITH_IDS
-            if wrong := [n for n in sorted(given) if getattr(self, n) != getattr(plain, n)]:
+            plain = CompletionBody()
+            if wrong := [n for n in _NOT_WITH_IDS if getattr(self, n) != getattr(plain, n)]:
                 raise UsageError(f"a prompt of token ids is answered without {', '.join(wrong)}")
             fields = self.request_fields("", self.max_tokens)
             limits = {name: fields[name] for name in ("sampling", "max_tokens")}
             return RawRequest(prompt=ids, **limits)
-        if self.suffix:
-            raise UsageError(f"{self.model} does not support insert")
         if isinstance(self.prompt, list) and len(self.prompt) != 1:
             raise UsageError("prompt must be one string; send a request for each prompt")
-        if self.best_of > 1:
-            raise UsageError("best_of must be 1; send the request again for another answer")
         if self.echo and self.logprobs is not False:
             raise UsageError(
                 "echo with logprobs is not supported: gpt-oss reads the prompt inside a message",
@@ -197,46 +143,3 @@ class CompletionBody(_Common, kw_only=True):
                 *("logprobs", int(self.logprobs)), is_on=self.logprobs is not False, needs=""
             ),
         )
-
-
-def _message(wire: ChatMessage, *, is_new: bool) -> Message:
-    match wire.role.lower():
-        case "assistant":
-            return _assistant(wire)
-        case "tool" | "function":
-            return Message(
-                role="tool",
-                content=join_parts(wire.content),
-                tool_name=wire.name,
-                tool_call_id=wire.tool_call_id,
-            )
-    return message_of(wire.role, join_parts(wire.content, is_new=is_new))
-
-
-def _assistant(wire: ChatMessage) -> Message:
-    """Translate the assistant's message; some programs keep thoughts and calls in its content."""
-    parts = wire.content if isinstance(wire.content, list) else []
-    thoughts = [p.thinking or p.reasoning or p.text for p in parts if p.type in _THOUGHTS]
-    named = [t for t in (wire.reasoning, wire.reasoning_content) if isinstance(t, str)]
-    calls = list(map(_tool_request, wire.tool_calls))
-    calls += [ToolRequest(p.name, read_arguments(p.input), p.id) for p in parts if p.type in _CALLS]
-    if wire.function_call is not None and not calls:
-        f = wire.function_call
-        calls = [ToolRequest(f.name, read_arguments(f.arguments))]
-    said = [p for p in parts if p.type not in _ELSEWHERE]
-    content = join_parts(said, gap="") if parts else join_parts(wire.content)
-    if wire.audio is not None and not content:
-        content = left_out("audio")
-    return Message(
-        role="assistant",
-        content=content or wire.refusal,
-        reasoning=next(filter(None, named), "\n".join(filter(None, thoughts))),
-        tool_calls=tuple(calls),
-    )
-
-
-def _tool_request(call: ChatToolCall) -> ToolRequest:
-    if call.function is None:
-        custom = call.custom or CustomToolCall()
-        return ToolRequest(custom.name, {"input": custom.input}, call.id)
-    return ToolRequest(call.function.name, read_arguments(call.function.arguments), call.id)

@@ -13,14 +13,14 @@ import msgspec
 from gptoss_local.api.answers import TopLogprob, spell, top_of
 from gptoss_local.base.errors import GptOssError, UsageError
 from gptoss_local.base.formats.o200k import MAX_VOCAB_SIZE
-from gptoss_local.base.types import Effort, Penalties, SamplingParams
+from gptoss_local.base.types import Effort, Penalties
 from gptoss_local.harmony import Done, TokenLogprob
 from gptoss_local.server.dialects.options import (
     MAX_INT,
     MAX_TOP_LOGPROBS,
     Penalty,
     RepeatPenalty,
-    Temperature,
+    Sampling,
     ThinkBudget,
     first_limit,
 )
@@ -65,23 +65,18 @@ class Reasoning(msgspec.Struct):
     max_tokens: ThinkBudget | None = None  # as OpenRouter has it
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
-    temperature: Temperature = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
+class SamplingFields(Sampling, kw_only=True):
     min_p: float = 0.0
     seed: int | None = None
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     repetition_penalty: RepeatPenalty = 1.0  # vLLM's name
     logit_bias: LogitBias = msgspec.field(default_factory=dict)
-    think_budget: ThinkBudget | None = None
     thinking_budget_tokens: ThinkBudget | None = None  # llama.cpp's name
     reasoning_budget: ThinkBudget | None = None  # its older one
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     think: bool | str | None = None  # Ollama's name
     enable_thinking: bool = True  # vLLM's
-    repeat_guard: bool = True
 
     def request_fields(self, effort: str, *limits: int | None) -> dict[str, Any]:
         """Return fields of a ChatRequest; the first limit of tokens that is set counts."""
@@ -93,10 +88,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
         repeat, presence = self.repetition_penalty, self.presence_penalty
         frequency = self.frequency_penalty
         penalties = Penalties(repeat=repeat, presence=presence, frequency=frequency)
-        sampling = SamplingParams(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=max(0, min(self.top_k, MAX_INT)),
+        sampling = self.sampling(
             min_p=self.min_p,
             seed=None if self.seed is None else self.seed & MAX_INT,
             penalties=penalties if penalties != Penalties() else None,

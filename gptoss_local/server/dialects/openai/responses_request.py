@@ -81,10 +81,6 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         """Return its type, which messages and references need not have."""
         return self.type or ("message" if self.role else "item_reference" if self.id else "")
 
-    @property
-    def is_reference(self) -> bool:
-        return self.kind == "item_reference"
-
     def to_wire(self) -> dict[str, Any]:
         """Return the item as it is listed: with an id, and text in parts."""
         if self.raw:
@@ -234,7 +230,8 @@ def _unknown(kind: str, raw: RawItem) -> Iterator[Message]:
     elif kind.endswith("_call"):
         yield Message(role="assistant", content=left_out(kind), is_preamble=True)
     else:
-        yield Message(role="user", content=left_out(kind))
+        content = raw.get("content")
+        yield Message(role="user", content=read_output(content) if content else left_out(kind))
 
 
 def _thought(item: InputItem) -> str:
@@ -284,7 +281,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
     stream: bool = False
     previous_response_id: str = ""
     store: bool = True
-    conversation: str | dict[str, Any] = ""
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
     include: list[str] = msgspec.field(default_factory=list)
@@ -300,8 +296,10 @@ class ResponsesBody(SamplingFields, kw_only=True):
         if self.previous_response_id:
             earlier = remembered.conversation(owner, self.previous_response_id)
         return convert(list(map(aside, earlier)), list[InputItem]) + [
-            convert(aside(remembered.output_item(owner, i.id)), InputItem) if i.is_reference else i
-            for i in own
+            convert(aside(remembered.output_item(owner, item.id)), InputItem)
+            if item.kind == "item_reference"
+            else item
+            for item in own
         ]
 
     def toolbox(self, items: list[InputItem], hosted: HostedTools | None = None) -> ClientTools:
@@ -314,13 +312,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
         run_of: Callable[[str], RememberedCall | None],
     ) -> ChatRequest:
         """Make a request of the whole conversation; `run_of` as for `to_messages`."""
-        if not self.model:
-            raise UsageError("model is required")
-        if self.conversation:
-            raise UsageError(
-                "conversations are not stored, so conversation names nothing",
-                hint="Send previous_response_id, or the whole conversation as input.",
-            )
         messages = to_messages(items, toolbox, run_of)
         if self.instructions:
             messages.insert(0, Message(role="system", content=self.instructions))
