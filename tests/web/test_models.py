@@ -28,7 +28,7 @@ from tests.web.test_looks import check_axe
 HEADLINE = re.compile(
     r"gpt-oss:20b(: does not fit|: no room| runs on this machine's CPU: about [\d.]+ tokens/s)"
 )
-BAR = re.compile(r"RAM, .* model [\d.]+ GiB context .* free")
+BAR = re.compile(r"RAM, .* model [\d.]+ GiB context [\d.]+ .iB")
 REPO, FILE = "openai/gpt-oss-20b", "model.safetensors"
 
 
