@@ -151,18 +151,24 @@ def test_messages_follow_each_other_however_fast_they_are_typed(
     expect(box(page)).to_have_value("Keep this\n\nand this")
 
 
-def test_a_page_is_printed_once_it_can_be(page: Page) -> None:
+def test_keys_while_parts_of_the_page_are_loaded(page: Page) -> None:
+    """It is printed once it can be, and a dialog that was closed does not open."""
     ask(page, "Explain it fast")
     held: list[Route] = []
-    page.route("**/markdown.js", lambda route: held.append(route))
+    page.route(re.compile(r"/(markdown|dialogs)\.js"), lambda route: held.append(route))
     printed = "[...document.querySelectorAll('.prose')].map((each) => each.className)"
     page.add_init_script(f"window.print = () => (window.printed = {printed})")
     page.reload()
     expect(page.locator(".prose.raw")).to_have_count(1)
     page.keyboard.press("Control+p")
     assert page.evaluate("window.printed") is None
-    wait_until(lambda: page.evaluate("1") and held)
-    held[0].continue_()
+    page.keyboard.press("Control+/")
+    page.keyboard.press("Escape")
+    wait_until(lambda: page.evaluate("1") and len(held) == 2)
+    for route in held:
+        route.continue_()
+    expect(page.locator(".offer")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
     until(page, "window.printed?.join() === 'prose'")
 
 

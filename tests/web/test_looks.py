@@ -88,7 +88,10 @@ def test_the_theme_is_the_systems_until_one_is_chosen(
     wait_until(lambda: not is_dark())
     page.reload(wait_until="domcontentloaded")
     assert not is_dark()  # from the beginning
+    two = open_page(scripted, context=page.context)
+    expect(two.get_by_role("button", name="Light", pressed=True)).to_be_visible()
     page.get_by_role("button", name="Dark", exact=True).click()
+    expect(two.get_by_role("button", name="Dark", pressed=True)).to_be_visible()
     page.emulate_media(color_scheme="light")
     wait_until(is_dark)
     page.get_by_role("button", name="System", exact=True).click()
@@ -164,6 +167,10 @@ def test_keys_are_for_what_is_seen(page: Page) -> None:
     expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
     expect(page.get_by_role("heading", level=1)).to_have_text("What is the capital of France?")
     page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("menu")).to_have_count(0)
+    expect(page.get_by_role("searchbox")).to_be_focused()
     settings = page.get_by_role("button", name="System prompt and sampling")
     settings.focus()
     for _ in range(3):
@@ -185,9 +192,12 @@ def test_keys_are_for_what_is_seen(page: Page) -> None:
     page.keyboard.type("!")
     editor = page.get_by_role("textbox", name="Edit your message")
     expect(editor).to_have_value("What is the capital of France?!")
+    editor.dispatch_event("keydown", {"key": "Enter", "keyCode": 229})  # Safari's of a word
+    page.keyboard.type("!")
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")  # sends it once
     expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
+    expect(page.locator(".turn.user p")).to_have_text("What is the capital of France?!!")
     expect(last_answer(page)).to_have_attribute("aria-busy", "false")
     press(page, "Answer again")
     expect(page.locator(".turn.assistant .versions")).to_contain_text("2/2")

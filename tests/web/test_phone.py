@@ -31,13 +31,14 @@ WIDE = """() => [...document.querySelectorAll("main, main *, dialog, dialog *")]
   .map((each) => each.outerHTML.slice(0, 90))"""
 CUT = """() => [...document.querySelectorAll(".dialog-body, .model .name")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.className)"""
+IS_STILL = "!document.getAnimations().some((each) => each instanceof CSSTransition)"
 SCROLLED = """() => { scrollTo(50, 0);
   return [scrollX, document.querySelector('.transcript')?.scrollLeft ?? 0]; }"""
 
 
 def check(page: Page) -> None:
     """Everything is large enough for a finger, nothing is wider than the screen, no key is told."""
-    wait_until(lambda: page.evaluate("document.getAnimations().length === 0"))
+    wait_until(lambda: page.evaluate(IS_STILL))
     assert page.evaluate(SMALL, MIN_PX) == []
     assert page.evaluate(WIDE) == []
     assert page.evaluate(CUT) == []
@@ -112,8 +113,11 @@ def test_the_narrowest_one_shows_all_of_it(open_page: OpenPage, scripted: Runnin
 
 
 def ask_by_touch(page: Page, question: str) -> None:
+    n_before = page.locator(".turn.user").count()
     box(page).fill(question)
     page.get_by_role("button", name="Send", exact=True).tap()
+    expect(page.locator(".turn.user")).to_have_count(n_before + 1)
+    expect(page.locator(".turn.user:last-child")).to_have_count(0)  # its answer has begun
     expect(page.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
 
 

@@ -116,6 +116,8 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
         page = open_page(server)
         ask(page, "Count slowly", waits=False)
         expect(prose(page)).to_contain_text("60,")
+        box(page).press_sequentially("What next?")
+        page.keyboard.press("Enter")
         process = psutil.Process(server.process.pid)
         command, variables = process.cmdline(), process.environ()
         server.process.send_signal(signal.SIGKILL)
@@ -128,6 +130,7 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
             expect(page.locator(".lost")).to_have_count(0, timeout=60_000)
             expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
             expect(page.locator(".spoken")).to_have_text("The answer has stopped.")
+            expect(box(page)).to_have_value("What next?")  # it waited for the answer
             expect(page.locator("button.model")).to_have_accessible_name("Model: nano")
             expect(page.get_by_role("dialog")).to_have_count(0)
             expect(prose(page)).to_contain_text("20,")

@@ -68,7 +68,8 @@ export async function route(isFirst = false) {
   if (isOther) {
     if (chatId !== state.chatId) endTemporary();
     const draft = { ...state.draft, preset: "", system: "", options: {}, is_temporary };
-    set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", visit: state.visit + 1, draft });
+    const dialog = isFirst ? state.dialog : null; // it was of the other chat
+    set({ dialog, chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", visit: state.visit + 1, draft });
   }
   if (turn && chatId !== null) await choose(Number(turn), chatId);
   if (!isOther) return;
@@ -141,6 +142,8 @@ export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string}
     if (isNew) void connect(); // not before: its tree would not have the question yet
   }
 });
+
+export const tryOut = once((/** @type {string} */ text) => ask([], text));
 
 /** Return the last turn of a chat, which need not be open. @param {number} chatId @returns {Promise<Turn | undefined>} */
 export async function lastOf(chatId) {
@@ -223,6 +226,7 @@ export const setTools = action(async (/** @type {string[]} */ names) => {
 /** Continue an answer that was cut. */
 export const resume = once(async (/** @type {Turn} */ turn) => {
   const { answer } = await post(turn, "continue");
+  stopping.delete(turn.id);
   const known = state.turns.get(answer.id);
   if (known?.state !== "streaming") applyTurn(answer);
 });

@@ -1,16 +1,16 @@
 /** The page: starts it, lays it out, and listens to keys, drops and the address. */
 
-import { html, render } from "./vendor/preact.js";
+import { html, render, useLayoutEffect, useState } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { ask, madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
+import { madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary, tryOut } from "./actions.js";
 import { ApiError, isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { goesWhere, hostOf } from "./picker.js";
-import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state } from "./store.js";
+import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state, watch } from "./store.js";
 import { PreviewPane } from "./preview.js";
 import { Transcript } from "./transcript.js";
 import { canDraw, drawing } from "./turn.js";
-import { afterPaint, IconButton, Menu, Notice, useStore } from "./ui.js";
+import { afterPaint, closeDialog, IconButton, Menu, Notice } from "./ui.js";
 
 const INPUT = ".composer textarea";
 const NARROW = matchMedia("(width < 50rem), (height < 28rem)"); // as style.css has it
@@ -21,7 +21,9 @@ let later;
 const loading = afterPaint.then(() => import("./dialogs.js")).then((dialogs) => [(later = dialogs), set({})]).catch(notLoaded);
 
 function App() {
-  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, nSpoken, draft, preview, answering, unseen } = useStore();
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, nSpoken, draft, preview, answering, unseen } = state;
+  const [, count] = useState(0);
+  useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
   const host = hostOf(madeWith().model);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
@@ -57,7 +59,7 @@ const Welcome = () => html`<div class="welcome">
   <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>.<span class="keys"> Press <kbd>Ctrl</kbd> <kbd>/</kbd> for the keys.</span></p>
   ${later && html`<${later.First} />`}
   ${madeWith().model === "nano" && html`<ul class="try" aria-label="Try it">${TRY.map((text) => html`<li><button type="button"
-    onClick=${() => ask([], text)}>${text}</button></li>`)}</ul>`}
+    onClick=${() => tryOut(text)}>${text}</button></li>`)}</ul>`}
 </div>`;
 
 /** Keep whether the list of chats is folded. @param {boolean} isFolded */
@@ -68,22 +70,23 @@ function onKey(event) {
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
   const isModified = event.ctrlKey || event.metaKey || event.altKey;
   const live = streaming();
-  const isInFront = document.querySelector(":popover-open:not(.peek)"); // it closes by Esc
+  const inFront = /** @type {HTMLElement | null} */ (document.querySelector(":popover-open:not(.peek)")); // it closes by Esc
   if (document.querySelector("dialog[open]")) return;
   if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
-    set({ isSidebarOpen: NARROW.matches });
+    [inFront?.hidePopover(), set({ isSidebarOpen: NARROW.matches })];
     fold(false);
     document.documentElement.classList.remove("wide");
     focusOn("#search");
   } else if (event.altKey && event.code === "KeyN") {
-    go(null);
+    [inFront?.hidePopover(), go(null)];
     focusOn(INPUT);
   } else if ((event.ctrlKey || event.metaKey) && event.code === "KeyP" && !canDraw()) void drawing.then(() => setTimeout(print));
-  else if (event.key === "Escape" && isInFront) return;
+  else if (event.key === "Escape" && inFront) return;
+  else if (event.key === "Escape" && state.dialog) closeDialog(); // which has not been loaded yet
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
-  else if (!isInFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
-  else if (event.key === "/" && !isTyping && !isModified && !isInFront) focusOn(INPUT);
+  else if (!inFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
+  else if (event.key === "/" && !isTyping && !isModified && !inFront) focusOn(INPUT);
   else return;
   event.preventDefault();
 }
@@ -98,9 +101,9 @@ function focusOn(selector) {
 /** @param {DragEvent} event */
 function onDrag(event) {
   if (!event.dataTransfer?.types.includes("Files")) return;
+  if (event.type === "drop" && !event.defaultPrevented) receive([...event.dataTransfer.files]);
   event.preventDefault();
   document.body.classList.toggle("dropping", event.type === "dragover");
-  if (event.type === "drop") receive([...event.dataTransfer.files]);
 }
 
 async function start() {

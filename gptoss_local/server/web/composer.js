@@ -7,10 +7,8 @@ import { plain } from "./format.js";
 import { fail, isTemporary, on, set, state } from "./store.js";
 import { ToolButton } from "./toolbox.js";
 import { contextText, takeApart } from "./tree.js";
-import { icon, IconButton, into } from "./ui.js";
+import { icon, IconButton, into, isComposing } from "./ui.js";
 import { isGone, ModelPicker } from "./picker.js";
-
-const EFFORTS = ["low", "medium", "high"];
 
 const UNSENT = "gptoss-unsent";
 
@@ -117,7 +115,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     area.current?.setSelectionRange(typed.length, typed.length);
   }, [focusOn]);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.isComposing) return;
+    if (isComposing(event)) return;
     const isEnter = event.key === "Enter" && !event.shiftKey && !event.altKey;
     if (isEnter && (event.ctrlKey || event.metaKey || !matchMedia("(pointer: coarse)").matches)) {
       event.preventDefault();
@@ -243,7 +241,7 @@ export function Composer({ chatId }) {
         <${ModelPicker} />
         <label class="effort" title="How long the model reasons"><span>Effort</span>
         <select aria-label="Effort" value=${effort} onChange=${into((chosen) => setModel(model, chosen))}>
-          ${EFFORTS.map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
+          ${["low", "medium", "high"].map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
         </select></label>
         <span class="space"></span>
         ${context.used > 0 &&
@@ -273,7 +271,8 @@ export function Editor({ turn }) {
     toField();
   };
   const onSend = () => void ((typed.trim() || chips.length) && chips.every(isRead) && askInstead(turn, chips, typed));
-  return html`<form class="editor" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  const onDrop = (/** @type {any} */ event) => event.dataTransfer.files.length && [event.preventDefault(), add(event.dataTransfer.files, setChips)];
+  return html`<form class="editor" onDrop=${onDrop} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
       onSend=${onSend} onEscape=${leave}>
       <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>

@@ -125,6 +125,7 @@ const pure = (text) => DOMPurify.sanitize(text, PURE);
  * @property {() => DocumentFragment} make  makes its nodes
  * @property {string | null} code  of a block of code that is still open: its text so far
  * @property {string} language
+ * @property {boolean} grows
  * @property {Block[]} [rows]  parts of a table that grows: each is a table with some of its rows
  */
 
@@ -217,7 +218,7 @@ export class Growing {
       return nodes;
     };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";
-    return { key, source, make, code: isOpen ? first.content : null, language };
+    return { key, source, make, code: isOpen ? first.content : null, language, grows: !isClosed };
   }
 }
 
@@ -229,7 +230,7 @@ function withRows(rows) {
     for (const part of others) made.querySelector("tbody")?.append(...part.make().querySelectorAll("tbody > tr"));
     return made;
   };
-  return { ...first, source: rows.map((part) => part.source).join(""), make, rows };
+  return { ...first, source: rows.map((part) => part.source).join(""), make, rows, grows: rows.some((part) => part.grows) };
 }
 
 /** @param {string} source @param {string} markup */

@@ -27,7 +27,7 @@ function Here({ model }) {
   const { name } = model;
   const loaded = state.loaded.find((each) => each.name === name);
   const { model: current, effort } = madeWith();
-  const use = () => setModel(name, effort).then(closeDialog);
+  const use = () => setModel(name, effort).then((isDone) => isDone && closeDialog());
   const share = loaded && loaded.size && loaded.size_vram ? loaded.size_vram / loaded.size : 0;
   const facts = [
     model.remote_host ? `computed at ${hostOf(name) || model.remote_host}` : model.size ? size(model.size) : "built on first use",

@@ -60,6 +60,7 @@ function putAbove(shown, { left, top }) {
   shown.style.left = `${Math.max(8, Math.min(left, innerWidth - shown.offsetWidth - 8))}px`;
   shown.style.bottom = `${innerHeight - top + 6}px`;
   shown.style.maxHeight = `${top - 14}px`;
+  shown.querySelector(".active")?.scrollIntoView({ block: "nearest" });
 }
 
 /** The name of the model, which opens the list, and shows its memory while it is pointed at or has the focus. */
@@ -89,7 +90,8 @@ export function ModelPicker() {
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     const at = names.indexOf(active);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: names.length - 1 }[event.key];
-    if (to !== undefined) setActive(names[Math.max(0, Math.min(to, names.length - 1))] ?? "");
+    const next = Math.max(0, Math.min(to ?? at, names.length - 1));
+    if (to !== undefined) [setActive(names[next] ?? ""), document.getElementById(`model-${next}`)?.scrollIntoView({ block: "nearest" })];
     else if ((event.key === "Enter" || event.key === " ") && active) choose(active);
     else return;
     event.preventDefault();

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "./vendor/preact.js";
 import { madeWith, readPresets, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
 import { isPhone } from "./api.js";
 import { state } from "./store.js";
-import { closeDialog, Dialog, into } from "./ui.js";
+import { closeDialog, Dialog, into, isComposing } from "./ui.js";
 
 /** @type {[name: string, words: string, least: number, most: number, isWhole?: boolean][]} */
 const OPTIONS = [
@@ -53,10 +53,7 @@ export function Settings() {
     setOptions({ ...found.options, ...(options.tools !== undefined && { tools: options.tools }) }); // a preset has none
     if (found.effort) await setModel(now.model, found.effort);
   };
-  const put = (/** @type {string} */ option, /** @type {boolean | string} */ value) => {
-    const { [option]: _, ...others } = options;
-    setOptions(value ? { ...others, [option]: value } : others);
-  };
+  const put = (/** @type {string} */ option, /** @type {any} */ value) => setOptions({ ...options, [option]: value || undefined });
   const attempt = async (/** @type {(read: Options) => Promise<any>} */ act) => {
     const { read, ...found } = numbersOf(options);
     setProblem(found);
@@ -67,7 +64,7 @@ export function Settings() {
     event.preventDefault();
     return attempt(async (read) => (await setInstructions(system, read, preset)) && closeDialog());
   };
-  const onNameKey = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && [event.preventDefault(), save()]; // not Apply
+  const onNameKey = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isComposing(event) && [event.preventDefault(), save()]; // not Apply
   const save = () =>
     attempt(async ({ tools: _, ...read }) => {
       const saved = name.trim() || preset;

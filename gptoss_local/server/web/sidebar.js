@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { change, exportChat, go, HITS, importChats, listMore, search } from "./actions.js";
 import { age } from "./format.js";
 import { set, state } from "./store.js";
-import { icon, IconButton, memo, Menu } from "./ui.js";
+import { icon, IconButton, isComposing, memo, Menu } from "./ui.js";
 
 const SEARCH_DELAY_MS = 120;
 const NEAR = 200; // pixels from the end at which more chats are listed
@@ -47,7 +47,7 @@ function Search() {
   const onKeyDown = async (/** @type {any} */ event) => {
     const [{ key, target }, words] = [event, event.target.value];
     const isGoing = key === "Enter" || (key === "ArrowDown" && words !== state.query); // to what is found then
-    if (!words || event.isComposing || !(isGoing || key === "Escape")) return;
+    if (!words || isComposing(event) || !(isGoing || key === "Escape")) return;
     event.preventDefault();
     event.stopPropagation();
     if (key === "Escape") target.value = "";
@@ -146,6 +146,7 @@ function Foot() {
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
+  useEffect(() => addEventListener("storage", ({ key, newValue }) => key === "gptoss-theme" && setTheme(newValue ?? "system")), []); // of another tab
   const onFile = (/** @type {any} */ event) => {
     const [chosen] = event.target.files;
     if (chosen) void importChats(chosen);

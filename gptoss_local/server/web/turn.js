@@ -259,7 +259,7 @@ function Made({ block }) {
       else box.replaceChildren(part.make());
       made.current.push({ part, nodes });
     }
-    if (!isFirst) columns.current = steady(box, columns.current);
+    if (!isFirst || block.grows) columns.current = steady(box, columns.current);
   }, [block]);
   return html`<div class="block" ref=${place}></div>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { plain } from "./format.js";
-import { state, set, watch } from "./store.js";
+import { state, set } from "./store.js";
 
 export const SHOWN_MS = 1500; // that something was copied
 const NOTICE_MS = 8000;
@@ -65,12 +65,8 @@ export function memo(paint) {
   };
 }
 
-/** Paint again whenever the state changes. */
-export function useStore() {
-  const [, count] = useState(0);
-  useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
-  return state;
-}
+/** Whether a key is for an input method. Safari tells of its last one as of a key by itself. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 /** Have what is typed put somewhere. @param {(text: string) => any} put */
 export const into = (put) => (/** @type {any} */ event) => put(event.target.value);
@@ -122,7 +118,7 @@ export function Dialog({ title, children, size = "", isKept = false }) {
   };
   const onClose = () => element.current && closeDialog();
   const onMouseDown = (/** @type {MouseEvent} */ event) => event.target === element.current && leave(event);
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !event.isComposing && leave(event);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && leave(event);
   return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${onClose}
     onCancel=${leave} onMouseDown=${onMouseDown} onKeyDown=${onKeyDown}>
     <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${leave} /></header>
