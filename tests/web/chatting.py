@@ -21,6 +21,7 @@ def ask(page: Page, question: str, *, waits: bool = True) -> None:
     box(page).press("Enter")
     expect(page.locator(".turn.user")).to_have_count(n_before + 1)
     if waits:
+        expect(page.locator(".turn.user:last-child")).to_have_count(0)  # its answer has begun
         expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         expect(page.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
 

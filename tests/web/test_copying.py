@@ -109,6 +109,7 @@ def test_a_selection_is_copied_as_it_reads(page: Page, scripted: RunningServer) 
     assert copied(page, ("ol > li:nth-child(2)", 0), ("table", 1)).startswith("4. four\n   - inner")
     assert copied(page, ("tbody tr", 0), ("tbody tr", 4)) == "x | y\t$x^2$"
     assert copied(page, (".prose pre code", 0), (".prose pre code", 3)).startswith("    import os")
+    assert copied(page, ("ol > li > ul li", 0), ("ol > li > ul li em", 1)) == "inner one"  # no mark
     assert copied(page, (".math .katex-html", 0), (".math .katex-html", 1)) == r"$e^{i\pi} = -1$"
 
 

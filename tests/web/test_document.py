@@ -9,9 +9,9 @@ from playwright.sync_api import Page, Route, expect
 from pypdf import PdfReader
 
 from gptoss_local.talk.history import History
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.history.test_history_import import CHATGPT
-from tests.web.chatting import ask, box, kept, new_chat, press, prose, until
+from tests.web.chatting import ask, box, kept, last_answer, new_chat, press, prose, until
 from tests.web.conftest import Watch
 
 N_CHATS = 230
@@ -117,6 +117,59 @@ def test_a_message_waits_for_the_answer(page: Page, scripted: RunningServer) -> 
         ("user", "done"), ("assistant", "stopped"), ("user", "done"), ("assistant", "done")
     ]  # fmt: skip
     expect(box(page)).to_have_value("What is the capital of Italy?")
+
+
+def test_messages_follow_each_other_however_fast_they_are_typed(
+    page: Page, watch: Watch, scripted: RunningServer
+) -> None:
+    """A chat that has no id yet takes them, too, and what is typed stays while they are sent."""
+    for text in (QUESTION, "What is the capital of Italy?", "And so on"):
+        say(page, text)
+    box(page).press_sequentially("not sent")
+    expect(page.locator(".turn.assistant")).to_have_count(3)
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    said = [QUESTION, "What is the capital of Italy?", "And so on"]
+    assert [turn.content for turn in kept(page, scripted)[1][::2]] == said
+    expect(box(page)).to_have_value("not sent")
+    last_answer(page).get_by_role("button", name="Answer again").dblclick()
+    expect(page.locator(".versions")).to_contain_text("2/2")  # once
+    box(page).fill("")
+    say(page, "Count slowly")
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    box(page).press_sequentially(QUESTION)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    expect(prose(page)).to_have_text("The capital of France is Paris.")
+    new_chat(page)
+    watch.expected = ("Failed to load resource",)
+    held: list[Route] = []
+    page.route("**/api/gptoss/chats", lambda route: held.append(route))
+    say(page, "Keep this")
+    box(page).press_sequentially("and this")
+    wait_until(lambda: page.evaluate("1") and held)
+    held[0].abort()
+    expect(box(page)).to_have_value("Keep this\n\nand this")
+
+
+def test_keys_while_parts_of_the_page_are_loaded(page: Page) -> None:
+    """It is printed once it can be, and a dialog that was closed does not open."""
+    ask(page, "Explain it fast")
+    held: list[Route] = []
+    page.route(re.compile(r"/(markdown|dialogs)\.js"), lambda route: held.append(route))
+    printed = "[...document.querySelectorAll('.prose')].map((each) => each.className)"
+    page.add_init_script(f"window.print = () => (window.printed = {printed})")
+    page.reload()
+    expect(page.locator(".prose.raw")).to_have_count(1)
+    page.keyboard.press("Control+p")
+    assert page.evaluate("window.printed") is None
+    page.keyboard.press("Control+/")
+    page.keyboard.press("Escape")
+    wait_until(lambda: page.evaluate("1") and len(held) == 2)
+    for route in held:
+        route.continue_()
+    expect(page.locator(".offer")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    until(page, "window.printed?.join() === 'prose'")
 
 
 def test_a_message_waits_in_a_chat_that_is_left(page: Page, scripted: RunningServer) -> None:

@@ -88,7 +88,10 @@ def test_the_theme_is_the_systems_until_one_is_chosen(
     wait_until(lambda: not is_dark())
     page.reload(wait_until="domcontentloaded")
     assert not is_dark()  # from the beginning
+    two = open_page(scripted, context=page.context)
+    expect(two.get_by_role("button", name="Light", pressed=True)).to_be_visible()
     page.get_by_role("button", name="Dark", exact=True).click()
+    expect(two.get_by_role("button", name="Dark", pressed=True)).to_be_visible()
     page.emulate_media(color_scheme="light")
     wait_until(is_dark)
     page.get_by_role("button", name="System", exact=True).click()
@@ -147,6 +150,64 @@ def test_keys(page: Page) -> None:
     expect(box(page)).to_be_focused()
 
 
+def test_keys_are_for_what_is_seen(page: Page) -> None:
+    """Also those that follow at once: what closes and opens again, and a field that comes."""
+    ask(page, "What is the capital of France?")
+    menu = page.locator(".chat-head").get_by_role("button", name="Actions for this chat")
+    menu.focus()
+    page.keyboard.press("Enter")
+    for _ in range(3):
+        page.keyboard.press("Escape")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.type("Not this")
+    page.keyboard.press("Escape")  # the menu's button has the focus
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
+    expect(page.get_by_role("heading", level=1)).to_have_text("What is the capital of France?")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("menu")).to_have_count(0)
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    settings = page.get_by_role("button", name="System prompt and sampling")
+    settings.focus()
+    for _ in range(3):
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        expect(settings).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("temperature").press_sequentially("0.5")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")  # keeps it
+    expect(page.get_by_label("temperature")).to_have_value("0.5")
+    here = page.url
+    page.keyboard.press("Alt+n")  # not behind a dialog
+    assert page.url == here
+    page.keyboard.press("Escape")
+    press(page, "Discard")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    box(page).press("ArrowUp")
+    page.keyboard.type("!")
+    editor = page.get_by_role("textbox", name="Edit your message")
+    expect(editor).to_have_value("What is the capital of France?!")
+    editor.dispatch_event("keydown", {"key": "Enter", "keyCode": 229})  # Safari's of a word
+    page.keyboard.type("!")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # sends it once
+    expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
+    expect(page.locator(".turn.user p")).to_have_text("What is the capital of France?!!")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    press(page, "Answer again")
+    expect(page.locator(".turn.assistant .versions")).to_contain_text("2/2")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    last_answer(page).get_by_role("button", name="Version before").focus()
+    for n in (1, 2, 1):  # the button keeps the focus
+        page.keyboard.press("Enter")
+        expect(page.locator(".turn.assistant .versions")).to_contain_text(f"{n}/2")
+
+
 def test_a_screen_reader_hears_the_beginning_and_the_end_not_each_token(page: Page) -> None:
     heard = page.evaluate_handle(
         """() => { const heard = []; const region = document.querySelector("[role=status]");
@@ -157,6 +218,9 @@ def test_a_screen_reader_hears_the_beginning_and_the_end_not_each_token(page: Pa
     ask(page, "Explain Newton's method")
     expect(page.locator("[role=status]")).to_have_text("The answer has finished.")
     assert heard.json_value() == ["The model is answering.", "The answer has finished."]
+    for n in (1, 2):
+        press(page, "Copy the answer")
+        wait_until(lambda n=n: heard.json_value()[2:] == n * ["Copied."])
     live = "[aria-live=polite], [aria-live=assertive], [role=log], [role=alert], [role=status]"
     assert last_answer(page).evaluate("(turn, live) => !turn.closest(live)", live)
 

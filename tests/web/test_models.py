@@ -28,7 +28,7 @@ from tests.web.test_looks import check_axe
 HEADLINE = re.compile(
     r"gpt-oss:20b(: does not fit|: no room| runs on this machine's CPU: about [\d.]+ tokens/s)"
 )
-BAR = re.compile(r"RAM, .* model [\d.]+ GiB context .* free")
+BAR = re.compile(r"RAM, .* model [\d.]+ GiB context [\d.]+ .iB")
 REPO, FILE = "openai/gpt-oss-20b", "model.safetensors"
 
 
@@ -179,6 +179,21 @@ def test_another_model_answers_and_a_new_chat_begins_with_it(
         expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
 
 
+def test_the_list_of_models_follows_the_keys(page: Page) -> None:
+    def many(route: Route) -> None:
+        model = route.fetch().json()["models"][0]
+        route.fulfill(json={"models": [model | {"name": f"m{n}"} for n in range(10, 50)]})
+
+    page.route("**/api/tags", many)
+    page.reload()
+    page.locator("button.model", has_text="m10").focus()
+    page.keyboard.press("Enter")
+    for key, name in (("End", "m49"), ("Home", "m10"), ("ArrowUp", "m10"), ("ArrowDown", "m11")):
+        page.keyboard.press(key)
+        expect(page.locator("[role=option].active")).to_contain_text(name)
+        expect(page.get_by_role("option", name=name)).to_be_in_viewport(ratio=0.9)
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -219,13 +234,15 @@ def test_a_tap_asks_nano_and_its_answer_offers_more(
 ) -> None:
     """What it is asked for it can answer."""
     page = open_page(new_home, bypass_csp=True)
-    for question, said in (
+    asked = (
         ("What is the capital of Japan?", "Tokyo"),
         ("What is 123 + 456?", "579"),
         ("Count from 1 to 10.", "9, 10"),
-    ):
-        page.get_by_label("Try it").get_by_role("button", name=question).click()
+    )
+    for n, (question, said) in enumerate(asked, 1):
+        page.get_by_label("Try it").get_by_role("button", name=question).dblclick()
         expect(prose(page)).to_contain_text(said)
+        expect(page.locator(".chats .row")).to_have_count(n)
         expect(card(page)).to_contain_text(HEADLINE)
         expect(card(page).get_by_role("button", name="gpt-oss:20b")).to_be_visible()
         check_axe(page)

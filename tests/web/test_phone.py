@@ -29,15 +29,19 @@ WIDE = """() => [...document.querySelectorAll("main, main *, dialog, dialog *")]
   .filter((each) => !each.closest(".table, pre, .math, .spoken, .hidden-file"))
   .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
   .map((each) => each.outerHTML.slice(0, 90))"""
+CUT = """() => [...document.querySelectorAll(".dialog-body, .model .name")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.className)"""
+IS_STILL = "!document.getAnimations().some((each) => each instanceof CSSTransition)"
 SCROLLED = """() => { scrollTo(50, 0);
   return [scrollX, document.querySelector('.transcript')?.scrollLeft ?? 0]; }"""
 
 
 def check(page: Page) -> None:
     """Everything is large enough for a finger, nothing is wider than the screen, no key is told."""
-    wait_until(lambda: page.evaluate("document.getAnimations().length === 0"))
+    wait_until(lambda: page.evaluate(IS_STILL))
     assert page.evaluate(SMALL, MIN_PX) == []
     assert page.evaluate(WIDE) == []
+    assert page.evaluate(CUT) == []
     assert page.evaluate(SCROLLED) == [0, 0]
     shown = page.locator("dialog").inner_text() if page.locator("dialog").count() else ""
     shown += page.locator("body").inner_text().replace("What can I help with?", "")
@@ -82,9 +86,38 @@ def test_a_finger_hits_everything(phone: Page) -> None:
     expect(phone.locator(".sidebar")).not_to_be_in_viewport()
 
 
+def test_the_narrowest_one_shows_all_of_it(open_page: OpenPage, scripted: RunningServer) -> None:
+    phone = open_page(scripted, **PHONE | {"viewport": {"width": 360, "height": 740}})
+    ask_by_touch(phone, "Explain it fast")
+    phone.get_by_role("button", name="Answer again", exact=True).tap()
+    expect(phone.locator(".versions")).to_contain_text("2/2")
+    expect(phone.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
+    phone.get_by_role("button", name="Side by side").tap()
+    check(phone)
+    phone.get_by_role("button", name="Close").tap()
+    box(phone).fill("Count slowly")
+    phone.get_by_role("button", name="Send", exact=True).tap()
+    expect(phone.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    box(phone).fill("And then?")
+    expect(phone.get_by_role("button", name="Send after the answer")).to_be_visible()
+    assert phone.evaluate(WIDE) == phone.evaluate(CUT) == []
+    phone.get_by_role("button", name="Stop", exact=True).tap()
+    phone.get_by_role("button", name="Actions for this chat").tap()
+    phone.get_by_role("menuitem", name="Rename").tap()
+    phone.get_by_role("textbox", name="Title").fill("Donaudampfschifffahrt" * 5)
+    phone.get_by_role("button", name="Rename", exact=True).tap()
+    expect(phone.get_by_role("dialog")).to_have_count(0)
+    phone.get_by_role("button", name="Actions for this chat").tap()
+    phone.get_by_role("menuitem", name="Delete").tap()
+    check(phone)
+
+
 def ask_by_touch(page: Page, question: str) -> None:
+    n_before = page.locator(".turn.user").count()
     box(page).fill(question)
     page.get_by_role("button", name="Send", exact=True).tap()
+    expect(page.locator(".turn.user")).to_have_count(n_before + 1)
+    expect(page.locator(".turn.user:last-child")).to_have_count(0)  # its answer has begun
     expect(page.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
 
 

@@ -291,7 +291,7 @@ def test_each_attack_succeeds_in_a_page_of_its_own(
             for _ in range(2):  # the last attack may have the tab go elsewhere
                 with suppress(Error, AssertionError):
                     tab.goto(f"{url}?{k}")
-            tab.evaluate(f"void (document.body.innerHTML = '<iframe src={k}.html>')")
+                    tab.evaluate(f"void (document.body.innerHTML = '<iframe src={k}.html>')")
             deadline_s = time.monotonic() + START_S
             while name not in listener.seen and time.monotonic() < deadline_s:
                 time.sleep(0.05)

@@ -16,7 +16,7 @@ from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer, give_nano
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
-from tests.web.chatting import ask, box, chat_id, last_answer, press, prose
+from tests.web.chatting import ask, box, chat_id, last_answer, press, prose, until
 from tests.web.conftest import OpenPage, Watch
 
 Start = Callable[..., AbstractContextManager[RunningServer]]
@@ -87,7 +87,7 @@ def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(
 ) -> None:
     ask(page, "What is the capital of France?")
     page.evaluate(HIDE, True)
-    page.wait_for_timeout(300)
+    until(page, "!document.title.startsWith('…')")  # and nothing is awaited
     watch.requests.clear()
     made = chat_id(page)
     last = turns_of(terminal, made)[-1]
@@ -115,6 +115,8 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
         page = open_page(server)
         ask(page, "Count slowly", waits=False)
         expect(prose(page)).to_contain_text("60,")
+        box(page).press_sequentially("What next?")
+        page.keyboard.press("Enter")
         process = psutil.Process(server.process.pid)
         command, variables = process.cmdline(), process.environ()
         server.process.send_signal(signal.SIGKILL)
@@ -126,6 +128,9 @@ def test_a_server_that_was_started_again(open_page: OpenPage, start: Start, watc
         try:
             expect(page.locator(".lost")).to_have_count(0, timeout=60_000)
             expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
+            expect(page.locator(".spoken")).to_have_text("The answer has stopped.")
+            expect(box(page)).to_have_value("What next?")  # it waited for the answer
+            expect(page.locator("button.model")).to_have_accessible_name("Model: nano")
             expect(page.get_by_role("dialog")).to_have_count(0)
             expect(prose(page)).to_contain_text("20,")
             ask(page, "What is the capital of France?")

@@ -52,7 +52,7 @@ def fields(body: str) -> Iterator[tuple[str, bool, str]]:
 
 def interface(name: str) -> str:
     """The fields of an interface, as text."""
-    start = TYPES.index(f"export interface {name} {{") + len(f"export interface {name} {{")
+    start = TYPES.index(f"interface {name} {{") + len(f"interface {name} {{")
     depth, end = 1, start
     while depth:
         depth += (TYPES[end] == "{") - (TYPES[end] == "}")

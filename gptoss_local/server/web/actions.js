@@ -2,12 +2,8 @@
 
 import { ApiError, call, lines, send } from "./api.js";
 import { duration, plural, size } from "./format.js";
-import { apply, applyChat, applyTurn, connect, fail, isTemporary, PAGE, set, state, when } from "./store.js";
+import { apply, applyChat, applyTurn, connect, fail, isTemporary, on, PAGE, patch, set, state } from "./store.js";
 import { branch, compose, newestBelow } from "./tree.js";
-
-/** @typedef {import("./types").Turn} Turn */
-/** @typedef {import("./types").Chat} Chat */
-/** @typedef {import("./types").Chip} Chip */
 
 const [CHATS, TEMPORARY] = ["/api/gptoss/chats", "#/temporary"];
 const RATE_MS = 20_000; // of a download
@@ -31,6 +27,16 @@ const action =
       return false;
     }
   };
+
+/**
+ * The same, but a double click does it once.
+ * @template {any[]} T @param {(...args: T) => Promise<any>} act @returns {(...args: T) => Promise<boolean>}
+ */
+function once(act) {
+  const run = action(act);
+  let running = /** @type {Promise<boolean> | null} */ (null);
+  return (...args) => (running ??= run(...args).finally(() => (running = null)));
+}
 
 /** The turns that are shown. */
 export const shown = () => branch(state.turns, state.chat?.leaf_id ?? null);
@@ -62,7 +68,8 @@ export async function route(isFirst = false) {
   if (isOther) {
     if (chatId !== state.chatId) endTemporary();
     const draft = { ...state.draft, preset: "", system: "", options: {}, is_temporary };
-    set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", draft });
+    const dialog = isFirst ? state.dialog : null; // it was of the other chat
+    set({ dialog, chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", visit: state.visit + 1, draft });
   }
   if (turn && chatId !== null) await choose(Number(turn), chatId);
   if (!isOther) return;
@@ -95,38 +102,48 @@ export const readPresets = action(async () => set({ presets: (await call("GET", 
 /** List more chats of each folder. */
 export const listMore = () => [set({ nChats: state.nChats + PAGE }), connect()];
 
+let sought = "";
+
 /** Find chats with these words. @param {string} query @param {number} [limit] */
 export async function search(query, limit = HITS) {
-  set({ query });
-  if (!query.trim()) return set({ hits: [] });
+  sought = query;
+  if (!query.trim()) return set({ query, hits: [] });
   try {
     const { hits } = await call("GET", `${CHATS}?q=${encodeURIComponent(query)}&limit=${limit}`);
-    if (state.query === query) set({ hits, hasMoreHits: hits.length === limit, spoken: hits.length ? `${hits.length} found` : "Nothing found" });
+    if (sought === query) set({ query, hits, hasMoreHits: hits.length === limit, spoken: hits.length ? `${hits.length} found` : "Nothing found" });
   } catch (error) {
     fail(error);
   }
 }
 
 /** Send a message at the end of the chat, which begins with it if it is new. */
-export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
-  const isNew = state.chatId === null;
-  if (isNew) {
+export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string} */ typed, begin = (/** @type {number} */ _chatId) => {}) => {
+  let { chatId, chat } = state;
+  const isNew = chatId === null;
+  if (chatId === null) {
     if (!madeWith().model) await readModels();
-    const { model, effort, preset, system, options, is_temporary } = /** @type {import("./types").Draft} */ (madeWith());
-    const { id } = await call("POST", CHATS, { model, effort, preset, options, system, is_temporary });
-    history.pushState(null, "", `#/chat/${id}`);
-    set({ chatId: id, chat: null, turns: new Map() });
+    const { model, effort, preset, system, options, is_temporary } = /** @type {Draft} */ (madeWith());
+    chatId = /** @type {number} */ ((await call("POST", CHATS, { model, effort, preset, options, system, is_temporary })).id);
+    if (state.chatId === null) [history.pushState(null, "", `#/chat/${chatId}`), set({ chatId, chat: null, turns: new Map() })];
+    begin(chatId);
   }
-  const chatId = /** @type {number} */ (state.chatId);
-  if (!state.chat) apply({ event: "tree", ...(await call("GET", `${CHATS}/${chatId}`)) });
-  const { model, effort } = madeWith();
-  if (state.chat && model && model !== /** @type {Chat} */ (state.chat).model) await change(state.chat, { model, effort });
+  if (!chat) {
+    const tree = await call("GET", `${CHATS}/${chatId}`);
+    chat = /** @type {Chat} */ (tree.chat);
+    apply({ event: "tree", ...tree });
+  }
+  if (state.chatId === chatId) {
+    const { model, effort } = madeWith();
+    if (model && model !== chat.model) await change(chat, { model, effort });
+  }
   try {
-    await question(chatId, shown().at(-1)?.id ?? null, chips, typed);
+    await question(chatId, chat.leaf_id, chips, typed);
   } finally {
     if (isNew) void connect(); // not before: its tree would not have the question yet
   }
 });
+
+export const tryOut = once((/** @type {string} */ text) => ask([], text));
 
 /** Return the last turn of a chat, which need not be open. @param {number} chatId @returns {Promise<Turn | undefined>} */
 export async function lastOf(chatId) {
@@ -140,7 +157,7 @@ export const askAfter = action(async (/** @type {Turn} */ turn, /** @type {Chip[
 );
 
 /** Ask another version of a question. */
-export const askInstead = action(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
+export const askInstead = once(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
   await question(turn.chat_id, turn.parent_id, chips, typed);
   set({ editing: null });
 });
@@ -157,34 +174,29 @@ function show(...turns) {
   for (const turn of turns) if (!state.turns.has(turn.id)) applyTurn(turn);
   const last = turns.at(-1);
   if (!last || last.chat_id !== state.chatId) return;
-  if (state.chat?.id === last.chat_id)
-    applyChat({ ...state.chat, leaf_id: newestBelow(state.turns, last.id) });
+  if (state.chat) set({ chat: { ...state.chat, leaf_id: newestBelow(state.turns, last.id) } });
   set({ spoken: "The model is answering.", isSent: true, notice: null });
 }
 
-/** Answer a question again. */
-export const retry = action(async (/** @type {Turn} */ turn) =>
-  show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.parent_id })).answer),
+/** Answer a question again, or what a tool brought. */
+export const retry = once(async (/** @type {Turn} */ turn, parent_id = turn.parent_id) =>
+  show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id })).answer),
 );
 
 /** Answer a question again with another model, and keep that model for the chat. */
-export const retryWith = action(async (/** @type {Turn} */ turn, /** @type {string} */ model) => {
+export const retryWith = once(async (/** @type {Turn} */ turn, /** @type {string} */ model) => {
   await setModel(model, madeWith().effort);
   await retry(turn);
 });
 
-/** Let the model answer the result of a tool. */
-export const answerTo = action(async (/** @type {Turn} */ turn) =>
-  show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.id })).answer),
-);
+/** @param {Turn} turn @param {string} what @param {object} [more] */
+const post = (turn, what, more) => call("POST", `${CHATS}/${turn.chat_id}/${what}`, { turn_id: turn.id, ...more });
 
 /** Answer whether a call may run. */
-export const decide = action(async (/** @type {Turn} */ turn, /** @type {string} */ scope, reason = "") =>
-  call("POST", `${CHATS}/${turn.chat_id}/allow`, { turn_id: turn.id, scope, reason }),
-);
+export const decide = action((/** @type {Turn} */ turn, /** @type {string} */ scope, reason = "") => post(turn, "allow", { scope, reason }));
 
 /** Take back the last patch of the chat. */
-export const undo = action(async () => call("POST", `${CHATS}/${state.chatId}/undo`));
+export const undo = once(async () => call("POST", `${CHATS}/${state.chatId}/undo`));
 
 /** Read what the chat may call; those that are on are started for it. */
 export const readTools = action(async () => fetchTools("yes"));
@@ -197,7 +209,7 @@ async function fetchTools(start) {
 }
 
 /** Add an MCP server, and switch it on. */
-export const addServer = action(async (/** @type {import("./types").Server} */ server, /** @type {string[]} */ on) => {
+export const addServer = action(async (/** @type {Server} */ server, /** @type {string[]} */ on) => {
   await call("POST", "/api/gptoss/mcp", server);
   await setTools([...on, server.name]);
 });
@@ -212,46 +224,40 @@ export const setTools = action(async (/** @type {string[]} */ names) => {
 });
 
 /** Continue an answer that was cut. */
-export const resume = action(async (/** @type {Turn} */ turn) => {
-  const { answer } = await call("POST", `${CHATS}/${turn.chat_id}/continue`, { turn_id: turn.id });
+export const resume = once(async (/** @type {Turn} */ turn) => {
+  const { answer } = await post(turn, "continue");
+  stopping.delete(turn.id);
   const known = state.turns.get(answer.id);
   if (known?.state !== "streaming") applyTurn(answer);
 });
 
-export const stop = action(async (/** @type {Turn} */ turn) =>
-  call("POST", `${CHATS}/${turn.chat_id}/stop`, { turn_id: turn.id }),
-);
+export const stopping = new Set(); // turns
+
+export const stop = action(async (/** @type {Turn} */ turn) => {
+  stopping.add(turn.id);
+  await post(turn, "stop");
+});
 
 /** End the reasoning of an answer. */
-export const answerNow = action(async (/** @type {Turn} */ turn) =>
-  call("POST", `${CHATS}/${turn.chat_id}/answer-now`, { turn_id: turn.id }),
-);
+export const answerNow = action((/** @type {Turn} */ turn) => post(turn, "answer-now"));
 
 /** Show the branch through a turn. */
 export const choose = action(async (/** @type {number} */ turnId, chatId = state.chatId) => {
   set({ sought: turnId });
-  if (state.chat?.id === chatId && state.turns.has(turnId)) {
-    applyChat({ .../** @type {Chat} */ (state.chat), leaf_id: newestBelow(state.turns, turnId) });
-  }
-  applyChat(await call("PATCH", `${CHATS}/${chatId}`, { leaf_id: turnId }));
+  if (chatId !== null) await patch(chatId, { leaf_id: turnId }, { leaf_id: newestBelow(state.turns, turnId) });
 });
 
 /** Change a chat: its title, its place in the list, its model, effort or options. */
-export const change = action(async (/** @type {Chat} */ chat, /** @type {object} */ changes) => {
-  const changed = await call("PATCH", `${CHATS}/${chat.id}`, changes);
-  applyChat(changed);
-});
+export const change = action((/** @type {Chat} */ chat, /** @type {object} */ changes) => patch(chat.id, changes));
 
-export const remove = action(async (/** @type {Chat} */ chat) => {
+export const remove = once(async (/** @type {Chat} */ chat) => {
   await call("DELETE", `${CHATS}/${chat.id}`);
   set({ chats: state.chats.filter((other) => other.id !== chat.id) });
   if (chat.id === state.chatId) go(null);
 });
 
 /** Copy a branch down to a turn into a new chat. */
-export const fork = action(async (/** @type {Turn} */ turn) =>
-  go((await call("POST", `${CHATS}/${turn.chat_id}/fork`, { turn_id: turn.id })).id),
-);
+export const fork = once(async (/** @type {Turn} */ turn) => go((await post(turn, "fork")).id));
 
 /** Save a chat as a file. */
 export const exportChat = action(async (/** @type {Chat} */ chat, /** @type {"json" | "markdown"} */ format) => {
@@ -268,7 +274,7 @@ export function save(blob, name) {
 }
 
 /** Add the chats of an exported file. */
-export const importChats = action(async (/** @type {File} */ file) => {
+export const importChats = once(async (/** @type {File} */ file) => {
   const hint = "`gptoss chats import FILE`, on the server's machine, reads larger ones.";
   if (file.size > MAX_IMPORT) throw new ApiError(`${file.name} is larger than 32 MiB.`, { hint });
   const added = await call("POST", `${CHATS}/import`, await file.arrayBuffer()).catch((error) => {
@@ -287,7 +293,7 @@ export const setModel = action(async (/** @type {string} */ model, /** @type {st
 
 /** Set the system prompt and the options of the chat. */
 export const setInstructions = action(
-  async (/** @type {string} */ system, /** @type {import("./types").Options} */ options, /** @type {string} */ preset) => {
+  async (/** @type {string} */ system, /** @type {Options} */ options, /** @type {string} */ preset) => {
     const { chat } = state;
     if (!chat) return set({ draft: { ...state.draft, system, options, preset } });
     const now = shown()[0];
@@ -300,7 +306,7 @@ export const setInstructions = action(
   },
 );
 
-export const savePreset = action(async (/** @type {import("./types").Preset} */ { name, ...preset }) => {
+export const savePreset = action(async (/** @type {Preset} */ { name, ...preset }) => {
   await call("PUT", `/api/gptoss/presets/${encodeURIComponent(name)}`, preset);
   await readPresets();
 });
@@ -317,7 +323,7 @@ export const removePreset = action(async (/** @type {string} */ name) => {
 export async function run(what, model) {
   const abort = new AbortController();
   const { is_new: isFirst } = state.fits;
-  const put = (/** @type {import("./types").Job} */ job) => set({ jobs: { ...state.jobs, [model]: job } });
+  const put = (/** @type {Job} */ job) => set({ jobs: { ...state.jobs, [model]: job } });
   const pace = what === "pull" ? pacing() : () => "";
   put({ what, text: "waiting", share: null, stop: () => abort.abort() });
   try {
@@ -361,15 +367,14 @@ export const unload = action(async (/** @type {string} */ model) => {
   await readModels();
 });
 
-when(
-  () => {
-    set({ notice: { text: "This chat was deleted.", hint: "", isError: false } });
-    go(null);
-  },
-  (turn) => {
-    if (turn.role !== "assistant" || turn.tool_calls.length) return; // more follows
-    const words = { done: "finished", stopped: "stopped", failed: "failed", streaming: "" };
-    set({ spoken: `The answer has ${words[turn.state]}.` });
-    void readLoaded(); // an answer loads its model, or gives it more context
-  },
-);
+on.gone = () => {
+  set({ notice: { text: "This chat was deleted.", hint: "", isError: false } });
+  go(null);
+};
+on.back = () => void readModels();
+on.end = (turn) => {
+  if (turn.role !== "assistant" || turn.tool_calls.length) return; // more follows
+  const words = { done: "finished", stopped: "stopped", failed: "failed", streaming: "" };
+  set({ spoken: `The answer has ${words[turn.state]}.` });
+  void readLoaded(); // an answer loads its model, or gives it more context
+};

@@ -2,12 +2,8 @@
 
 const [KEY, TOKEN, PHONE, LINK] = ["gptoss-key", "gptoss-token", "gptoss-phone", "#open="];
 
-/** @param {Document} page @param {string} name */
-const meta = (page, name) =>
-  page.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
-
 /** Whether the server takes keys. */
-export const takesKeys = meta(document, "gptoss-key") === "yes";
+export const takesKeys = document.querySelector('meta[name="gptoss-key"]')?.getAttribute("content") === "yes";
 
 /** Whether this browser has nothing by which the server would know it. */
 export const isUnknown = () => !localStorage.getItem(TOKEN) && !localStorage.getItem(KEY);
@@ -52,9 +48,18 @@ export class ApiError extends Error {
  * @param {AbortSignal} [signal]
  */
 export async function send(method, path, body, signal) {
-  const response = await attempt(method, path, body, signal);
-  if (!response.ok) throw await readError(response);
-  return response;
+  const key = localStorage.getItem(KEY);
+  const headers = new Headers({ "X-Gptoss-Token": localStorage.getItem(TOKEN) ?? "" });
+  if (key) headers.set("Authorization", `Bearer ${key}`);
+  if (body !== undefined) headers.set("Content-Type", "application/json");
+  const data = body === undefined || typeof body === "string" || body instanceof ArrayBuffer ? body : JSON.stringify(body);
+  const response = await fetch(path, { method, headers, body: data, signal, cache: "no-store", keepalive: method === "DELETE" }).catch((error) => {
+    if (signal?.aborted) throw error;
+    throw new ApiError("The server does not answer.", { hint: "`gptoss serve` starts it." });
+  });
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({}));
+  throw new ApiError(problem.error || `The server answered with status ${response.status}.`, { ...problem, status: response.status });
 }
 
 /**
@@ -80,27 +85,4 @@ export async function* lines(method, path, body, signal) {
     rest = parts.pop() ?? "";
     for (const part of parts) if (part.trim()) yield JSON.parse(part);
   }
-}
-
-/** @param {string} method @param {string} path @param {any} body @param {AbortSignal} [signal] */
-async function attempt(method, path, body, signal) {
-  const key = localStorage.getItem(KEY);
-  const headers = new Headers({ "X-Gptoss-Token": localStorage.getItem(TOKEN) ?? "" });
-  if (key) headers.set("Authorization", `Bearer ${key}`);
-  if (body !== undefined) headers.set("Content-Type", "application/json");
-  const isData = body === undefined || typeof body === "string" || body instanceof ArrayBuffer;
-  try {
-    const data = isData ? body : JSON.stringify(body);
-    return await fetch(path, { method, headers, body: data, signal, cache: "no-store", keepalive: method === "DELETE" });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new ApiError("The server does not answer.", { hint: "`gptoss serve` starts it." });
-  }
-}
-
-/** @param {Response} response */
-async function readError(response) {
-  const { status } = response;
-  const body = await response.json().catch(() => ({}));
-  return new ApiError(body.error || `The server answered with status ${status}.`, { ...body, status });
 }

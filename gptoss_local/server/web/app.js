@@ -1,30 +1,29 @@
 /** The page: starts it, lays it out, and listens to keys, drops and the address. */
 
-import { html, render, useEffect } from "./vendor/preact.js";
+import { html, render, useLayoutEffect, useState } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { ask, madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary } from "./actions.js";
+import { madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary, tryOut } from "./actions.js";
 import { ApiError, isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { goesWhere, hostOf } from "./picker.js";
-import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state } from "./store.js";
+import { connect, disconnect, fail, isTemporary, notLoaded, rest, set, state, watch } from "./store.js";
 import { PreviewPane } from "./preview.js";
 import { Transcript } from "./transcript.js";
-import { afterPaint, IconButton, Menu, useStore, withCode } from "./ui.js";
+import { canDraw, drawing } from "./turn.js";
+import { afterPaint, closeDialog, IconButton, Menu, Notice } from "./ui.js";
 
-const NOTICE_MS = 8000;
 const INPUT = ".composer textarea";
 const NARROW = matchMedia("(width < 50rem), (height < 28rem)"); // as style.css has it
 const TRY = ["What is the capital of Japan?", "What is 123 + 456?", "Count from 1 to 10."]; // nano can
 
-/** Parts that are loaded after the first paint. @type {Pick<typeof import("./dialogs.js"), "First" | "Offer" | "OpenDialog">} */
-let { First, Offer, OpenDialog } = { First: () => undefined, Offer: () => null, OpenDialog: () => null };
-const loading = afterPaint
-  .then(() => import("./dialogs.js"))
-  .then((dialogs) => [({ First, Offer, OpenDialog } = dialogs), set({})])
-  .catch(notLoaded);
+/** Parts that are loaded after the first paint. @type {typeof import("./dialogs.js") | undefined} */
+let later;
+const loading = afterPaint.then(() => import("./dialogs.js")).then((dialogs) => [(later = dialogs), set({})]).catch(notLoaded);
 
 function App() {
-  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, draft, preview, answering, unseen } = useStore();
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, nSpoken, draft, preview, answering, unseen } = state;
+  const [, count] = useState(0);
+  useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
   const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
   const host = hostOf(madeWith().model);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
@@ -34,7 +33,7 @@ function App() {
       <header class="chat-head">
         <${IconButton} name="menu" label="Chats" class="icon-button"
           onClick=${() => (NARROW.matches ? set({ isSidebarOpen: true }) : fold(document.documentElement.classList.toggle("wide")))} />
-        <h1>${isTemporary() ? "Temporary chat" : chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
+        <h1 dir="auto">${isTemporary() ? "Temporary chat" : chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
         ${isTemporary() && html`<span class="preset">not kept</span>`}
         ${host && html`<span class="preset" title=${`Computed at ${host}`}>at ${host}</span>`}
         ${chatId === null && html`<${IconButton} name="timer" label="Temporary chat" aria-pressed=${isTemporary()}
@@ -45,12 +44,12 @@ function App() {
         ${chat && html`<${Menu} label="Actions for this chat" actions=${chatActions(chat)} />`}
       </header>
       ${isEmpty ? html`<${Welcome} />` : html`<${Transcript} />`}
-      <div class="dock"><${Notice} />${!isEmpty && html`<${Offer} />`}<${Composer} chatId=${chatId} />
+      <div class="dock">${!(dialog && later) && html`<${Notice} />`}${later && !isEmpty && html`<${later.Offer} />`}<${Composer} chatId=${chatId} />
         ${host && html`<p class="goes">Computed at ${host}</p>`}</div>
     </main>
     ${preview && html`<${PreviewPane} preview=${preview} />`}
-    <${OpenDialog} dialog=${dialog} onKey=${start} />
-    <p class="spoken" role="status" aria-live="polite">${spoken}</p>`;
+    ${later && html`<${later.OpenDialog} dialog=${dialog} onKey=${start} />`}
+    <p class="spoken" role="status" aria-live="polite"><span key=${nSpoken}>${spoken}</span></p>`;
 }
 
 const Welcome = () => html`<div class="welcome">
@@ -58,51 +57,36 @@ const Welcome = () => html`<div class="welcome">
   ${isTemporary() && html`<p>This chat is kept nowhere: it ends when you leave it or reload the page.</p>`}
   <p>${goesWhere()} Drop a file here, or just ask.</p>
   <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>.<span class="keys"> Press <kbd>Ctrl</kbd> <kbd>/</kbd> for the keys.</span></p>
-  <${First} />
+  ${later && html`<${later.First} />`}
   ${madeWith().model === "nano" && html`<ul class="try" aria-label="Try it">${TRY.map((text) => html`<li><button type="button"
-    onClick=${() => ask([], text)}>${text}</button></li>`)}</ul>`}
+    onClick=${() => tryOut(text)}>${text}</button></li>`)}</ul>`}
 </div>`;
 
 /** Keep whether the list of chats is folded. @param {boolean} isFolded */
 const fold = (isFolded) => (isFolded ? localStorage.setItem("gptoss-folded", "yes") : localStorage.removeItem("gptoss-folded"));
-
-/** Say what went wrong or happened, for a while. */
-function Notice() {
-  const { notice, isLost } = state;
-  useEffect(() => {
-    if (!notice || notice.isError) return;
-    const timer = setTimeout(() => set({ notice: null }), NOTICE_MS);
-    return () => clearTimeout(timer);
-  }, [notice]);
-  if (isLost) {
-    return html`<div class="notice error lost" role="alert"><div>The server does not answer. Trying again…</div></div>`;
-  }
-  if (!notice) return null;
-  return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
-    <div>${withCode(notice.text)}${notice.hint && html`<span class="hint"> ${withCode(notice.hint)}</span>`}</div>
-    <${IconButton} name="close" label="Dismiss" onClick=${() => set({ notice: null })} />
-  </div>`;
-}
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
   const isModified = event.ctrlKey || event.metaKey || event.altKey;
   const live = streaming();
-  const isInFront = document.querySelector("dialog[open], :popover-open:not(.peek)"); // these close by Esc
+  const inFront = /** @type {HTMLElement | null} */ (document.querySelector(":popover-open:not(.peek)")); // it closes by Esc
+  if (document.querySelector("dialog[open]")) return;
   if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
-    set({ isSidebarOpen: NARROW.matches });
+    [inFront?.hidePopover(), set({ isSidebarOpen: NARROW.matches })];
     fold(false);
     document.documentElement.classList.remove("wide");
     focusOn("#search");
   } else if (event.altKey && event.code === "KeyN") {
-    go(null);
+    [inFront?.hidePopover(), go(null)];
     focusOn(INPUT);
-  } else if (event.key === "Escape" && isInFront) return;
+  } else if ((event.ctrlKey || event.metaKey) && event.code === "KeyP" && !canDraw()) void drawing.then(() => setTimeout(print));
+  else if (event.key === "Escape" && inFront) return;
+  else if (event.key === "Escape" && state.dialog) closeDialog(); // which has not been loaded yet
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
-  else if (!isInFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
-  else if (event.key === "/" && !isTyping && !isModified && !isInFront) focusOn(INPUT);
+  else if (!inFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
+  else if (event.key === "/" && !isTyping && !isModified && !inFront) focusOn(INPUT);
   else return;
   event.preventDefault();
 }
@@ -117,9 +101,9 @@ function focusOn(selector) {
 /** @param {DragEvent} event */
 function onDrag(event) {
   if (!event.dataTransfer?.types.includes("Files")) return;
+  if (event.type === "drop" && !event.defaultPrevented) receive([...event.dataTransfer.files]);
   event.preventDefault();
   document.body.classList.toggle("dropping", event.type === "dragover");
-  if (event.type === "drop") receive([...event.dataTransfer.files]);
 }
 
 async function start() {

@@ -6,8 +6,6 @@ import { nLines, plural } from "./format.js";
 const MAX_BYTES = 2 ** 25;
 const MAX_PASTE = 2000; // characters that stay in the input
 
-/** @typedef {import("./types").Chip} Chip */
-
 /** Return a pasted text as a chip; null if it is short. @param {string} pasted @returns {Chip | null} */
 export function foldPaste(pasted) {
   const text = pasted.replace(/\r\n?/g, "\n");

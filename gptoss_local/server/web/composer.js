@@ -1,19 +1,14 @@
 /** Where messages are written: text, files as chips, the model and its effort. */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { ask, askAfter, askInstead, lastOf, madeWith, setModel, shown, stop, streaming } from "./actions.js";
+import { ask, askAfter, askInstead, lastOf, madeWith, setModel, shown, stop, stopping, streaming } from "./actions.js";
 import { foldPaste, readFile, withTokens } from "./attach.js";
 import { plain } from "./format.js";
-import { fail, isTemporary, set, state, whenAnswered } from "./store.js";
+import { fail, isTemporary, on, set, state } from "./store.js";
 import { ToolButton } from "./toolbox.js";
 import { contextText, takeApart } from "./tree.js";
-import { icon, IconButton } from "./ui.js";
+import { icon, IconButton, into, isComposing } from "./ui.js";
 import { isGone, ModelPicker } from "./picker.js";
-
-/** @typedef {import("./types").Chip} Chip */
-/** @typedef {import("./types").Turn} Turn */
-
-const EFFORTS = ["low", "medium", "high"];
 
 const UNSENT = "gptoss-unsent";
 
@@ -23,34 +18,45 @@ const UNSENT = "gptoss-unsent";
  * @type {Map<number | string | null, Unsent>}
  */
 const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
-/** Messages that wait until their chat's answer is complete. @type {Map<number, Unsent[]>} */
+/** Messages that wait until their chat's answer is complete. @type {Map<number | null, Unsent[]>} */
 const queues = new Map();
-const sending = new Set(); // chats
+const waitingIn = (/** @type {number | null} */ chatId) => queues.get(chatId) ?? [];
+const sending = new Set(); // chats, null for one that is begun
 /** @type {number | null} */
 let steered = null; // the chat whose answer was stopped to send what waits
 
-/** Put messages that wait back to where they were typed. @param {number} chatId @param {Unsent[]} [taken] */
-function takeBack(chatId, taken = queues.get(chatId) ?? []) {
+/** Put messages that wait back to where they were typed. @param {number | null} chatId @param {Unsent[]} [taken] */
+function takeBack(chatId, taken = waitingIn(chatId)) {
   const place = chatId === state.chatId && isTemporary() ? TEMPORARY : chatId;
   const { typed, chips } = unsent.get(place) ?? NOTHING;
   const texts = [...taken.map((each) => each.typed), typed].filter(Boolean);
-  queues.set(chatId, (queues.get(chatId) ?? []).filter((each) => !taken.includes(each)));
+  queues.set(chatId, waitingIn(chatId).filter((each) => !taken.includes(each)));
   unsent.set(place, { typed: texts.join("\n\n"), chips: [...taken.flatMap((each) => each.chips), ...chips] });
   set({});
 }
 
+/** Move what was typed for a new chat to that chat. @param {number} chatId */
+function begin(chatId) {
+  for (const kept of /** @type {Map<any, any>[]} */ (isTemporary() ? [queues] : [queues, unsent])) {
+    if (kept.has(null)) kept.set(chatId, kept.get(null));
+    kept.delete(null);
+  }
+}
+
 /** Send the first message that waits for an answer which has ended. @param {number} chatId */
 async function sendNext(chatId) {
-  const [first, ...rest] = queues.get(chatId) ?? [];
+  const [first] = waitingIn(chatId);
   if (!first || sending.has(chatId)) return;
+  let isSent = false;
   sending.add(chatId);
   try {
     const last = await lastOf(chatId);
     if (!last || last.state === "streaming") return;
     if (last.state !== "done" && steered !== chatId) return takeBack(chatId);
     steered = null;
-    queues.set(chatId, rest);
-    if (!(await askAfter(last, first.chips, first.typed))) takeBack(chatId, [first, ...rest]);
+    queues.set(chatId, waitingIn(chatId).filter((each) => each !== first));
+    isSent = await askAfter(last, first.chips, first.typed);
+    if (!isSent) takeBack(chatId, [first, ...waitingIn(chatId)]);
     set({});
   } catch (error) {
     fail(error);
@@ -58,8 +64,9 @@ async function sendNext(chatId) {
   } finally {
     sending.delete(chatId);
   }
+  if (isSent) void sendNext(chatId); // its answer may have ended meanwhile
 }
-whenAnswered((ids) => ids.forEach(sendNext));
+on.answered = (ids) => ids.forEach(sendNext);
 
 addEventListener("pagehide", () => {
   for (const chatId of queues.keys()) takeBack(chatId);
@@ -79,6 +86,10 @@ const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]), isSent: /** @typ
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
 export let receive = () => {};
+
+/** Go on typing there, unless a keyboard would come over the screen. */
+const toField = () =>
+  matchMedia("(pointer: fine)").matches && /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
 
 /** Edit the last question of the branch. */
 export function editLast() {
@@ -104,7 +115,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     area.current?.setSelectionRange(typed.length, typed.length);
   }, [focusOn]);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.isComposing) return;
+    if (isComposing(event)) return;
     const isEnter = event.key === "Enter" && !event.shiftKey && !event.altKey;
     if (isEnter && (event.ctrlKey || event.metaKey || !matchMedia("(pointer: coarse)").matches)) {
       event.preventDefault();
@@ -134,8 +145,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
       )}
     </ul>`}
     <textarea ref=${area} rows="1" autocomplete="off" aria-label=${label} placeholder=${label} value=${typed}
-      onKeyDown=${onKeyDown} onPaste=${onPaste}
-      onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}></textarea>
+      onKeyDown=${onKeyDown} onPaste=${onPaste} onInput=${into(setTyped)}></textarea>
     ${children}`;
 }
 
@@ -168,7 +178,7 @@ export function Composer({ chatId }) {
   const [, again] = useState(0);
   const shownIn = place();
   const { typed, chips, isSent = false } = unsent.get(shownIn) ?? NOTHING;
-  const queue = (chatId !== null && queues.get(chatId)) || [];
+  const queue = waitingIn(chatId);
   const keep = (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
     unsent.set(where, { ...(unsent.get(where) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
@@ -188,9 +198,19 @@ export function Composer({ chatId }) {
   const onSend = async () => {
     if (!canSend) return;
     if (!chips.every(isRead)) return keep({ isSent: true });
+    const message = { typed, chips };
+    let asked = chatId;
     keep(NOTHING);
-    if (live && chatId !== null) return queues.set(chatId, [...queue, { typed, chips }]);
-    if (!(await ask(chips, typed))) keep({ typed, chips });
+    if (live && stopping.has(live.id)) steered = chatId;
+    if (live || sending.has(chatId)) return queues.set(chatId, [...waitingIn(chatId), message]);
+    sending.add(chatId);
+    const isSent = await ask(chips, typed, (/** @type {number} */ made) => {
+      sending.add((asked = made));
+      begin(made);
+    });
+    for (const each of [chatId, asked]) sending.delete(each);
+    if (!isSent) takeBack(asked, [message, ...waitingIn(asked)]);
+    else if (asked !== null) void sendNext(asked); // its answer may have ended already
   };
   useEffect(() => {
     if (isSent && chips.every(isRead)) void onSend();
@@ -206,13 +226,13 @@ export function Composer({ chatId }) {
   const onFile = (/** @type {any} */ event) => [add(event.target.files, setChips), (event.target.value = "")];
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     ${queue.length > 0 && html`<ul class="queue" aria-label="Waiting">
-      ${queue.map((message) => html`<li><span>${plain([...message.chips.map(({ label }) => label), message.typed].join(" "))}</span>
+      ${queue.map((message) => html`<li><span dir="auto">${plain([...message.chips.map(({ label }) => label), message.typed].join(" "))}</span>
         <${IconButton} name="send" label="Send it now" onClick=${() => sendNow(message)} />
-        <${IconButton} name="close" label="Take it back" onClick=${() => takeBack(/** @type {number} */ (chatId), [message])} /></li>`)}
+        <${IconButton} name="close" label="Take it back" onClick=${() => takeBack(chatId, [message])} /></li>`)}
     </ul>`}
     ${(queue.length > 0 || isSent) && html`<p class="hint" role="status">${isSent ? "sent when its files are read" : "sent when the answer is complete"}</p>`}
     <${Field} label=${gone ? `${model} was removed: choose another model` : model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
-      chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
+      chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${state.visit}>
       <div class="composer-row">
         <${IconButton} name="clip" label="Attach files" onClick=${() => file.current?.click()} />
         <input ref=${file} class="hidden-file" type="file" multiple aria-label="Files" tabindex="-1"
@@ -220,9 +240,8 @@ export function Composer({ chatId }) {
         <${ToolButton} />
         <${ModelPicker} />
         <label class="effort" title="How long the model reasons"><span>Effort</span>
-        <select aria-label="Effort" value=${effort}
-          onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>
-          ${EFFORTS.map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
+        <select aria-label="Effort" value=${effort} onChange=${into((chosen) => setModel(model, chosen))}>
+          ${["low", "medium", "high"].map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
         </select></label>
         <span class="space"></span>
         ${context.used > 0 &&
@@ -231,12 +250,12 @@ export function Composer({ chatId }) {
           <span class="ring" style=${{ "--share": context.share }}></span>
             <span class="words">ctx ${context.words}</span></span>`}
         ${live && canSend && html`<button type="button" class="send" aria-label="Send after the answer"
-          title="Send after the answer (Enter)" onClick=${onSend}>${icon("send")}</button>`}
+          title="Send after the answer (Enter)" onClick=${() => [toField(), onSend()]}>${icon("send")}</button>`}
         ${live
           ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)"
-            onClick=${() => stop(live)}>${icon("stop")}</button>`
+            onClick=${() => [toField(), stop(live)]}>${icon("stop")}</button>`
           : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend || !chips.every(isRead)}
-            onClick=${onSend}>${icon("send")}</button>`}
+            onClick=${() => [toField(), onSend()]}>${icon("send")}</button>`}
       </div>
     <//>
   </form>`;
@@ -249,10 +268,11 @@ export function Editor({ turn }) {
   const [chips, setChips] = useState(before.chips);
   const leave = () => {
     set({ editing: null });
-    /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
+    toField();
   };
   const onSend = () => void ((typed.trim() || chips.length) && chips.every(isRead) && askInstead(turn, chips, typed));
-  return html`<form class="editor" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  const onDrop = (/** @type {any} */ event) => event.dataTransfer.files.length && [event.preventDefault(), add(event.dataTransfer.files, setChips)];
+  return html`<form class="editor" onDrop=${onDrop} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
       onSend=${onSend} onEscape=${leave}>
       <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>

@@ -35,7 +35,8 @@ function read(node, isMarked) {
   if (node instanceof Text) {
     if (node.parentElement?.closest(AS_TYPED)) return node.data;
     const isGap = [node.previousSibling, node.nextSibling].some((next) => !next || BLOCK.test(next.nodeName));
-    return isGap && !node.data.trim() ? "" : node.data.replace(/\s+/g, " ");
+    const text = node.data.replace(/\s+/g, " ");
+    return isGap && text === " " ? "" : node.previousSibling?.nodeName === "BR" ? text.trimStart() : text;
   }
   const { nodeName: name } = node;
   if (name === "BR" || name === "HR") return name === "BR" ? "\n" : `${END}---${END}`;
@@ -92,6 +93,10 @@ function cloned(range) {
   let at = /** @type {Node | null} */ (whole.commonAncestorContainer);
   for (; at && !(at instanceof Element && at.matches(".turns, body")); at = at.parentNode) {
     if (!(at instanceof Element)) continue;
+    if (at instanceof HTMLLIElement && at.parentNode) {
+      at = at.parentNode; // of one item its number was not selected
+      continue;
+    }
     const around = /** @type {Element} */ (at.cloneNode());
     around.append(found);
     found = around;

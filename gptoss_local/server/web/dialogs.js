@@ -4,57 +4,28 @@ import { html, useState } from "./vendor/preact.js";
 import { change, remove } from "./actions.js";
 import { call, keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
-import { closeDialog, copyText, Dialog } from "./ui.js";
+import { closeDialog, copyText, Dialog, into } from "./ui.js";
 import { Models } from "./models.js";
 export { First, Offer } from "./models.js";
 import { Compare } from "./transcript.js";
 import { Settings } from "./settings.js";
 import { Tools } from "./toolbox.js";
 
-/** @typedef {import("./types").Chat} Chat */
-
-/** Paint the dialog that is open. @param {{dialog: import("./types").Dialog | null, onKey: () => void}} props */
-export function OpenDialog({ dialog, onKey }) {
-  if (!dialog) return null;
-  if (dialog.kind === "rename") return html`<${Rename} chat=${dialog.chat} />`;
-  if (dialog.kind === "move") return html`<${Move} chat=${dialog.chat} />`;
-  if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
-  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} why=${dialog.why} />`;
-  if (dialog.kind === "compare") return html`<${Compare} turn=${dialog.turn} />`;
-  if (dialog.kind === "unlock") return html`<${Unlock} onKey=${onKey} />`;
-  return html`<${{ models: Models, settings: Settings, tools: Tools, help: Help }[dialog.kind]} />`;
-}
-
-/** @param {{chat: Chat}} props */
-function Rename({ chat }) {
-  const [title, setTitle] = useState(chat.title);
+/** @param {{chat: Chat, kind: "title" | "folder"}} props */
+function Naming({ chat, kind }) {
+  const [text, setText] = useState(chat[kind]);
+  const folders = kind === "folder" && [...new Set(state.chats.map((each) => each.folder))].filter(Boolean);
+  const [label, verb] = folders ? ["Folder", "Move"] : ["Title", "Rename"];
   const onSubmit = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (await change(chat, { title })) closeDialog();
+    if (await change(chat, { [kind]: text })) closeDialog();
   };
-  return html`<${Dialog} title="Rename the chat"><form onSubmit=${onSubmit}>
-    <label>Title<input type="text" autofocus value=${title}
-      onInput=${(/** @type {any} */ event) => setTitle(event.target.value)} /></label>
+  return html`<${Dialog} title=${`${verb} the chat`}><form onSubmit=${onSubmit}>
+    <label>${label}<input type="text" dir="auto" autofocus list=${folders ? "folders" : undefined} autocomplete="off" value=${text} onInput=${into(setText)} /></label>
+    ${folders && html`<datalist id="folders">${folders.map((name) => html`<option value=${name} />`)}</datalist>
+    <p class="hint">A new name makes a folder, an empty one takes the chat out.</p>`}
     <footer><button type="button" onClick=${closeDialog}>Cancel</button>
-      <button type="submit" class="primary">Rename</button></footer>
-  </form><//>`;
-}
-
-/** @param {{chat: Chat}} props */
-function Move({ chat }) {
-  const [folder, setFolder] = useState(chat.folder);
-  const known = [...new Set(state.chats.map((each) => each.folder))].filter(Boolean);
-  const onSubmit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    if (await change(chat, { folder })) closeDialog();
-  };
-  return html`<${Dialog} title="Move the chat"><form onSubmit=${onSubmit}>
-    <label>Folder<input type="text" autofocus list="folders" autocomplete="off" value=${folder}
-      onInput=${(/** @type {any} */ event) => setFolder(event.target.value)} /></label>
-    <datalist id="folders">${known.map((name) => html`<option value=${name} />`)}</datalist>
-    <p class="hint">A new name makes a folder, an empty one takes the chat out.</p>
-    <footer><button type="button" onClick=${closeDialog}>Cancel</button>
-      <button type="submit" class="primary">Move</button></footer>
+      <button type="submit" class="primary">${verb}</button></footer>
   </form><//>`;
 }
 
@@ -64,7 +35,7 @@ function Delete({ chat }) {
     if (await remove(chat)) closeDialog();
   };
   return html`<${Dialog} title="Delete this chat?">
-    <p>“${chat.title || "Untitled"}” and all its versions are removed, in the terminal chat, too. This cannot be undone.</p>
+    <p>“<bdi>${chat.title || "Untitled"}</bdi>” and all its versions are removed, in the terminal chat, too. This cannot be undone.</p>
     <footer><button type="button" autofocus onClick=${closeDialog}>Cancel</button>
       <button type="button" class="danger" onClick=${confirm}>Delete</button></footer>
   <//>`;
@@ -92,8 +63,7 @@ function Key({ onKey, why }) {
     <p>And this a phone:</p><${Command} text="gptoss web --lan" />
     ${takesKeys && html`<form onSubmit=${onSubmit}>
     <p>Or enter the owner's key, set as <code>GPTOSS_API_KEY</code> where the server was started. This browser will remember it.</p>
-    <label>Key<input type="password" autofocus autocomplete="off" value=${key}
-      onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
+    <label>Key<input type="password" autofocus autocomplete="off" value=${key} onInput=${into(setKey)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
   </form>`}<//>`;
 }
@@ -115,8 +85,7 @@ function Unlock({ onKey }) {
   return html`<${Dialog} title="Unlock the chats"><form onSubmit=${onSubmit}>
     <p>Saved chats are encrypted. They stay unlocked until the server stops; a temporary chat needs no passphrase.</p>
     ${problem && html`<p class="wrong" role="alert">${problem}</p>`}
-    <label>Passphrase<input type="password" autofocus autocomplete="off" value=${passphrase}
-      onInput=${(/** @type {any} */ event) => setPassphrase(event.target.value)} /></label>
+    <label>Passphrase<input type="password" autofocus autocomplete="off" value=${passphrase} onInput=${into(setPassphrase)} /></label>
     <footer><button type="button" onClick=${closeDialog}>Not now</button>
       <button type="submit" class="primary" disabled=${!passphrase}>Unlock</button></footer>
   </form><//>`;
@@ -140,3 +109,8 @@ const Help = () => html`<${Dialog} title="Help">
   <p>Edits and new answers overwrite nothing: <b>‹ 2/3 ›</b> shows the other versions.</p>
   <p>Chats are in <code>chats.sqlite3</code> on the machine that runs the server. ${state.chat && html`In a terminal, <code>gptoss chat --chat ${state.chat.id}</code> continues this one.`}</p>
 <//>`;
+
+const DIALOGS = { title: Naming, folder: Naming, delete: Delete, key: Key, unlock: Unlock, compare: Compare, models: Models, settings: Settings, tools: Tools, help: Help };
+
+/** Paint the dialog that is open. @param {{dialog: Dialog | null, onKey: () => void}} props */
+export const OpenDialog = ({ dialog, onKey }) => dialog && html`<${DIALOGS[dialog.kind]} key=${dialog.kind} ...${dialog} onKey=${onKey} />`;

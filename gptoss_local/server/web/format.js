@@ -46,7 +46,7 @@ export function age(seconds) {
   return days <= 7 ? "Last 7 days" : days <= 30 ? "Last 30 days" : "Older";
 }
 
-/** Say where a model would go. @param {import("./types").Fit | undefined} fit */
+/** Say where a model would go. @param {Fit | undefined} fit */
 export function place(fit) {
   if (!fit) return "";
   const words = {
@@ -70,7 +70,7 @@ export function duration(seconds) {
 export const elapsed = (seconds) =>
   seconds < 60 ? `${seconds < 10 && seconds % 1 ? Math.max(0.1, seconds).toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 
-/** Say what an answer that has no text yet waits for. @param {import("./types").Progress | undefined} progress */
+/** Say what an answer that has no text yet waits for. @param {Progress | undefined} progress */
 export function waiting(progress) {
   if (!progress) return "waiting";
   const { status, n_done = 0, n_all = 0 } = progress;
@@ -80,12 +80,12 @@ export function waiting(progress) {
   return status === "reading" ? `reading the prompt${share}` : "waiting";
 }
 
-/** Write the energy of a finished answer's tokens, if it is known. @param {import("./types").Stats} stats */
+/** Write the energy of a finished answer's tokens, if it is known. @param {Stats} stats */
 export function energy({ joules = {}, eval_count = 0 }) {
   const each = eval_count ? Object.values(joules).reduce((sum, j) => sum + j, 0) / eval_count : 0;
   return each && `${each >= 10 ? count(each) : each.toPrecision(2)} J/token`;
 }
 
-/** Return tokens a second of a finished answer. @param {import("./types").Stats} stats */
+/** Return tokens a second of a finished answer. @param {Stats} stats */
 export const speed = (stats) =>
   stats.eval_count && stats.eval_duration ? (stats.eval_count / stats.eval_duration) * 1e9 : 0;

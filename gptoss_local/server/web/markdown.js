@@ -125,6 +125,7 @@ const pure = (text) => DOMPurify.sanitize(text, PURE);
  * @property {() => DocumentFragment} make  makes its nodes
  * @property {string | null} code  of a block of code that is still open: its text so far
  * @property {string} language
+ * @property {boolean} grows
  * @property {Block[]} [rows]  parts of a table that grows: each is a table with some of its rows
  */
 
@@ -143,14 +144,14 @@ export class Growing {
   /** @type {Map<number, string>} */
   #urls; // of what is cited
 
-  /** @param {import("./types").Page[]} [pages] what the text may cite */
+  /** @param {Page[]} [pages] what the text may cite */
   constructor(pages = []) {
     this.#urls = new Map(pages.map(([cursor, url]) => [cursor, url]));
   }
 
   /**
    * Return the blocks of the text so far.
-   * @param {string} text @param {boolean} isComplete
+   * @param {string} text @param {boolean} isComplete @returns {Block[]}
    */
   update(text, isComplete) {
     const clean = plain(text.replace(/\r\n?/g, "\n"));
@@ -164,7 +165,8 @@ export class Growing {
     this.#env.urls = this.#urls;
     const tail = this.#head + clean.slice(this.#settled.length);
     const groups = topLevel(md.parse(tail, this.#env));
-    const offsets = lineOffsets(tail, [...groups.map((group) => group[0].map[0]), Infinity]);
+    const starts = lineStarts(tail);
+    const offsets = [...groups.map((group) => starts[group[0].map[0]] ?? tail.length), tail.length];
     const nBefore = this.#finished.length;
     const blocks = groups.map((group, k) => {
       const isClosed = isComplete || k < groups.length - 1;
@@ -180,21 +182,24 @@ export class Growing {
       this.#settled = clean.slice(0, this.#settled.length + (offsets[nFinished] ?? 0) - this.#head.length);
       [this.#rows, this.#head] = [[], ""];
     }
-    if (!isComplete && groups[nFinished]?.[0].type === "table_open" && groups.length === 1 + nFinished)
-      this.#settleRows(clean.slice(this.#settled.length), nFinished ? 0 : groups[0]?.[0].map[0]);
+    const isTable = !isComplete && groups[nFinished]?.[0].type === "table_open" && groups.length === 1 + nFinished;
+    if (isTable && this.#settleRows(clean.slice(this.#settled.length), nFinished ? 0 : groups[0]?.[0].map[0])) return this.update(text, false);
     return [...this.#finished, ...this.#open];
   }
 
   /** Finish rows of an open table: its next ones are parsed alone. @param {string} rest @param {number} nBefore lines */
   #settleRows(rest, nBefore) {
-    const ends = [0, ...[...rest.matchAll(/\n/g)].map(({ index }) => index + 1)];
-    const nHead = this.#head ? 0 : nBefore + 2;
-    const [start, end] = [ends[nHead] ?? 0, ends[nHead + N_ROWS]];
-    if (end === undefined || end === rest.length) return;
-    this.#head ||= rest.slice(ends[nBefore], start);
-    const source = this.#head + rest.slice(start, end);
-    this.#rows.push(this.#block(this.#finished.length, md.parse(source, this.#env), source, true));
-    this.#settled += rest.slice(0, end);
+    const starts = lineStarts(rest);
+    const startOf = (/** @type {number} */ line) => starts[line] ?? rest.length;
+    let line = this.#head ? 0 : nBefore + 2;
+    const first = line;
+    for (; startOf(line + N_ROWS) < rest.length; line += N_ROWS) {
+      this.#head ||= rest.slice(starts[nBefore], starts[line]);
+      const source = this.#head + rest.slice(starts[line], starts[line + N_ROWS]);
+      this.#rows.push(this.#block(this.#finished.length, md.parse(source, this.#env), source, true));
+    }
+    if (line > first) this.#settled += rest.slice(0, starts[line]);
+    return line > first;
   }
 
   /** @param {number} key @param {Token[]} tokens @param {string} source @param {boolean} isClosed @returns {Block} */
@@ -213,7 +218,7 @@ export class Growing {
       return nodes;
     };
     const language = first.info?.trim().split(/[\s{]/)[0] ?? "";
-    return { key, source, make, code: isOpen ? first.content : null, language };
+    return { key, source, make, code: isOpen ? first.content : null, language, grows: !isClosed };
   }
 }
 
@@ -225,7 +230,7 @@ function withRows(rows) {
     for (const part of others) made.querySelector("tbody")?.append(...part.make().querySelectorAll("tbody > tr"));
     return made;
   };
-  return { ...first, source: rows.map((part) => part.source).join(""), make, rows };
+  return { ...first, source: rows.map((part) => part.source).join(""), make, rows, grows: rows.some((part) => part.grows) };
 }
 
 /** @param {string} source @param {string} markup */
@@ -246,20 +251,5 @@ function topLevel(tokens) {
   return groups;
 }
 
-/** Return where lines begin. @param {string} text @param {number[]} lines in order */
-function lineOffsets(text, lines) {
-  const offsets = [];
-  let [line, offset] = [0, 0];
-  for (const wanted of lines) {
-    while (line < wanted) {
-      const end = text.indexOf("\n", offset);
-      if (end < 0) {
-        offset = text.length;
-        break;
-      }
-      [line, offset] = [line + 1, end + 1];
-    }
-    offsets.push(offset);
-  }
-  return offsets;
-}
+/** Return where lines begin. @param {string} text */
+const lineStarts = (text) => [0, ...Array.from(text.matchAll(/\n/g), ({ index }) => index + 1)];

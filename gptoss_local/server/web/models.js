@@ -22,12 +22,12 @@ export function Models() {
   <//>`;
 }
 
-/** @param {{model: import("./types").Model}} props */
+/** @param {{model: Model}} props */
 function Here({ model }) {
   const { name } = model;
   const loaded = state.loaded.find((each) => each.name === name);
   const { model: current, effort } = madeWith();
-  const use = () => setModel(name, effort).then(closeDialog);
+  const use = () => setModel(name, effort).then((isDone) => isDone && closeDialog());
   const share = loaded && loaded.size && loaded.size_vram ? loaded.size_vram / loaded.size : 0;
   const facts = [
     model.remote_host ? `computed at ${hostOf(name) || model.remote_host}` : model.size ? size(model.size) : "built on first use",
@@ -51,14 +51,14 @@ function Here({ model }) {
   </li>`;
 }
 
-/** A model to download. @param {{fit: import("./types").Fit}} props */
+/** A model to download. @param {{fit: Fit}} props */
 const Missing = ({ fit }) => html`<li>
   <div class="what"><span class="dot"></span><strong>${fit.name}</strong>
     <span class="facts">${[fit.headline.replace(/^.*?: /, ""), size(fit.file_bytes) + " on disk", !fit.problem && place(fit)].filter(Boolean).join(" · ")}</span></div>
   <${Download} fit=${fit} />
 </li>`;
 
-/** The button that downloads a model, which asks first where it cannot be used. @param {{fit: import("./types").Fit}} props */
+/** The button that downloads a model, which asks first where it cannot be used. @param {{fit: Fit}} props */
 function Download({ fit }) {
   const [isAsking, setAsking] = useState(false);
   const { name, problem, download_bytes: bytes } = fit;

@@ -1,10 +1,11 @@
 /** The model of the next answer in the composer: its place in memory, and the short list of others. */
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { madeWith, readFits, readModels, setModel } from "./actions.js";
 import { count, gib } from "./format.js";
 import { set, state } from "./store.js";
 import { toolsOn } from "./toolbox.js";
+import { usePopover } from "./ui.js";
 
 const isLoopback = (/** @type {string} */ host) => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host);
 
@@ -35,7 +36,7 @@ export function goesWhere() {
   ].filter(Boolean).join(" ");
 }
 
-/** What a model takes of VRAM or RAM. @param {{fit: import("./types").Fit | undefined}} props */
+/** What a model takes of VRAM or RAM. @param {{fit: Fit | undefined}} props */
 export const Memory = ({ fit }) => html`${fit?.memory.map(({ name, total, model, context, free }) => {
   const parts = /** @type {[string, number][]} */ ([["model", model], ["context", context], ["others", total - model - context - free], ["free", free]]);
   return html`<div class="memory">
@@ -54,56 +55,46 @@ function said(name) {
   return hostOf(name) || (fits === "no" ? "does not fit" : rate ? `${rate >= 10 ? count(rate) : rate.toPrecision(2)} tokens/s` : "");
 }
 
-/** Place an element above another one. @param {HTMLElement} shown @param {HTMLElement} below */
-function putAbove(shown, below) {
-  const { left, top } = below.getBoundingClientRect();
+/** Place an element above another one. @param {HTMLElement} shown @param {DOMRect} below */
+function putAbove(shown, { left, top }) {
   shown.style.left = `${Math.max(8, Math.min(left, innerWidth - shown.offsetWidth - 8))}px`;
   shown.style.bottom = `${innerHeight - top + 6}px`;
   shown.style.maxHeight = `${top - 14}px`;
+  shown.querySelector(".active")?.scrollIntoView({ block: "nearest" });
 }
 
 /** The name of the model, which opens the list, and shows its memory while it is pointed at or has the focus. */
 export function ModelPicker() {
-  const [active, setActive] = useState(/** @type {string | null} */ (null)); // in the open list
+  const { isOpen, list, button, onClick, onToggle } = usePopover(putAbove, "ul");
+  const [pointed, setActive] = useState(""); // in the open list
   const [isPeeking, setPeeking] = useState(false);
-  const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
-  const list = useRef(/** @type {HTMLElement | null} */ (null));
   const peek = useRef(/** @type {HTMLElement | null} */ (null));
   const { model, effort } = madeWith();
   const names = state.models.map((each) => each.name);
-  const isOpen = active !== null;
+  const active = [pointed, model].find((name) => names.includes(name)) ?? names[0] ?? "";
   const isLoaded = (/** @type {string} */ name) => state.loaded.some((each) => each.name === name);
   const [, prefix = "", rest = model] = /^(gpt-oss:)(.+)$/.exec(model) ?? [];
-  useEffect(() => void (isOpen && readModels().then(readFits)), [isOpen]);
+  useEffect(() => void (isOpen ? readModels().then(readFits) : setActive("")), [isOpen]);
   const isPeekShown = isPeeking && !isOpen;
-  useLayoutEffect(() => {
-    if (isOpen && list.current && button.current) putAbove(list.current, button.current);
-    if (isOpen) list.current?.querySelector("ul")?.focus();
-  }, [isOpen]);
   useEffect(() => {
-    if (!isPeekShown || !peek.current || !button.current) return;
+    if (!isPeekShown || !peek.current) return;
     peek.current.showPopover();
-    putAbove(peek.current, button.current);
+    putAbove(peek.current, button.current.getBoundingClientRect());
     if (!state.fits.models.length) void readFits();
   }, [isPeekShown]);
-  const fit = fitOf(active ?? "");
+  const fit = fitOf(active);
   const gone = isGone(model);
   useEffect(() => void (gone && readModels()), [gone]); // another program may have brought it
   const close = () => list.current?.hidePopover();
   const choose = (/** @type {string} */ name) => [close(), name !== model && void setModel(name, effort)];
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    const at = names.indexOf(active ?? "");
+    const at = names.indexOf(active);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: names.length - 1 }[event.key];
-    if (to !== undefined) setActive(names[Math.max(0, Math.min(to, names.length - 1))] ?? "");
+    const next = Math.max(0, Math.min(to ?? at, names.length - 1));
+    if (to !== undefined) [setActive(names[next] ?? ""), document.getElementById(`model-${next}`)?.scrollIntoView({ block: "nearest" })];
     else if ((event.key === "Enter" || event.key === " ") && active) choose(active);
     else return;
     event.preventDefault();
-  };
-  const onToggle = (/** @type {ToggleEvent} */ event) => {
-    setActive(event.newState === "open" ? (names.includes(model) ? model : (names[0] ?? "")) : null);
-    if (event.newState !== "open") return;
-    setPeeking(false);
-    list.current?.querySelector("ul")?.focus(); // closing and opening at once is told as one event
   };
   const row = (/** @type {string} */ name, /** @type {number} */ k) => html`<li role="option" id=${`model-${k}`}
     aria-selected=${name === model} class=${name === active ? "active" : ""} onClick=${() => choose(name)}
@@ -111,7 +102,7 @@ export function ModelPicker() {
     <span class="name">${name}</span><span class="facts">${said(name)}</span></li>`;
   return html`<button type="button" class=${gone ? "model wrong" : "model"} ref=${button}
       aria-label=${`Model: ${model || "none"}${gone ? ", removed" : isLoaded(model) ? ", loaded" : ""}`} aria-haspopup="listbox" aria-expanded=${isOpen}
-      aria-describedby=${isPeekShown ? "model-peek" : undefined} popovertarget="model-list"
+      aria-describedby=${isPeekShown ? "model-peek" : undefined} onClick=${onClick}
       onMouseEnter=${() => setPeeking(true)} onMouseLeave=${() => setPeeking(false)} onBlur=${() => setPeeking(false)}
       onFocus=${(/** @type {any} */ event) => event.target.matches(":focus-visible") && setPeeking(true)}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && isPeeking && [event.stopPropagation(), setPeeking(false)]}>
@@ -119,9 +110,9 @@ export function ModelPicker() {
       <span class="name">${prefix && html`<span class="prefix">${prefix}</span>`}${rest || "Choose a model"}</span></button>
     ${isPeekShown && html`<div class="menu peek" popover="manual" role="tooltip" id="model-peek" ref=${peek}>
       <p>${[model, said(model), gone && "removed"].filter(Boolean).join(" · ")}</p><${Memory} fit=${fitOf(model)} /></div>`}
-    <div class="menu picker" popover="auto" id="model-list" ref=${list} onToggle=${onToggle}>${isOpen && html`
-      <ul role="listbox" tabindex="0" aria-label="Model" aria-activedescendant=${`model-${names.indexOf(active ?? "")}`}
+    ${isOpen && html`<div class="menu picker" popover="auto" ref=${list} onToggle=${onToggle}>
+      <ul role="listbox" tabindex="0" aria-label="Model" aria-activedescendant=${`model-${names.indexOf(active)}`}
         onKeyDown=${onKeyDown}>${names.map(row)}</ul>
-      <div class="place">${fit ? html`<${Memory} fit=${{ ...fit, memory: fit.memory.slice(0, 1) }} />` : hostOf(active ?? "") && html`<p class="facts">Computed at ${hostOf(active ?? "")}</p>`}</div>
-      <button type="button" class="link" onClick=${() => [close(), set({ dialog: { kind: "models" } })]}>All models</button>`}</div>`;
+      <div class="place">${fit ? html`<${Memory} fit=${{ ...fit, memory: fit.memory.slice(0, 1) }} />` : hostOf(active) && html`<p class="facts">Computed at ${hostOf(active)}</p>`}</div>
+      <button type="button" class="link" onClick=${() => [close(), set({ dialog: { kind: "models" } })]}>All models</button></div>`}`;
 }

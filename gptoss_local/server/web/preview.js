@@ -16,8 +16,6 @@ const DOCTYPE = "<!doctype html>\n"; // not in quirks mode
 const BUTTON = '<button type="button" class="preview">Preview</button>';
 const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
 
-/** @typedef {import("./types").Preview} Preview */
-
 /** Return what a block of code is drawn as. @param {string} language @param {string} text @returns {"" | Preview["kind"]} */
 export function drawnAs(language, text) {
   if (text.length > LONGEST) return "";

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "./vendor/preact.js";
 import { madeWith, readPresets, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
 import { isPhone } from "./api.js";
 import { state } from "./store.js";
-import { closeDialog, Dialog } from "./ui.js";
+import { closeDialog, Dialog, into, isComposing } from "./ui.js";
 
 /** @type {[name: string, words: string, least: number, most: number, isWhole?: boolean][]} */
 const OPTIONS = [
@@ -18,8 +18,6 @@ const OPTIONS = [
   ["num_ctx", "tokens of context", 1, 131072, true],
 ];
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
-
-/** @typedef {import("./types").Options} Options */
 
 /** Read numbers that were typed, or say which is wrong. @param {Options} options @returns {{read: Options, wrong?: string, problem?: string}} */
 function numbersOf(options) {
@@ -55,10 +53,7 @@ export function Settings() {
     setOptions({ ...found.options, ...(options.tools !== undefined && { tools: options.tools }) }); // a preset has none
     if (found.effort) await setModel(now.model, found.effort);
   };
-  const put = (/** @type {string} */ option, /** @type {boolean | string} */ value) => {
-    const { [option]: _, ...others } = options;
-    setOptions(value ? { ...others, [option]: value } : others);
-  };
+  const put = (/** @type {string} */ option, /** @type {any} */ value) => setOptions({ ...options, [option]: value || undefined });
   const attempt = async (/** @type {(read: Options) => Promise<any>} */ act) => {
     const { read, ...found } = numbersOf(options);
     setProblem(found);
@@ -69,6 +64,7 @@ export function Settings() {
     event.preventDefault();
     return attempt(async (read) => (await setInstructions(system, read, preset)) && closeDialog());
   };
+  const onNameKey = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isComposing(event) && [event.preventDefault(), save()]; // not Apply
   const save = () =>
     attempt(async ({ tools: _, ...read }) => {
       const saved = name.trim() || preset;
@@ -77,19 +73,18 @@ export function Settings() {
   return html`<${Dialog} title="This chat" size="wide" isKept>
     <form class="settings" onSubmit=${apply}>
       <label>Preset
-        <select value=${preset} onChange=${(/** @type {any} */ event) => begin(event.target.value)}>
+        <select value=${preset} onChange=${into(begin)}>
           <option value="">none</option>
           ${state.presets.map((each) => html`<option value=${each.name} selected=${each.name === preset}>${each.name}</option>`)}
         </select></label>
       <label>System prompt
-        <textarea rows="5" placeholder="Instructions for the model" value=${system}
-          onInput=${(/** @type {any} */ event) => setSystem(event.target.value)}></textarea></label>
+        <textarea rows="5" placeholder="Instructions for the model" value=${system} onInput=${into(setSystem)}></textarea></label>
       <fieldset><legend>Sampling</legend>
         ${OPTIONS.map(
           ([option, words]) => html`<label><span>${option}</span>
             <input type="text" inputmode="decimal" autocomplete="off" name=${option} placeholder="default"
               aria-describedby=${`about-${option}`} aria-invalid=${wrong === option} value=${options[option] ?? ""}
-              onInput=${(/** @type {any} */ event) => put(option, event.target.value)} />
+              onInput=${into((text) => put(option, text))} />
             <small id=${`about-${option}`}>${words}</small></label>`,
         )}
         <label class="switch"><input type="checkbox" name="truncate" checked=${!!options.truncate}
@@ -98,7 +93,7 @@ export function Settings() {
       </fieldset>
       ${!isPhone() && html`<div class="save-preset">
         <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"}
-          value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
+          value=${name} onInput=${into(setName)} onKeyDown=${onNameKey} />
         <button type="button" disabled=${!name.trim() && !preset} onClick=${save}>Save as a preset</button>
         ${known && html`<button type="button" onClick=${() => removePreset(known.name).then(() => setPreset(""))}>Delete ${known.name}</button>`}
       </div>`}

@@ -4,17 +4,15 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { change, exportChat, go, HITS, importChats, listMore, search } from "./actions.js";
 import { age } from "./format.js";
 import { set, state } from "./store.js";
-import { icon, IconButton, memo, Menu } from "./ui.js";
+import { icon, IconButton, isComposing, memo, Menu } from "./ui.js";
 
 const SEARCH_DELAY_MS = 120;
 const NEAR = 200; // pixels from the end at which more chats are listed
 const THEMES = ["system", "light", "dark"];
 
-/** @typedef {import("./types").Chat} Chat */
-
 export const Sidebar = memo(
   /**
-   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props
+   * @param {{chats: Chat[], chatId: number | null, query: string, hits: Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props
    */
   ({ chats, chatId, query, hits, answering, unseen, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
@@ -41,14 +39,25 @@ function walk(event) {
 
 function Search() {
   const timer = useRef(0);
-  const onInput = (/** @type {any} */ event) => {
-    const words = event.target.value;
+  const find = (/** @type {string} */ words, delayMs = 0) => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => void search(words), SEARCH_DELAY_MS);
+    if (!delayMs) return search(words);
+    timer.current = setTimeout(() => void search(words), delayMs);
+  };
+  const onKeyDown = async (/** @type {any} */ event) => {
+    const [{ key, target }, words] = [event, event.target.value];
+    const isGoing = key === "Enter" || (key === "ArrowDown" && words !== state.query); // to what is found then
+    if (!words || isComposing(event) || !(isGoing || key === "Escape")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (key === "Escape") target.value = "";
+    await find(target.value);
+    const first = /** @type {HTMLElement | null} */ (document.querySelector(".hits a"));
+    if (isGoing) key === "Enter" ? first?.click() : first?.focus();
   };
   return html`<label class="search">${icon("search")}
     <input id="search" type="search" placeholder="Search all chats" aria-label="Search all chats" autocomplete="off"
-      onInput=${onInput} />
+      onKeyDown=${onKeyDown} onInput=${(/** @type {any} */ event) => find(event.target.value, SEARCH_DELAY_MS)} />
   </label>`;
 }
 
@@ -75,7 +84,7 @@ function Chats({ chats, chatId, answering, unseen, isLocked }) {
   const mark = (/** @type {number} */ id) => (answering.includes(id) ? "Answering" : unseen.has(id) ? "New answer" : "");
   return html`<div class="chats" onScroll=${onScroll}>
     ${groups.map(
-      ([name, members]) => html`<section key=${name} aria-label=${name}><h2>${name}</h2>
+      ([name, members]) => html`<section key=${name} aria-label=${name}><h2 dir="auto">${name}</h2>
         <ul>${members.map((chat) => html`<${Row} key=${chat.id} chat=${chat} isOpen=${chat.id === chatId} mark=${mark(chat.id)} />`)}</ul>
       </section>`,
     )}
@@ -85,8 +94,8 @@ function Chats({ chats, chatId, answering, unseen, isLocked }) {
 
 /** List what can be done with a chat. @param {Chat} chat @returns {[string, () => void][]} */
 export const chatActions = (chat) => [
-  ["Rename", () => set({ dialog: { kind: "rename", chat } })],
-  ["Move to a folder", () => set({ dialog: { kind: "move", chat } })],
+  ["Rename", () => set({ dialog: { kind: "title", chat } })],
+  ["Move to a folder", () => set({ dialog: { kind: "folder", chat } })],
   [chat.is_pinned ? "Unpin" : "Pin to the top", () => void change(chat, { is_pinned: !chat.is_pinned })],
   ["Export as Markdown", () => void exportChat(chat, "markdown")],
   ["Export as JSON", () => void exportChat(chat, "json")],
@@ -96,7 +105,7 @@ export const chatActions = (chat) => [
 const Row = memo(
   /** @param {{chat: Chat, isOpen: boolean, mark: string}} props */
   ({ chat, isOpen, mark }) => html`<li class=${isOpen ? "row current" : "row"}>
-    <a href=${`#/chat/${chat.id}`} aria-current=${isOpen ? "page" : null}
+    <a href=${`#/chat/${chat.id}`} dir="auto" aria-current=${isOpen ? "page" : null}
       onClick=${() => set({ isSidebarOpen: false })}>
       ${chat.is_pinned && html`<span class="pinned" title="Pinned">${icon("pin")}</span>`}${chat.title || "Untitled"}
     </a>
@@ -105,14 +114,14 @@ const Row = memo(
   </li>`,
 );
 
-/** @param {{hits: import("./types").Hit[]}} props */
+/** @param {{hits: Hit[]}} props */
 function Hits({ hits }) {
   if (!hits.length) return html`<p class="empty-list">Nothing found.</p>`;
   return html`<ul class="chats hits" aria-label="Found">
     ${hits.map(
       ({ chat_id, turn_id, title, snippet, created_s }) => html`<li class="row">
         <a href=${`#/chat/${chat_id}${turn_id ? `/${turn_id}` : ""}`} onClick=${() => set({ isSidebarOpen: false })}>
-          <strong>${title || "Untitled"}</strong><time>${new Date(1000 * created_s).toLocaleDateString()}</time><span>${marked(snippet)}</span>
+          <strong dir="auto">${title || "Untitled"}</strong><time>${new Date(1000 * created_s).toLocaleDateString()}</time><span dir="auto">${marked(snippet)}</span>
         </a>
       </li>`,
     )}
@@ -137,6 +146,7 @@ function Foot() {
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
+  useEffect(() => addEventListener("storage", ({ key, newValue }) => key === "gptoss-theme" && setTheme(newValue ?? "system")), []); // of another tab
   const onFile = (/** @type {any} */ event) => {
     const [chosen] = event.target.files;
     if (chosen) void importChats(chosen);

@@ -5,11 +5,8 @@
  * begins with the whole state.
  */
 
-import { ApiError, hasKey, lines } from "./api.js";
+import { ApiError, call, hasKey, lines } from "./api.js";
 import { codePoints } from "./format.js";
-
-/** @typedef {import("./types").Turn} Turn */
-/** @typedef {import("./types").Chat} Chat */
 
 export const PAGE = 200; // chats of each folder that are listed, before more are asked for
 
@@ -21,25 +18,27 @@ export const state = {
   chatId: /** @type {number | null} */ (null),
   chat: /** @type {Chat | null} */ (null),
   turns: /** @type {Map<number, Turn>} */ (new Map()),
-  progress: /** @type {Record<number, import("./types").Progress>} */ ({}),
+  progress: /** @type {Record<number, Progress>} */ ({}),
   draft: { model: "", effort: "", preset: "", system: "", options: {}, is_temporary: false },
   isLocked: false, // saved chats want their passphrase
   query: "",
-  hits: /** @type {import("./types").Hit[]} */ ([]),
+  hits: /** @type {Hit[]} */ ([]),
   hasMoreHits: false,
   sought: /** @type {number | null} */ (null), // the turn to scroll to
   isSent: false, // something was sent just now: to the end
+  visit: 0, // how often another chat was opened
   editing: /** @type {number | null} */ (null), // the question that is edited
-  models: /** @type {import("./types").Model[]} */ ([]),
-  loaded: /** @type {import("./types").Loaded[]} */ ([]),
-  fits: /** @type {import("./types").Fits} */ ({ models: [], is_new: false, suggested: "", advice: "" }),
-  jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
-  tools: /** @type {import("./types").ToolGroup[]} */ ([]), // of the chat
-  presets: /** @type {import("./types").Preset[]} */ ([]),
-  preview: /** @type {import("./types").Preview | null} */ (null),
-  dialog: /** @type {import("./types").Dialog | null} */ (null),
-  notice: /** @type {import("./types").Notice | null} */ (null),
+  models: /** @type {Model[]} */ ([]),
+  loaded: /** @type {Loaded[]} */ ([]),
+  fits: /** @type {Fits} */ ({ models: [], is_new: false, suggested: "", advice: "" }),
+  jobs: /** @type {Record<string, Job>} */ ({}), // by model
+  tools: /** @type {ToolGroup[]} */ ([]), // of the chat
+  presets: /** @type {Preset[]} */ ([]),
+  preview: /** @type {Preview | null} */ (null),
+  dialog: /** @type {Dialog | null} */ (null),
+  notice: /** @type {Notice | null} */ (null),
   spoken: "", // for screen readers
+  nSpoken: 0,
   isLost: false, // the server does not answer
   isSidebarOpen: false, // on a narrow screen
 };
@@ -49,20 +48,26 @@ export const isTemporary = () => (state.chatId === null ? state.draft.is_tempora
 
 const LET_OUT = "The server does not know this browser any more. It was not used for 30 days, or was taken back by gptoss keys rm.";
 
-/** @type {Set<() => void>} */
-const watchers = new Set();
+let paint = () => {};
 let frame = 0;
 
-/** Change the state; what shows it is painted with the next frame. @param {Partial<typeof state>} changes */
+/** Say what paints the state. @param {() => void} painter */
+export const watch = (painter) => void (paint = painter);
+
+/** Change the state, and paint it: the next key is for what is seen then. @param {Partial<typeof state>} changes */
 export function set(changes) {
   Object.assign(state, changes);
+  if (changes.spoken) state.nSpoken++; // the same words may be said again
   if (!document.hidden && state.chatId !== null && state.unseen.has(state.chatId))
     state.unseen = new Set([...state.unseen].filter((id) => id !== state.chatId));
   nameTab();
-  frame ||= requestAnimationFrame(() => {
-    frame = 0;
-    for (const watcher of watchers) watcher();
-  });
+  paint();
+}
+
+/** Paint what streams, once a frame. @param {Partial<typeof state>} changes */
+function setSoon(changes) {
+  Object.assign(state, changes);
+  frame ||= requestAnimationFrame(() => [(frame = 0), paint()]);
 }
 
 /** Say in the tab's title what it has, and whether something is answering or was answered. */
@@ -70,12 +75,6 @@ function nameTab() {
   const name = state.chat?.title && !isTemporary() ? `${state.chat.title} · gptoss` : "gptoss"; // browsers keep it
   const title = `${state.unseen.size ? "● " : state.answering.length ? "… " : ""}${name}`;
   if (document.title !== title) document.title = title;
-}
-
-/** Call a function after changes. @param {() => void} watcher */
-export function watch(watcher) {
-  watchers.add(watcher);
-  return () => void watchers.delete(watcher);
 }
 
 /** Show an error with its hint. @param {unknown} error */
@@ -96,20 +95,9 @@ export const notLoaded = () =>
 
 /** @type {AbortController | null} */
 let stream = null;
-let onGone = () => {};
-let onEnd = (/** @type {Turn} */ _turn) => {};
-let onAnswered = (/** @type {number[]} */ _ids) => {};
 
-/** Say what follows where chats have been answered. @param {(ids: number[]) => void} answered */
-export const whenAnswered = (answered) => void (onAnswered = answered);
-
-/**
- * Say what else happens: the open chat was deleted, or an answer has ended.
- * @param {() => void} gone @param {(turn: Turn) => void} end
- */
-export function when(gone, end) {
-  [onGone, onEnd] = [gone, end];
-}
+/** What else follows where the open chat was deleted, an answer has ended, chats were answered, the server is back. */
+export const on = { gone: () => {}, end: (/** @type {Turn} */ _turn) => {}, answered: (/** @type {number[]} */ _ids) => {}, back: () => {} };
 
 /** Open the stream for the chat that is open, in place of an earlier one. */
 export async function connect() {
@@ -122,12 +110,12 @@ export async function connect() {
         if (mine.signal.aborted) return;
         if (event.error) throw new ApiError(event.error, event);
         delayMs = 250;
-        if (state.isLost) set({ isLost: false });
+        if (state.isLost) [set({ isLost: false }), on.back()];
         apply(event);
       }
     } catch (error) {
       if (mine.signal.aborted) return;
-      if (error instanceof ApiError && error.code === "ChatNotFoundError") return onGone();
+      if (error instanceof ApiError && error.code === "ChatNotFoundError") return on.gone();
       if (error instanceof ApiError && error.status >= 400 && error.status < 500) {
         set({ isLost: false });
         return fail(error);
@@ -154,13 +142,17 @@ export function apply(event) {
       const ended = state.answering.filter((id) => !event.answering.includes(id));
       const unseen = ended.filter((id) => id !== state.chatId || document.hidden);
       set({ answering: event.answering, unseen: new Set([...state.unseen, ...unseen]) });
-      onAnswered(ended);
+      on.answered(ended);
       if (document.hidden) rest();
       return;
     }
-    case "tree":
-      if (event.chat.id !== state.chatId) return;
-      return set({ chat: event.chat, turns: new Map(event.turns.map((/** @type {Turn} */ t) => [t.id, t])) });
+    case "tree": {
+      const [{ chat, turns }, before] = [event, state.turns];
+      if (chat.id !== state.chatId) return;
+      set({ chat, turns: new Map(turns.map((/** @type {Turn} */ turn) => [turn.id, turn])) });
+      for (const turn of turns) seeEnd(before.get(turn.id), turn);
+      return;
+    }
     case "chat":
       return applyChat(event.chat);
     case "turn":
@@ -168,19 +160,32 @@ export function apply(event) {
     case "text":
       return applyText(event);
     case "progress":
-      return set({ progress: { ...state.progress, [event.turn_id]: event } });
+      return setSoon({ progress: { ...state.progress, [event.turn_id]: event } });
     case "notice":
       return set({ notice: { text: event.notice, hint: "", isError: false } });
     case "deleted":
       set({ chats: state.chats.filter((chat) => chat.id !== event.chat_id) });
-      if (event.chat_id === state.chatId) onGone();
+      if (event.chat_id === state.chatId) on.gone();
   }
+}
+
+let unsaved = /** @type {Partial<Chat>} */ ({}); // what the server has not answered to yet
+let nUnsaved = 0;
+
+/** Change a chat, here at once. @param {number} id @param {object} changes @param {Partial<Chat>} [seen]  what they are here */
+export async function patch(id, changes, seen = changes) {
+  nUnsaved++;
+  unsaved = { ...(unsaved.id === id && unsaved), ...seen, id };
+  if (state.chat?.id === id) set({ chat: { ...state.chat, ...seen } });
+  const saved = call("PATCH", `/api/gptoss/chats/${id}`, changes).finally(() => --nUnsaved || (unsaved = {}));
+  saved.catch(() => void connect()); // as it was
+  applyChat(await saved);
 }
 
 /** @param {Chat} chat */
 export function applyChat(chat) {
   set({ chats: state.chats.map((other) => (other.id === chat.id ? chat : other)) });
-  if (chat.id === state.chatId) set({ chat });
+  if (chat.id === state.chatId) set({ chat: { ...chat, ...(chat.id === unsaved.id && unsaved) } });
 }
 
 /** @param {Turn} turn */
@@ -189,9 +194,14 @@ export function applyTurn(turn) {
   const before = state.turns.get(turn.id);
   set({ turns: new Map(state.turns).set(turn.id, turn) });
   if (turn.stats.question && !before?.stats.question) set({ spoken: `The model asks to run ${turn.tool_name}.` });
+  seeEnd(before, turn);
+}
+
+/** @param {Turn | undefined} before @param {Turn} turn */
+function seeEnd(before, turn) {
   if (before?.state !== "streaming" || turn.state === "streaming") return;
-  onEnd(turn);
-  if (turn.role === "assistant" && !turn.tool_calls.length) onAnswered([turn.chat_id]);
+  on.end(turn);
+  if (turn.role === "assistant" && !turn.tool_calls.length) on.answered([turn.chat_id]);
 }
 
 /** @param {any} event */
@@ -206,7 +216,7 @@ function applyText({ turn_id, at, content = "", reasoning = "" }) {
     content: turn.content + after(content, nHere),
     reasoning: turn.reasoning + after(reasoning, nReasoningHere),
   });
-  set({ turns: state.turns });
+  setSoon({ turns: state.turns });
 }
 
 /** Leave out characters that are here already. @param {string} text @param {number} n */

@@ -5,11 +5,11 @@ import { addServer, madeWith, readTools, removeServer, setTools } from "./action
 import { call, isPhone } from "./api.js";
 import { plural } from "./format.js";
 import { set, state } from "./store.js";
-import { Dialog, icon, withCode } from "./ui.js";
+import { Dialog, icon, into, withCode } from "./ui.js";
 
 /** The names of the tools that are on. */
 export function toolsOn() {
-  const { tools } = /** @type {import("./types").Options} */ (madeWith().options);
+  const { tools } = /** @type {Options} */ (madeWith().options);
   const chosen = typeof tools === "string" ? tools.split(",") : null;
   return state.tools.filter(({ name, is_on }) => (chosen ? chosen.includes(name) : is_on)).map(({ name }) => name);
 }
@@ -29,7 +29,8 @@ export function Tools() {
   useEffect(() => void read(), []);
   const names = toolsOn();
   const change = async (/** @type {string} */ name) => {
-    await setTools(names.includes(name) ? names.filter((other) => other !== name) : [...names, name]);
+    const on = toolsOn();
+    await setTools(on.includes(name) ? on.filter((other) => other !== name) : [...on, name]);
     await read();
   };
   return html`<${Dialog} title="Tools" size="wide" isKept>
@@ -89,14 +90,13 @@ function NewServer({ onAdded }) {
       onAdded();
     });
   };
-  const field = (/** @type {(text: string) => void} */ put) => (/** @type {any} */ event) => put(event.target.value);
   return html`<details class="new-server"><summary>Add an MCP server</summary><form onSubmit=${add}>
     <p class="hint">It runs on the server's machine, with all that your account may do. Add only servers that you trust.</p>
-    <label>Name<input type="text" required maxlength="64" autocomplete="off" value=${name} onInput=${field(setName)} /></label>
+    <label>Name<input type="text" required maxlength="64" autocomplete="off" value=${name} onInput=${into(setName)} /></label>
     <label>Command or address<input type="text" required autocomplete="off" spellcheck=${false} value=${reached}
-      placeholder="uvx mcp-server-fetch, or https://…" onInput=${field(setReached)} /></label>
+      placeholder="uvx mcp-server-fetch, or https://…" onInput=${into(setReached)} /></label>
     <label>${isUrl ? "Headers (NAME: VALUE), one a line" : "Variables (NAME=VALUE), one a line"}
-      <textarea rows="2" autocomplete="off" spellcheck=${false} value=${values} onInput=${field(setValues)}></textarea></label>
+      <textarea rows="2" autocomplete="off" spellcheck=${false} value=${values} onInput=${into(setValues)}></textarea></label>
     ${said.text && html`<p class=${said.isError ? "wrong" : "hint"} role=${said.isError ? "alert" : "status"}>${withCode(said.text)}${said.hint && html`<small class="hint"> ${withCode(said.hint)}</small>`}</p>`}
     <footer><button type="button" disabled=${isBusy || !server.name || !reached.trim()} onClick=${test}>Test</button>
       <button type="submit" class="primary" disabled=${isBusy}>Add</button></footer>

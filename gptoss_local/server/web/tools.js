@@ -1,15 +1,14 @@
 /** Calls of tools: what would run and whether it may, what ran, what came of it. */
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { answerTo, decide, undo } from "./actions.js";
+import { decide, retry, undo } from "./actions.js";
 import { isPhone } from "./api.js";
 import { elapsed, nLines, plain, plural } from "./format.js";
+import { into } from "./ui.js";
 
 const PATCH = "apply_patch";
 const COLOURS = /** @type {Record<string, string>} */ ({ "+": "hljs-addition", "-": "hljs-deletion", "@": "hljs-meta" });
 const HASTE_MS = 500; // a click that was meant for what was there before decides nothing
-
-/** @typedef {import("./types").Turn} Turn */
 
 /** A part that is shown as one line until it is opened. @param {{label: string, text: string}} props */
 export const Fold = ({ label, text }) =>
@@ -41,7 +40,7 @@ export function Tool({ turn, call, isLast, isBusy, canUndo }) {
     ${!isLive && html`<${Ran} turn=${turn} call=${call} />`}
     ${canUndo && html`<p class="state"><button type="button" disabled=${isBusy} onClick=${undo}>Undo this patch</button></p>`}
     ${!isLive && isLast && html`<p class="state"><button type="button" disabled=${isBusy}
-      onClick=${() => answerTo(turn)}>Let the model answer</button></p>`}
+      onClick=${() => retry(turn, turn.id)}>Let the model answer</button></p>`}
   </article>`;
 }
 
@@ -57,7 +56,7 @@ function Ran({ turn: { tool_name, content, state, stats }, call }) {
 
 /**
  * Whether a call may run. It can be allowed once the end of what would run has been in view.
- * @param {{turn: Turn, question: import("./types").Question}} props
+ * @param {{turn: Turn, question: Question}} props
  */
 function Asked({ turn, question }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -89,7 +88,6 @@ function Asked({ turn, question }) {
     ${isPhone() ? html`<p class="hint">It can be allowed on the server's machine alone.</p>` : html`<p class="buttons">${allow("Allow once", "once")}${question.lasting.includes("chat") && allow("Allow in this chat", "chat")}
       ${question.lasting.includes("always") && allow(`Always allow ${plain(question.always)}`, "always")}</p>`}
     <p class="buttons"><button type="submit" disabled=${!isReady}>No</button>
-      <input type="text" aria-label="Why not" placeholder="Why not? The model is told." value=${reason}
-        onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></p>
+      <input type="text" aria-label="Why not" placeholder="Why not? The model is told." value=${reason} onInput=${into(setReason)} /></p>
   </form>`;
 }

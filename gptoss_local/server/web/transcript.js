@@ -7,8 +7,6 @@ import { callOf, lastPatch, pagesBefore, versions } from "./tree.js";
 import { Answer, TurnView } from "./turn.js";
 import { closeDialog, Dialog, IconButton } from "./ui.js";
 
-/** @typedef {import("./types").Turn} Turn */
-
 const PAGE = 40; // turns that are painted at first
 const NEAR = 48; // pixels
 const EARLY = 600; // pixels from the top at which earlier messages come

@@ -2,9 +2,6 @@
 
 import { codePoints, count } from "./format.js";
 
-/** @typedef {import("./types").Turn} Turn */
-/** @typedef {import("./types").Chip} Chip */
-
 /**
  * Return the turns from the first one down to a leaf.
  * @param {Map<number, Turn>} turns @param {number | null} leafId
@@ -85,10 +82,10 @@ export function parts(turn) {
 /**
  * Put a message together: first what is folded, then what was typed.
  * @param {Chip[]} chips @param {string} typed
- * @returns {{content: string, folds: import("./types").Fold[]}}
+ * @returns {{content: string, folds: Fold[]}}
  */
 export function compose(chips, typed) {
-  /** @type {import("./types").Fold[]} */
+  /** @type {Fold[]} */
   const folds = [];
   let content = "";
   for (const { label, text } of chips) {

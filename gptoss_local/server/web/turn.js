@@ -18,8 +18,6 @@ const LINES_A_PIECE = 40;
 const NO_PAGES = /** @type {Page[]} */ ([]);
 const COST = 4; // an open block is made again after this many times what it took
 
-/** @typedef {import("./types").Turn} Turn */
-/** @typedef {import("./types").Page} Page */
 /** @typedef {import("./markdown.js").Block} Block */
 
 /**
@@ -27,14 +25,14 @@ const COST = 4; // an open block is made again after this many times what it too
  * @type {typeof import("./markdown.js").Growing | undefined}
  */
 let Growing;
-const loading = afterPaint
-  .then(() => import("./markdown.js"))
-  .then((markdown) => (Growing = markdown.Growing))
-  .catch(notLoaded);
+export const drawing = afterPaint.then(() => import("./markdown.js")).then((markdown) => (Growing = markdown.Growing)).catch(notLoaded);
+
+/** Whether Markdown can be drawn, which a page that is printed needs. */
+export const canDraw = () => Growing !== undefined;
 
 export const TurnView = memo(
   /**
-   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], call?: any, isStep: boolean, isLast: boolean, isEdited: boolean, isBusy: boolean, canUndo: boolean, isLost: boolean, progress?: import("./types").Progress}} props
+   * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], call?: any, isStep: boolean, isLast: boolean, isEdited: boolean, isBusy: boolean, canUndo: boolean, isLost: boolean, progress?: Progress}} props
    */
   (props) => {
     const { turn, isEdited } = props;
@@ -67,7 +65,7 @@ function User({ turn, ids, isBusy }) {
 }
 
 /**
- * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: import("./types").Progress}} props
+ * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: Progress}} props
  */
 function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, progress }) {
   const isLive = turn.state === "streaming";
@@ -96,7 +94,7 @@ function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, p
 
 /**
  * What an answer says; of a step that called tools, their results show the calls.
- * @param {{turn: Turn, pages: Page[], isStep?: boolean, isLost?: boolean, progress?: import("./types").Progress}} props
+ * @param {{turn: Turn, pages: Page[], isStep?: boolean, isLost?: boolean, progress?: Progress}} props
  */
 export function Answer({ turn, pages, isStep = false, isLost = false, progress }) {
   const isLive = turn.state === "streaming";
@@ -126,7 +124,7 @@ function Reasoning({ turn, isLive }) {
 /** When the answers that stream were first seen, in ms. @type {Map<number, number>} */
 const begun = new Map();
 
-/** What an answer does while it streams. @param {{turn: Turn, isLost: boolean, progress?: import("./types").Progress}} props */
+/** What an answer does while it streams. @param {{turn: Turn, isLost: boolean, progress?: Progress}} props */
 function Live({ turn, isLost, progress }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -172,12 +170,21 @@ function Facts({ turn }) {
     <span class="facts">${words([turn.model, turn.effort, eval_count && plural(eval_count, "token"), first])}</span>`;
 }
 
+let turned = 0; // from one version to the next: the button keeps the focus
+
 /** @param {{turn: Turn, ids: number[]}} props */
 function Versions({ turn, ids }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => {
+    if (!turned || state.sought !== turn.id || !place.current) return;
+    const [before, after] = place.current.querySelectorAll("button");
+    (turned > 0 && !after?.disabled ? after : before?.disabled ? after : before)?.focus();
+    turned = 0;
+  }, []);
   if (ids.length < 2) return null;
   const now = ids.indexOf(turn.id);
-  const move = (/** @type {number} */ step) => void choose(ids[now + step] ?? turn.id);
-  return html`<span class="versions" role="group" aria-label="Versions">
+  const move = (/** @type {number} */ step) => [(turned = step), void choose(ids[now + step] ?? turn.id)];
+  return html`<span class="versions" ref=${place} role="group" aria-label="Versions">
     <${IconButton} name="left" label="Version before" disabled=${now === 0} onClick=${() => move(-1)} />
     <span>${now + 1}/${ids.length}</span>
     <${IconButton} name="right" label="Next version" disabled=${now === ids.length - 1} onClick=${() => move(1)} />
@@ -221,7 +228,7 @@ function Prose({ text, pages, isLive }) {
   });
   const isEarly = !Growing;
   useEffect(() => {
-    if (isEarly) void loading.then(repaint);
+    if (isEarly) void drawing.then(repaint);
     return () => clearTimeout(me.timer);
   }, []);
   if (!text) return null;
@@ -252,7 +259,7 @@ function Made({ block }) {
       else box.replaceChildren(part.make());
       made.current.push({ part, nodes });
     }
-    if (!isFirst) columns.current = steady(box, columns.current);
+    if (!isFirst || block.grows) columns.current = steady(box, columns.current);
   }, [block]);
   return html`<div class="block" ref=${place}></div>`;
 }

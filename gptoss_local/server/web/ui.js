@@ -1,10 +1,11 @@
 /** What all parts of the page are made of: icons, dialogs, menus, memory of what is painted. */
 
-import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { plain } from "./format.js";
-import { state, set, watch } from "./store.js";
+import { state, set } from "./store.js";
 
 export const SHOWN_MS = 1500; // that something was copied
+const NOTICE_MS = 8000;
 
 const PATHS = /** @type {Record<string, string>} */ ({
   plus: "M12 5v14M5 12h14",
@@ -57,28 +58,36 @@ export const IconButton = ({ name, label, ...others }) =>
  * @param {(props: P) => any} paint @returns {(props: P) => any}
  */
 export function memo(paint) {
-  class Memo extends Component {
-    /** @param {any} next */
-    shouldComponentUpdate(next) {
-      const now = /** @type {any} */ (this.props);
-      return Object.keys({ ...now, ...next }).some((name) => now[name] !== next[name]);
-    }
-    /** @param {any} props */
-    render(props) {
-      return html`<${paint} ...${props} />`;
-    }
-  }
-  return /** @type {any} */ (Memo);
+  /** @this {any} @param {any} props */
+  return function (props) {
+    this.shouldComponentUpdate = (/** @type {any} */ next) => Object.keys({ ...props, ...next }).some((name) => props[name] !== next[name]);
+    return html`<${paint} ...${props} />`;
+  };
 }
 
-/** Paint again whenever the state changes. */
-export function useStore() {
-  const [, count] = useState(0);
-  useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
-  return state;
-}
+/** Whether a key is for an input method. Safari tells of its last one as of a key by itself. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
-export const closeDialog = () => set({ dialog: null });
+/** Have what is typed put somewhere. @param {(text: string) => any} put */
+export const into = (put) => (/** @type {any} */ event) => put(event.target.value);
+
+export const closeDialog = () => set({ dialog: null, notice: null });
+
+/** Say what went wrong or happened, for a while. */
+export function Notice() {
+  const { notice, isLost } = state;
+  useEffect(() => {
+    if (!notice || notice.isError) return;
+    const timer = setTimeout(() => set({ notice: null }), NOTICE_MS);
+    return () => clearTimeout(timer);
+  }, [notice]);
+  if (isLost) return html`<div class="notice error lost" role="alert"><div>The server does not answer. Trying again…</div></div>`;
+  if (!notice) return null;
+  return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
+    <div>${withCode(notice.text)}${notice.hint && html`<span class="hint"> ${withCode(notice.hint)}</span>`}</div>
+    <${IconButton} name="close" label="Dismiss" onClick=${() => set({ notice: null })} />
+  </div>`;
+}
 
 /**
  * A dialog that keeps the focus until it is closed; `isKept` asks before a text that was typed is lost.
@@ -89,33 +98,73 @@ export function Dialog({ title, children, size = "", isKept = false }) {
   const before = useRef(/** @type {Map<any, string>} */ (new Map()));
   const [isAsking, setAsking] = useState(false);
   const keep = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => keep.current?.focus(), [isAsking]);
+  useLayoutEffect(() => keep.current?.focus(), [isAsking]);
   const texts = () => {
     const fields = /** @type {any} */ (element.current).querySelectorAll("textarea, input:not([type=checkbox])");
     return Array.from(fields, (field) => /** @type {[any, string]} */ ([field, field.value]));
   };
-  useEffect(() => {
-    element.current?.showModal();
-    const body = /** @type {any} */ (element.current).querySelector(".dialog-body");
+  useLayoutEffect(() => {
+    const dialog = /** @type {HTMLDialogElement} */ (element.current);
+    const body = /** @type {any} */ (dialog.querySelector(".dialog-body"));
+    dialog.showModal();
     if (!body.querySelector("a, button, input, select, textarea")) body.tabIndex = 0; // so keys can scroll it
     before.current = new Map(texts());
+    return () => dialog.close(); // which gives the focus back
   }, []);
   const leave = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!isKept || texts().every(([field, text]) => text === (before.current.get(field) ?? ""))) return closeDialog();
     [setAsking(true), keep.current?.focus()];
   };
+  const onClose = () => element.current && closeDialog();
   const onMouseDown = (/** @type {MouseEvent} */ event) => event.target === element.current && leave(event);
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !event.isComposing && leave(event);
-  return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${closeDialog}
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && leave(event);
+  return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${onClose}
     onCancel=${leave} onMouseDown=${onMouseDown} onKeyDown=${onKeyDown}>
     <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${leave} /></header>
     ${isAsking &&
     html`<p class="leave" role="alert">Discard what you typed?
       <button type="button" class="danger" onClick=${closeDialog}>Discard</button>
       <button type="button" ref=${keep} onClick=${() => setAsking(false)}>Keep it</button></p>`}
+    <${Notice} />
     <div class="dialog-body">${children}</div>
   </dialog>`;
+}
+
+/**
+ * A popover that a button opens, and that is painted while it is open.
+ * @param {(shown: HTMLElement, opener: DOMRect) => void} put  places it @param {string} first  what has the focus then
+ */
+export function usePopover(put, first) {
+  const [isOpen, setOpen] = useState(false);
+  const list = useRef(/** @type {any} */ (null));
+  const button = useRef(/** @type {any} */ (null));
+  const show = () => {
+    button.current.popoverTargetElement = list.current; // a click there is not one outside
+    list.current.showPopover();
+    put(list.current, button.current.getBoundingClientRect());
+    list.current.querySelector(first)?.focus();
+  };
+  useLayoutEffect(() => void (isOpen && show()), [isOpen]);
+  const onClick = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (list.current?.matches(":popover-open")) list.current.hidePopover();
+    else if (isOpen) show(); // what closed it has not been told yet
+    else setOpen(true);
+  };
+  const onToggle = (/** @type {ToggleEvent} */ event) => {
+    if (event.newState === "open") return;
+    if (list.current?.contains(document.activeElement)) button.current.focus();
+    setOpen(false);
+  };
+  return { isOpen, list, button, onClick, onToggle };
+}
+
+/** @param {HTMLElement} shown @param {DOMRect} opener */
+function putBelow(shown, { right, bottom }) {
+  const { offsetWidth, offsetHeight } = shown;
+  shown.style.left = `${Math.max(8, Math.min(right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
+  shown.style.top = `${Math.min(bottom + 4, innerHeight - offsetHeight - 8)}px`;
 }
 
 /**
@@ -123,34 +172,18 @@ export function Dialog({ title, children, size = "", isKept = false }) {
  * @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props
  */
 export function Menu({ label, actions, icon: name = "more" }) {
-  const [isOpen, setOpen] = useState(false);
-  const list = useRef(/** @type {HTMLElement | null} */ (null));
-  const button = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    if (!isOpen || !list.current || !button.current) return;
-    const place = button.current.getBoundingClientRect();
-    list.current.showPopover();
-    const { offsetWidth, offsetHeight } = list.current;
-    list.current.style.left = `${Math.max(8, Math.min(place.right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
-    list.current.style.top = `${Math.min(place.bottom + 4, innerHeight - offsetHeight - 8)}px`;
-    list.current.querySelector("button")?.focus();
-  }, [isOpen]);
+  const { isOpen, list, button, onClick, onToggle } = usePopover(putBelow, "button");
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || !list.current) return;
+    if (!step) return;
     event.preventDefault();
     const items = [...list.current.querySelectorAll("button")];
     const now = items.findIndex((item) => item === document.activeElement);
     items[(now + step + items.length) % items.length]?.focus();
   };
-  const onToggle = (/** @type {ToggleEvent} */ event) => {
-    if (event.newState === "open") return;
-    setOpen(false);
-    if (list.current?.contains(document.activeElement)) button.current?.focus();
-  };
   return html`<span class="menu-place">
     <button ref=${button} type="button" class="icon-button" aria-label=${label} title=${label} aria-haspopup="menu"
-      aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${icon(name)}</button>
+      aria-expanded=${isOpen} onClick=${onClick}>${icon(name)}</button>
     ${isOpen &&
     html`<div ref=${list} class="menu" role="menu" popover="auto" aria-label=${label} onToggle=${onToggle}
       onKeyDown=${onKeyDown}>
