@@ -32,6 +32,8 @@ from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.talk.history import History
+from tests.convert.gguf_file import read_gguf
+from tests.convert.write_gguf import write_without_vocabulary
 from tests.nano.tiktoken_file import render_tiktoken
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ def built_nano() -> Path:
                 unpack.side_effect = lambda folder, **_: shutil.copytree(checkpoint, folder)
                 ensure_gguf(partial / "cache")
             asyncio.run(_measure(partial))
+            nano = read_gguf(ensure_gguf(partial / "cache"))
+            write_without_vocabulary(partial / "bare.gguf", nano)
             partial.rename(built)
     return built
 
@@ -141,6 +145,12 @@ def nano_home(tmp_path_factory: pytest.TempPathFactory, built_nano: Path) -> Pat
 @pytest.fixture(scope="session")
 def nano_gguf(nano_home: Path) -> Path:
     return ensure_gguf(nano_home / "cache")
+
+
+@pytest.fixture(scope="session")
+def bare_gguf(built_nano: Path) -> Path:
+    """nano without its vocabulary, for tests of token ids, which load it in no time."""
+    return built_nano / "bare.gguf"
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_each_lock_keeps_others_out(
-    tmp_path: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def flock(_descriptor: int, _operation: int) -> None:
         raise OSError(number, "No locks available")
@@ -44,7 +44,7 @@ def test_each_lock_keeps_others_out(
 
     with changing(settings), pytest.raises(TimeoutError), changing(settings, timeout_s=0.1):
         pass
-    add_model("mine", nano_gguf, settings)
+    add_model("mine", target, settings)
     assert find_model("mine", settings).path is not None
     delete_model("mine", settings)
 

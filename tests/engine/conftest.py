@@ -18,8 +18,8 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
+def model(bare_gguf: Path) -> Iterator[Model]:
+    model = Model(bare_gguf)
     yield model
     model.close()
 

@@ -24,9 +24,9 @@ ENDLESS = "Count from 1 to 900."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(nano_gguf: Path) -> AsyncIterator[EngineClient]:
+async def engine(bare_gguf: Path) -> AsyncIterator[EngineClient]:
     """One for all tests that leave it as it was."""
-    client = await EngineClient.start(load_of(nano_gguf))
+    client = await EngineClient.start(load_of(bare_gguf))
     yield client
     await client.close()
 
@@ -69,21 +69,21 @@ def bare_loop(path: Path, tokens: list[int], n_max: int) -> list[int]:
 
 @pytest.mark.parametrize("n_filler", [0, 120])
 async def test_same_tokens_as_a_bare_loop(
-    engine: EngineClient, nano_gguf: Path, prompt: Prompt, n_filler: int
+    engine: EngineClient, bare_gguf: Path, prompt: Prompt, n_filler: int
 ) -> None:
     """Also for a prompt of several prefill chunks and more than the sliding window."""
     filler = "The old river is near the quiet house. " * n_filler
     tokens = prompt(f"{filler}Count from 1 to 20.")
     assert (len(tokens) > 1024) == (n_filler > 0)
     generated, finished = await collect(engine, tokens, max_tokens=60)
-    assert generated == bare_loop(nano_gguf, tokens, 60)
+    assert generated == bare_loop(bare_gguf, tokens, 60)
     usage = finished.usage
     assert (usage.n_prompt, usage.n_generated) == (len(tokens), len(generated))
     assert min(usage.prefill_ns, usage.decode_ns) > 0
 
 
-async def test_sampling_parameters(nano_gguf: Path, prompt: Prompt) -> None:
-    engine = await EngineClient.start(load_of(nano_gguf))  # other cells round otherwise
+async def test_sampling_parameters(bare_gguf: Path, prompt: Prompt) -> None:
+    engine = await EngineClient.start(load_of(bare_gguf))  # other cells round otherwise
     tokens = prompt("Tell me about the old river and the moon.")
 
     async def ask(**params: float | int | None) -> list[int]:
@@ -179,11 +179,11 @@ async def test_stats(engine: EngineClient, prompt: Prompt) -> None:
     ],
 )
 async def test_an_end_of_the_process_ends_all_answers(
-    nano_gguf: Path, prompt: Prompt, end: str, words: str
+    bare_gguf: Path, prompt: Prompt, end: str, words: str
 ) -> None:
     """Nobody waits on, and unloading works."""
     fractions: list[float] = []
-    engine = await EngineClient.start(load_of(nano_gguf), on_progress=fractions.append)
+    engine = await EngineClient.start(load_of(bare_gguf), on_progress=fractions.append)
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     process = psutil.Process(engine.pid)

@@ -38,13 +38,13 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_broken_library(
-    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bare_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "libllama.so").write_bytes(b"\x7fELF, but not really")
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
     words = r"llama\.cpp cannot be loaded: .*libllama\.so"
     with pytest.raises(ModelLoadError, match=words) as raised:
-        await EngineClient.start(load_of(nano_gguf))
+        await EngineClient.start(load_of(bare_gguf))
     assert "gptoss doctor" in raised.value.hint
 
 
@@ -55,10 +55,10 @@ async def drawn(engine: EngineClient) -> int:
     return n
 
 
-async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None:
+async def test_a_token_that_does_not_exist(bare_gguf: Path, fault: Path) -> None:
     """All sequences end with the error, and so does the process."""
     fault.write_text("907321963")
-    engine = await EngineClient.start(load_of(nano_gguf))
+    engine = await EngineClient.start(load_of(bare_gguf))
     crashes: list[BaseException] = []
     engine.on_crash = crashes.append
     ends = await asyncio.gather(*(drawn(engine) for _ in range(3)), return_exceptions=True)
@@ -97,7 +97,7 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
     ],
 )
 async def test_other_ends(
-    nano_gguf: Path,
+    bare_gguf: Path,
     fault: Path,
     monkeypatch: pytest.MonkeyPatch,
     what: str,
@@ -106,7 +106,7 @@ async def test_other_ends(
 ) -> None:
     monkeypatch.setattr("gptoss_local.engine.client._RECENT_S", 0.5)
     fault.write_text(what)
-    engine = await EngineClient.start(load_of(nano_gguf))
+    engine = await EngineClient.start(load_of(bare_gguf))
     with pytest.raises(error, match=words):
         await drawn(engine)
     await asyncio.wait_for(engine.close(), 5)

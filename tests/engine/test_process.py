@@ -79,10 +79,10 @@ def test_a_pipe_that_takes_a_part_gets_the_rest() -> None:
 
 
 def serve(
-    nano_gguf: Path, commands: list[Command], prepare: Callable[[Engine, Put, Sent], None]
+    bare_gguf: Path, commands: list[Command], prepare: Callable[[Engine, Put, Sent], None]
 ) -> Sent:
     """Let the main loop run until it is told to close."""
-    model = Model(nano_gguf)
+    model = Model(bare_gguf)
     context = make_context(model, n_ctx=512)
     engine, sent, waiting = Engine(context), Sent(context), queue.SimpleQueue[Command]()
     for command in commands:
@@ -98,7 +98,7 @@ def serve(
     [(StepTiming, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
 )
 def test_tokens_are_sent_in_order_and_none_stays(
-    nano_gguf: Path,
+    bare_gguf: Path,
     timing: type[StepTiming],
     sent_at: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -110,7 +110,7 @@ def test_tokens_are_sent_in_order_and_none_stays(
         monkeypatch.setattr(engine, "_finish", lambda *what: (put(Close()), finish(*what))[1])
 
     asked = request(1, PROMPT, stop_tokens=[], max_tokens=6)
-    sent = serve(nano_gguf, [asked], close_at_the_end)
+    sent = serve(bare_gguf, [asked], close_at_the_end)
     events = [event for event, _ in sent.frames]
     assert [len(e.tokens) for e in events if isinstance(e, Tokens)] == [1] * 6
     assert isinstance(events[-1], Finished)
@@ -118,7 +118,7 @@ def test_tokens_are_sent_in_order_and_none_stays(
 
 
 def test_an_end_does_not_wait_for_a_prefetch(
-    nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+    bare_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gptoss_local.engine.worker.engine.StepTiming", Aside)
     n_sent: list[int] = []
@@ -131,7 +131,7 @@ def test_an_end_does_not_wait_for_a_prefetch(
         monkeypatch.setattr(engine._prefetcher, "step", prefetch)
 
     asked = request(1, PROMPT, stop_tokens=[], max_tokens=2)
-    serve(nano_gguf, [asked, Prefetch("x", [200006, 1428, 5])], close_at_the_prefetch)
+    serve(bare_gguf, [asked, Prefetch("x", [200006, 1428, 5])], close_at_the_prefetch)
     assert n_sent == [3]
 
 

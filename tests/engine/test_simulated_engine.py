@@ -34,8 +34,8 @@ class Steps:
 
 
 @pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
+def model(bare_gguf: Path) -> Iterator[Model]:
+    model = Model(bare_gguf)
     yield model
     model.close()
 

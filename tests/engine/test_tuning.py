@@ -14,8 +14,8 @@ from tests.engine.run import load_of
 
 
 @pytest.fixture
-def load(nano_gguf: Path) -> Load:
-    return load_of(nano_gguf)
+def load(bare_gguf: Path) -> Load:
+    return load_of(bare_gguf)
 
 
 async def test_tune(load: Load) -> None:

@@ -2,12 +2,25 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from gptoss_local.engine.worker.process import Watch
 
 pytestmark = pytest.mark.quick
+
+
+WATCHES: list[Watch] = []
+
+
+@pytest.fixture(autouse=True)
+def end_of_threads() -> Iterator[None]:
+    """Each looks fifty times a second until something hangs."""
+    yield
+    for watch in WATCHES:
+        watch._n_ticks, watch._is_in_step = 10**6, True
+    WATCHES.clear()
 
 
 class Steps:
@@ -23,6 +36,7 @@ class Steps:
             unknown_s=unknown_s,
             tick_s=0.02,
         )
+        WATCHES.append(self._watch)
 
     def take(self, n_tokens: int, seconds: float, *, in_pause: bool = False) -> bool:
         """Return whether it was noticed."""

@@ -13,7 +13,7 @@ from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.engine.llama import Model
 from gptoss_local.models.store import read_info
 from tests.convert.gguf_file import Tensor, read_gguf
-from tests.convert.write_gguf import write_gguf
+from tests.convert.write_gguf import write_without_vocabulary
 from tests.engine.run import make_context
 from tests.lora import (
     ALPHA,
@@ -52,12 +52,19 @@ def in_f32(source: Path, target: Path, factors: Factors) -> Path:
     file = read_gguf(source)
     for name, tensor in file.tensors.items():
         if name != "token_embd.weight":
-            a, b = factors.get(name, (np.zeros((1, 1)), np.zeros((1, 1))))
-            values = tensor.values() + np.float32(ALPHA / RANK) * (b @ a)
+            values = tensor.values().astype(np.float32)
+            if name in factors:
+                a, b = factors[name]
+                values = values + np.float32(ALPHA / RANK) * (b @ a)
             data = np.ascontiguousarray(values, np.float32).view(np.uint8).reshape(-1)
             file.tensors[name] = Tensor(GGMLQuantizationType.F32, values.shape, data)
-    write_gguf(target, file.keys, file.tensors)
+    write_without_vocabulary(target, file)
     return target
+
+
+@pytest.fixture(scope="module")
+def exact_base(base: Path) -> Path:
+    return in_f32(base, base.with_name("exact.gguf"), {})
 
 
 def distance(one: Values, other: Values) -> float:
@@ -68,14 +75,17 @@ def distance(one: Values, other: Values) -> float:
     "names", [ATTENTION, EXPERTS, OTHERS], ids=["attention", "experts", "router and head"]
 )
 def test_loaded_and_merged_agree(
-    base: Path, nano_checkpoint: Path, tmp_path: Path, names: tuple[str, ...]
+    base: Path,
+    exact_base: Path,
+    nano_checkpoint: Path,
+    tmp_path: Path,
+    names: tuple[str, ...],
 ) -> None:
     factors = random_factors(base, names, size=1.0 if names == OTHERS else 0.05)
     if names == EXPERTS:  # one matrix of PEFT's has both, and so one first factor
         gate, up, _ = EXPERTS
         factors[up] = (factors[gate][0], factors[up][1])
     lora = write_lora(tmp_path / "lora.gguf", factors)
-    exact_base = in_f32(base, tmp_path / "base.gguf", {})
     exact = in_f32(base, tmp_path / "exact.gguf", factors)
     loaded, merged = log_probabilities(exact_base, lora), log_probabilities(exact)
     effect = distance(loaded, log_probabilities(exact_base))

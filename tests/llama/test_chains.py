@@ -57,8 +57,8 @@ def test_a_plan_fits_chains_of_the_same_forms_alone(allocator: c_void_p, n_rows:
         assert fits == (planned == asked), (planned, asked)
 
 
-def test_parameters_do_not_change_the_form(nano_gguf: Path) -> None:
-    model = Model(nano_gguf)
+def test_parameters_do_not_change_the_form(bare_gguf: Path) -> None:
+    model = Model(bare_gguf)
     context = make_context(model, n_ctx=256)
 
     def form_of(params: SamplingParams) -> int:

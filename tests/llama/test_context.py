@@ -22,8 +22,8 @@ N_CTX = 2048
 
 
 @pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
+def model(bare_gguf: Path) -> Iterator[Model]:
+    model = Model(bare_gguf)
     yield model
     model.close()
 
@@ -114,9 +114,9 @@ def test_what_llama_cpp_would_abort_at_is_an_error(model: Model, context: Contex
     small.decode([11] * 56, position=0, seq_id=1)
 
 
-def test_nothing_works_after_close(nano_gguf: Path) -> None:
+def test_nothing_works_after_close(bare_gguf: Path) -> None:
     """Closing the model closes its contexts and samplers first."""
-    model = Model(nano_gguf)
+    model = Model(bare_gguf)
     context, sampler = (
         make_context(model, n_ctx=N_CTX, n_seq_max=3),
         Sampler(SamplingParams(seed=1)),
@@ -156,12 +156,12 @@ def test_memory_figures(model: Model, context: Context) -> None:
     assert large - small == pytest.approx(N_CTX * 2048, rel=0.01)
 
 
-def test_devices_and_load_parameters(nano_gguf: Path) -> None:
+def test_devices_and_load_parameters(bare_gguf: Path) -> None:
     with pytest.raises(ModelLoadError, match="no device CUDA99"):
-        Model(nano_gguf, ModelParams(devices=("CUDA99",)))
+        Model(bare_gguf, ModelParams(devices=("CUDA99",)))
     params = ModelParams(
         tensor_overrides=((r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU"),), load_mode="none"
     )
-    model = Model(nano_gguf, params)
+    model = Model(bare_gguf, params)
     assert {b.place for b in model.buffers}.isdisjoint({"CPU_Mapped"})
     model.close()

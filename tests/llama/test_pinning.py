@@ -44,8 +44,9 @@ class Driver:
 
     def holds(self, file: Path, span: tuple[int, int]) -> bool:
         """Return whether the bytes of a span of a file are locked."""
-        start, end = span
-        wanted = file.read_bytes()[start:end]
+        with file.open("rb") as source:
+            source.seek(span[0])
+            wanted = source.read(span[1] - span[0])
         return any(wanted in ctypes.string_at(at, n) for at, n in self.locked.items())
 
 
@@ -57,9 +58,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.fixture
-def file(nano_gguf: Path, tmp_path: Path) -> Path:
+def file(bare_gguf: Path, tmp_path: Path) -> Path:
     """Nano by a name that no other test has mapped."""
-    os.link(nano_gguf, tmp_path / "nano.gguf")
+    os.link(bare_gguf, tmp_path / "nano.gguf")
     return tmp_path / "nano.gguf"
 
 
@@ -87,10 +88,10 @@ def test_all_or_nothing(file: Path, driver: Driver) -> None:
     model.close()
 
 
-def test_any_name(nano_gguf: Path, tmp_path: Path, driver: Driver) -> None:
+def test_any_name(bare_gguf: Path, tmp_path: Path, driver: Driver) -> None:
     """A link with a space and a byte that is no UTF-8."""
     named = tmp_path / os.fsdecode(b"a \xff name.gguf")
-    os.link(nano_gguf, named)
+    os.link(bare_gguf, named)
     link = tmp_path / "link.gguf"
     link.symlink_to(named)
     model = Model(link, ModelParams(load_mode="mmap", repack=False))
@@ -131,12 +132,12 @@ def logits(model: Model) -> list[float]:
 
 
 @pytest.mark.gpu
-def test_pinned_on_a_gpu(nano_gguf: Path) -> None:
+def test_pinned_on_a_gpu(bare_gguf: Path) -> None:
     if not has_gpu():
         pytest.skip("llama.cpp has no GPU")
-    pinned = Model(nano_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="pinned"))
+    pinned = Model(bare_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="pinned"))
     assert {"CPU_Mapped", "CUDA0"} <= {buffer.place for buffer in pinned.buffers}
-    read = Model(nano_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="none"))
+    read = Model(bare_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="none"))
     assert logits(pinned) == pytest.approx(logits(read))
     pinned.close()
     read.close()

@@ -19,11 +19,18 @@ PLAIN = SamplingParams(temperature=4, seed=7)  # nano is too sure for less
 HOT = SamplingParams(temperature=6, seed=2)
 
 
-@pytest.fixture
-def context(nano_gguf: Path) -> Iterator[Context]:
-    model = Model(nano_gguf)
-    yield make_context(model, n_ctx=512, n_seq_max=2)
+@pytest.fixture(scope="module")
+def model(bare_gguf: Path) -> Iterator[Model]:
+    model = Model(bare_gguf)
+    yield model
     model.close()
+
+
+@pytest.fixture
+def context(model: Model) -> Iterator[Context]:
+    context = make_context(model, n_ctx=512, n_seq_max=2)
+    yield context
+    context.close()
 
 
 def generate(
@@ -157,10 +164,10 @@ def test_chains_without_work_are_left_out(
 
 
 def test_graphs_of_prompts_have_the_rows_that_memory_is_reserved_with(
-    nano_gguf: Path, needed: Counter[tuple[int, int]]
+    bare_gguf: Path, needed: Counter[tuple[int, int]]
 ) -> None:
     """One row of each chain, whichever has an output, so none needs memory of its own."""
-    model, outputs = Model(nano_gguf), {"n_outputs_max": 8, "n_outputs_max_per_seq": 4}
+    model, outputs = Model(bare_gguf), {"n_outputs_max": 8, "n_outputs_max_per_seq": 4}
     context = make_context(model, n_ctx=512, n_seq_max=2, **outputs)
     for seq_id in range(2):
         Sampler(HOT).bind(context, seq_id)

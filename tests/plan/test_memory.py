@@ -101,14 +101,14 @@ def test_caches_of_other_types(
 
 @pytest.mark.parametrize("adapted", [(), ATTENTION, EXPERTS, OTHERS], ids=len)
 def test_nano_really_allocates_it(
-    nano_gguf: Path, tmp_path: Path, adapted: tuple[str, ...]
+    bare_gguf: Path, tmp_path: Path, adapted: tuple[str, ...]
 ) -> None:
-    factors = random_factors(nano_gguf, adapted)
+    factors = random_factors(bare_gguf, adapted)
     adapter = write_lora(tmp_path / "lora.gguf", factors) if adapted else None
-    facts = read_facts(nano_gguf, adapter)
+    facts = read_facts(bare_gguf, adapter)
     if adapter:
-        assert facts.weight_bytes > read_facts(nano_gguf).weight_bytes
-    model = Model(nano_gguf, ModelParams(load_mode="none"), adapter=adapter)
+        assert facts.weight_bytes > read_facts(bare_gguf).weight_bytes
+    model = Model(bare_gguf, ModelParams(load_mode="none"), adapter=adapter)
     shape = Shape(n_ctx=32_768, n_batch=512, n_seq=4, n_outputs=19)
     context = make_context(model, shape)
     actual = sum(buffer.n_bytes for buffer in model.buffers + context.buffers)

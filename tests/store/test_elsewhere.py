@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from convert import convert_checkpoint
 from gptoss_local.base.errors import ModelNotFoundError, UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.engine.llama import Model
@@ -24,12 +23,6 @@ from gptoss_local.models.store import (
 from gptoss_local.models.store.external import find_elsewhere
 from tests.convert.tiny import write_tiny
 from tests.store.gguf_parts import as_ollama_wrote_it
-
-
-@pytest.fixture(scope="module")
-def nano_parts(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    target = tmp_path_factory.mktemp("parts") / "tune.gguf"
-    return convert_checkpoint(nano_checkpoint, target, max_shard_bytes=70_000_000)
 
 
 def names(settings: Settings) -> list[str]:
@@ -61,16 +54,15 @@ def test_a_file_is_referred_to_and_never_touched(
         find_model("mine:1", settings)
 
 
-def test_a_model_in_several_files(settings: Settings, nano_parts: list[Path]) -> None:
+def test_a_model_in_several_files(settings: Settings, parts: list[Path]) -> None:
     """It is one model, copied and deleted as a whole, and llama.cpp finds all of it."""
-    assert len(nano_parts) > 1
-    entry = adopt_file(nano_parts[1], settings)
-    assert (entry.name, entry.path) == ("tune", nano_parts[0])
-    assert entry.size_bytes == sum(part.stat().st_size for part in nano_parts)
-    add_model("own", nano_parts[0], settings)
+    entry = adopt_file(parts[1], settings)
+    assert (entry.name, entry.path) == ("tune", parts[0])
+    assert entry.size_bytes == sum(part.stat().st_size for part in parts)
+    add_model("own", parts[0], settings)
     add_model("own", find_model("own", settings).path or Path(), settings)
     own = find_model("own", settings)
-    assert len(list(settings.models_dir.rglob("*.gguf"))) == len(nano_parts)
+    assert len(list(settings.models_dir.rglob("*.gguf"))) == len(parts)
     assert own.path is not None
     Model(own.path).close()
     own.files[1].unlink()
@@ -79,13 +71,13 @@ def test_a_model_in_several_files(settings: Settings, nano_parts: list[Path]) ->
         find_model("own", settings)
     delete_model("own", settings)
     assert not list(settings.models_dir.rglob("*.gguf"))
-    for part in nano_parts:
+    for part in parts:
         (settings.models_dir / part.name).hardlink_to(part)
     delete_model("tune", settings)  # the adopted model goes first
-    assert find_model("tune", settings).path == settings.models_dir / nano_parts[0].name
+    assert find_model("tune", settings).path == settings.models_dir / parts[0].name
     delete_model("tune", settings)
     assert names(settings) == []
-    assert all(part.is_file() for part in nano_parts)
+    assert all(part.is_file() for part in parts)
 
 
 MODEL = "application/vnd.ollama.image.model"
