@@ -16,7 +16,7 @@ import { fitTables } from "./table.js";
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
 const N_ROWS = 4; // of a table that grows, which are made together
 
-const md = new MarkdownIt({ html: false, linkify: true, maxNesting: 60 });
+const md = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: 60 });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 md.validateLink = (/** @type {string} */ url) => SAFE.test(url.trim());
 addMath(md);
