@@ -118,11 +118,17 @@ _ASKS_WHEN_EMPTY = frozenset(
 
 
 def unread_fields(
-    sent: Mapping[str, Any], body: type[msgspec.Struct], place: str = "", *, is_item: bool = False
+    sent: Mapping[str, Any],
+    body: type[msgspec.Struct],
+    place: str = "",
+    *,
+    original: Mapping[str, Any] | None = None,
+    is_item: bool = False,
 ) -> Iterator[str]:
     """Yield unread fields of unknown meaning; UsageError for one that changes an answer.
 
-    Items of lists are often history, which is not refused.
+    `original`: `sent` before it was prepared. Items of lists are often history, which is not
+    refused.
     """
     read = _fields(body)
     for name, value in sent.items():
@@ -141,7 +147,7 @@ def unread_fields(
             for wish, wanted in value.items() if foreign else [(name, value)]:
                 if is_item or _asks_for_nothing(wish, wanted):
                     continue
-                if (hint := _instead(wish, wanted, sent, body)) is not None:
+                if (hint := _instead(wish, wanted, original or sent, body)) is not None:
                     said = f"{place}{name}.{wish}" if foreign else f"{place}{name}"
                     raise UsageError(f"{said} is not supported here{hint}")
             yield f"{place}{name}"
@@ -236,9 +242,9 @@ class NamedModel:
         def fill_in(sent: dict[str, Any]) -> dict[str, Any]:
             if own := getattr(body_type, "FORMAT", None):
                 sent = _put_options(put_format(sent, own), body_type)
-            sent = prepare(sent)
-            self._warn("ignored", unread_fields(sent, body_type))
-            return self._fill_in(sent)
+            prepared = prepare(sent)
+            self._warn("ignored", unread_fields(prepared, body_type, original=sent))
+            return self._fill_in(prepared)
 
         return await read_body(self._request, body_type, fill_in)
 
@@ -294,6 +300,8 @@ class NamedModel:
 
         One caller's reasoning never gets into another's prompt. Raises ModelNotFoundError.
         """
+        if isinstance(self._found, UsageError):  # no model is named: said before all else
+            raise self._found
         asked = await translate(self._request, make)
         asked = begin(asked, self.entry.defaults)
         priority = current_caller().priority - self._is_flex

@@ -87,39 +87,41 @@ class ChoiceLogprobs(msgspec.Struct):
     refusal: None = None
 
 
-class _Choice(msgspec.Struct, kw_only=True):
+class ChatChoice(msgspec.Struct):
+    message: CompletionMessage
+    logprobs: ChoiceLogprobs | None
     finish_reason: str
     index: int = 0
     native_finish_reason: str | UnsetType = UNSET
 
 
-class ChatChoice(_Choice):
-    message: CompletionMessage
-    logprobs: ChoiceLogprobs | None
-
-
-class TextChoice(_Choice):
-    text: str
-    logprobs: CompletionLogprobs | None
-    token_ids: list[int] | UnsetType = UNSET
-
-
-class _Completion(msgspec.Struct, kw_only=True):
+class ChatCompletion(msgspec.Struct):
     id: str
+    object: Literal["chat.completion"]
     created: int
     model: str
     system_fingerprint: str
+    choices: list[ChatChoice]
     usage: CompletionUsage
 
 
-class ChatCompletion(_Completion):
-    object: Literal["chat.completion"]
-    choices: list[ChatChoice]
+class TextChoice(msgspec.Struct):
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: str
+    index: int = 0
+    token_ids: list[int] | UnsetType = UNSET
+    native_finish_reason: str | UnsetType = UNSET
 
 
-class TextCompletion(_Completion):
+class TextCompletion(msgspec.Struct):
+    id: str
     object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
     choices: list[TextChoice]
+    usage: CompletionUsage
 
 
 class _Writer:
