@@ -181,7 +181,7 @@ def _cells(table: SyntaxTreeNode, place: _Nesting) -> list[list[Cell]]:
         if len(typed := _typed_cells(line)) <= len(row):
             continue
         whole = _typed_cells(_CODE.sub(lambda found: found[0].replace("|", r"\|"), line))
-        if len(whole) == len(row):  # a bar in code is none of the table: `ps | grep x`
+        if len(whole) == len(row):  # a bar in code ends no cell: `ps | grep x`
             nodes = [SyntaxTreeNode(_PARSER.parseInline(text)).children[0] for text in whole]
             contents = [_inline(node, place) for node in nodes]
         else:  # Markdown would drop the last ones

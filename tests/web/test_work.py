@@ -55,7 +55,7 @@ def colour(lines: Locator, text: str) -> str:
 
 
 def test_a_model_mends_a_program(
-    open_page: OpenPage, server: RunningServer, script: Script, repository: Path, watch: Watch
+    server: RunningServer, open_page: OpenPage, script: Script, repository: Path, watch: Watch
 ) -> None:
     watch.expected = ("status of 400",)
     page, sums = open_page(server), repository / "sums.py"

@@ -70,23 +70,23 @@ function onKey(event) {
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
   const isModified = event.ctrlKey || event.metaKey || event.altKey;
   const live = streaming();
-  const inFront = /** @type {HTMLElement | null} */ (document.querySelector(":popover-open:not(.peek)")); // it closes by Esc
+  const front = /** @type {HTMLElement | null} */ (document.querySelector(":popover-open:not(.peek)")); // it closes by Esc
   if (document.querySelector("dialog[open]")) return;
   if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
-    [inFront?.hidePopover(), set({ isSidebarOpen: NARROW.matches })];
+    [front?.hidePopover(), set({ isSidebarOpen: NARROW.matches })];
     fold(false);
     document.documentElement.classList.remove("wide");
     focusOn("#search");
   } else if (event.altKey && event.code === "KeyN") {
-    [inFront?.hidePopover(), go(null)];
+    [front?.hidePopover(), go(null)];
     focusOn(INPUT);
   } else if ((event.ctrlKey || event.metaKey) && event.code === "KeyP" && !canDraw()) void drawing.then(() => setTimeout(print));
-  else if (event.key === "Escape" && inFront) return;
+  else if (event.key === "Escape" && front) return;
   else if (event.key === "Escape" && state.dialog) closeDialog(); // which has not been loaded yet
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
-  else if (!inFront && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
-  else if (event.key === "/" && !isTyping && !isModified && !inFront) focusOn(INPUT);
+  else if (!front && ((event.key === "?" && !isTyping && !isModified) || (event.key === "/" && (event.ctrlKey || event.metaKey)))) set({ dialog: { kind: "help" } });
+  else if (event.key === "/" && !isTyping && !isModified && !front) focusOn(INPUT);
   else return;
   event.preventDefault();
 }
