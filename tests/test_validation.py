@@ -1,5 +1,7 @@
-"""A validator's words never reach a user."""
+"""A validator's words never reach a user, and threads may be the first to decode."""
 
+import subprocess
+import sys
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -63,3 +65,28 @@ def test_json(text: str) -> None:
     said = in_words(raised.value)
     assert "`" not in said
     assert "$" not in said
+
+
+FIRST_TO_DECODE = """
+import sys, threading, msgspec
+from gptoss_local.base.validation import learn_structs
+sys.setswitchinterval(1e-6)
+inner = [msgspec.defstruct(f"Inner{i}", [("d", int, 0)]) for i in range(1000)]
+outer = [msgspec.defstruct(f"Outer{i}", [("a", int), ("c", list[each])])
+         for i, each in enumerate(inner)]
+learn_structs()
+for each in outer:
+    barrier = threading.Barrier(4)
+    def decode():
+        barrier.wait()
+        msgspec.json.decode(b'{"a": 1, "c": [{"d": 1}]}', type=each)
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
+
+
+def test_threads_may_be_the_first_to_decode_a_struct() -> None:
+    """Without `learn_structs`, msgspec 0.22 ends the process by a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", FIRST_TO_DECODE], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
