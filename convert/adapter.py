@@ -341,7 +341,7 @@ def check_adapter_files(folder: Path) -> None:
 
 
 def tokenizer_of(adapter: Path | None) -> Path | None:
-    """Return the folder if it has a tokenizer, as trainers save it next to what they trained."""
+    """Return the adapter's folder if it has a tokenizer, which trainers save there."""
     return adapter if adapter is not None and (adapter / "tokenizer.json").is_file() else None
 
 

@@ -30,7 +30,7 @@ _SAMPLING = (
     *("sequence", "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "temperature"),
     *("penalty_last_n", "penalty_repeat", "mirostat", "mirostat_tau", "mirostat_eta"),
 )
-# Of generation_config.json, besides those: what is a special token's, or is how a program runs.
+# Other keys of generation_config.json that change no answer here.
 _WITHOUT_EFFECT = {
     *("bos_token_id", "pad_token_id", "do_sample", "transformers_version", "max_length"),
     *("max_new_tokens", "use_cache", "cache_implementation", *_SAMPLING),
@@ -63,7 +63,11 @@ def _has_effect(key: str, value: Any) -> bool:
     if key == "eos_token_id":
         ends = value if isinstance(value, list) else ()
         return any(type(i) is int and FIRST_SPECIAL <= i not in ENDS for i in ends)
-    return value not in (None, False, 1, [], {}) and key not in _WITHOUT_EFFECT and key[0] != "_"
+    return (
+        value not in (None, False, 1, [], {})
+        and key not in _WITHOUT_EFFECT
+        and not key.startswith("_")
+    )
 
 
 def _read_card(path: Path, notes: list[str]) -> dict[str, Any]:

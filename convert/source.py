@@ -101,7 +101,7 @@ class Source:
     def arriving_shards(
         self, arrivals: Iterable[Path], earlier: JournalState
     ) -> tuple[Collection[str], Iterator[Shard]]:
-        """Return all tensors' names, and shards as they come, without an index all at once."""
+        """Return all tensors' names, and shards as they arrive; without an index, wait first."""
         if self.index:
             names = [name for held in self.index.values() for name in held]
             expected = (path.name for path in arrivals if path.name in self.index)

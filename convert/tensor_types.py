@@ -327,7 +327,10 @@ def repack_blocks(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArr
 
 
 def dequantize(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Turn a checkpoint's blocks into floats. Source: `_get_mxfp4_tensor`, OpenAI's weights.py."""
+    """Turn blocks (..., n, 16) with scales (..., n) into floats (..., n * 32).
+
+    The reference that a converted tensor must equal: `_get_mxfp4_tensor` in OpenAI's weights.py.
+    """
     codes = np.stack([blocks & 0x0F, blocks >> 4], axis=-1).reshape(*scales.shape, 32)
     exponents = scales.astype(np.int32) - 127
     values: NDArray[Any] = np.ldexp(MXFP4.CODES[codes], exponents[..., None])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def build_wheel(folder: str, _settings: object = None, _metadata: object = None) -> str:
-    """Pack what is in the current folder, the unpacked source."""
+    """Pack the unpacked source, which is the current folder."""
     metadata = Path("PKG-INFO").read_bytes()
     version = re.search(rb"^Version: (\S+)", metadata, re.M)
     assert version

@@ -94,7 +94,7 @@ def fetch(
         if not _is_whole(folder / name, asset.digest):
             log.say(f"fetching {name}, {asset.size / 1e6:.0f} MB")
             _download(log, asset, folder / name)
-            kept[name].write_text(asset.digest)
+        kept[name].write_text(asset.digest)
         digests[name] = asset.digest
     return {folder / name: digests[name] for name in wanted}
 
@@ -171,7 +171,7 @@ def _blocks(asset: Asset, start: int) -> Iterator[bytes]:
 
 
 def _is_whole(path: Path, digest: str | None) -> bool:
-    return path.is_file() and sha256(path) == digest
+    return digest is not None and path.is_file() and sha256(path) == digest
 
 
 def sha256(path: Path) -> str:

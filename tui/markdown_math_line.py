@@ -25,7 +25,7 @@ _MORE = {
     "lt": "<", "gt": ">", "nsubseteq": "⊈", "supsetneq": "⊋", "nparallel": "∦", "vDash": "⊨",
     "bigoplus": "⨁", "bigotimes": "⨂", "bigvee": "⋁", "bigwedge": "⋀", "ltimes": "⋉",
     "rtimes": "⋊", "measuredangle": "∡", "dotsc": "…", "dotsb": "⋯", "dag": "†", "ddag": "‡",
-    "pounds": "£", "euro": "€", "yen": "¥", "S": "§", "twoheadrightarrow": "↠",
+    "pounds": "£", "euro": "€", "yen": "¥", "twoheadrightarrow": "↠",
     "argmax": "argmax", "argmin": "argmin", "sgn": "sgn", "tr": "tr", "rank": "rank",
 }  # fmt: skip
 _ACCENTS = {

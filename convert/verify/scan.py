@@ -69,6 +69,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
+    """Return the byte of the first block with a number or scale that is not finite."""
     if (ours := TENSOR_TYPES.get(kind.name.lower())) is not None:
         return ours.first_infinite(data)
     blocks = data.reshape(-1, kind.n_bytes)

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from inspect import iscoroutinefunction
 from pathlib import Path
 
 from textual.app import SuspendNotSupported
@@ -75,8 +74,39 @@ async def help_(chat: ChatParts, _argument: str) -> None:
     show_help(chat, REGISTRY)
 
 
-_NAMES = vars(answers) | vars(chats) | vars(choices) | vars(places) | globals()
 REGISTRY = Registry(
-    {name.rstrip("_"): act for name, act in _NAMES.items() if iscoroutinefunction(act)}
+    {
+        "help": help_,
+        "new": chats.new,
+        "resume": chats.resume,
+        "search": chats.resume,
+        "find": places.find,
+        "recall": places.recall,
+        "model": choices.model,
+        "effort": choices.effort,
+        "edit": answers.edit,
+        "attach": attach,
+        "continue": answers.continue_,
+        "now": answers.now,
+        "retry": answers.retry,
+        "copy": answers.copy,
+        "open": answers.open_,
+        "export": chats.export,
+        "import": chats.import_,
+        "system": chats.system,
+        "again": answers.again,
+        "compare": answers.compare,
+        "branch": chats.branch,
+        "stats": answers.stats,
+        "inspect": answers.inspect,
+        "preset": chats.preset,
+        "temporary": chats.temporary,
+        "tools": choices.tools,
+        "undo": choices.undo,
+        "set": choices.set_,
+        "editor": editor,
+        "theme": choices.theme,
+        "mouse": choices.mouse,
+        "quit": chats.quit_,
+    }
 )
-"""The functions above and in these modules that have a command's name."""

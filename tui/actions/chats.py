@@ -89,9 +89,6 @@ async def resume(chat: ChatParts, argument: str) -> None:
     chat.app.push_screen(dialog, chat.then(open_chat))
 
 
-search = resume
-
-
 async def branch(chat: ChatParts, _argument: str) -> None:
     """Continue in a new chat with this branch, up to the focused message; this chat stays."""
     turns = chat.conversation.turns

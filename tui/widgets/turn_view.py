@@ -289,7 +289,7 @@ class AssistantTurnView(TurnView):
     def meta(self) -> str:
         is_done = self._state == "done"
         is_empty = not (self.turn.content or self.turn.tool_calls)
-        ends = _ENDS.get(self._reason, _NOTHING * is_empty) if is_done else ""
+        ends = _ENDS.get(self._reason, _NOTHING if is_empty else "") if is_done else ""
         state = ends or _STATES.get(self._state, "")
         way = _CONTINUE if self._is_last and was_cut(self.turn) else ""
         return "  ".join(filter(None, (state, self._error, way, super().meta)))

@@ -140,7 +140,7 @@ def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
 def _function(name: str) -> Any:
     with contextlib.suppress(AttributeError):
         return _lib[name]
-    for library in ("ggml", "ggml-base"):  # Windows looks into no library but the one it is told
+    for library in ("ggml", "ggml-base"):  # Windows searches only the library that it is given
         with contextlib.suppress(AttributeError, OSError):
             return _loaded(library, _base_path)[name]
     raise ModelLoadError(f"llama.cpp's libraries have no {name}")

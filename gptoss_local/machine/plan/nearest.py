@@ -31,7 +31,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """Name what keeps experts out of VRAM, or a CPU from a GPU; 0 bytes: no amount helps."""
+    """The VRAM that a plan lacks for all experts, or for a GPU at all; 0 bytes: no amount helps."""
 
     goal: Literal["experts", "gpu"]
     missing_bytes: int

@@ -151,7 +151,7 @@ def download_files(
     also: Sequence[str] = (),
     progress: Progress = lambda *_: None,
 ) -> Iterator[list[tuple[Path, HubFile]]]:
-    """Fetch files, and those of `also` that are there; yield their paths and entries in order."""
+    """Fetch `names`, and those of `also` that exist; yield their paths and entries in order."""
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
         files = listing.named([*names, *(name for name in also if name in listing.files)])

@@ -215,7 +215,7 @@ class CompactModel:
         return bits.reshape(entry.shape)
 
     def _fill_vocabulary(self, name: str, used_rows: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        """Make all rows; those of unused specials can neither be read nor said."""
+        """Make all rows; the model can neither read nor say unused specials."""
         code_map, shared = (self._entries[f"{CODED[name]}_{part}"] for part in ("map", "shared"))
         offset = self._join_planes(shared).view(np.int16)
         factors = self._join_planes(code_map).view(np.int16)

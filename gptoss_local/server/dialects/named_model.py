@@ -300,10 +300,8 @@ class NamedModel:
 
         One caller's reasoning never gets into another's prompt. Raises ModelNotFoundError.
         """
-        if isinstance(self._found, UsageError):  # no model is named: said before all else
-            raise self._found
-        asked = await translate(self._request, make)
-        asked = begin(asked, self.entry.defaults)
+        defaults = self.entry.defaults  # a wrong model is said before all else
+        asked = begin(await translate(self._request, make), defaults)
         priority = current_caller().priority - self._is_flex
         asked = msgspec.structs.replace(asked, priority=priority, in_memory=self._in_memory)
         if isinstance(asked, RawRequest):

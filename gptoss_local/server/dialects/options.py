@@ -15,7 +15,7 @@ NUMBER: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 """The JSON schema of what `number_in` reads."""
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB_SIZE)]
-"""The largest is far above any fine-tune's: the model's `Vocabulary` checks what it has."""
+"""An id of any fine-tune; the model's own `Vocabulary` checks that it has it."""
 
 Temperature = Annotated[float, msgspec.Meta(le=100)]
 """Excludes infinity, and the "nan" that a text would become."""

@@ -87,7 +87,7 @@ const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]), isSent: /** @typ
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
 export let receive = () => {};
 
-/** Go on typing there, unless a keyboard would come over the screen. */
+/** Focus the field, unless that opens a phone's keyboard. */
 const toField = () =>
   matchMedia("(pointer: fine)").matches && /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
 

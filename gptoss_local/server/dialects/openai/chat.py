@@ -149,10 +149,6 @@ class _Writer:
         counts = CompletionUsage(**usage(self._answer.done, "prompt", "completion"))
         return self._head | {"object": self._whole_object, "usage": counts}
 
-    @property
-    def _ending(self) -> dict[str, Any]:
-        return {"finish_reason": self._finish_reason(), "native_finish_reason": self._native}
-
     def _chunk(self, finish_reason: str | None = None, **fields: Any) -> SseEvent:
         choice = {"index": 0, "logprobs": None, **fields, "finish_reason": finish_reason}
         if finish_reason is not None and self._native != UNSET:
@@ -234,7 +230,8 @@ class ChatCompletionWriter(_Writer):
             reasoning_content=answer.reasoning,
             tool_calls=calls,
         )
-        choice = ChatChoice(message, _choice_logprobs(answer.logprobs), **self._ending)
+        logprobs, reason = _choice_logprobs(answer.logprobs), self._finish_reason()
+        choice = ChatChoice(message, logprobs, reason, native_finish_reason=self._native)
         return ChatCompletion(**self._fields, choices=[choice])
 
     def _tool_call(self, call: ToolCall) -> dict[str, Any]:
@@ -298,7 +295,8 @@ class CompletionWriter(_Writer):
 
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
-        choice = TextChoice(text, completion_logprobs(self._answer.logprobs), **self._ending)
+        logprobs, reason = completion_logprobs(self._answer.logprobs), self._finish_reason()
+        choice = TextChoice(text, logprobs, reason, native_finish_reason=self._native)
         choice.token_ids = self._token_ids or UNSET
         return TextCompletion(**self._fields, choices=[choice])
 
