@@ -1,6 +1,5 @@
 """Turns a validator's message into plain English."""
 
-import contextlib
 import re
 from typing import Any
 
@@ -27,20 +26,6 @@ _ESCAPE = re.compile(  # a whole character in two halves, a half without the oth
     re.DOTALL,
 )
 _MAX_SHOWN = 40  # characters of a value
-
-
-def learn_structs() -> None:
-    """Let msgspec read the fields of all structs that are defined so far: before threads do.
-
-    Where two threads are the first to decode one, it crashes: the second finds fields without
-    types. PERF: 10 ms for 300.
-    """
-    kinds: list[type[msgspec.Struct]] = [msgspec.Struct]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    for kind in kinds[1:]:
-        with contextlib.suppress(NameError, TypeError):  # it is never decoded
-            msgspec.json.Decoder(kind)
 
 
 def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:

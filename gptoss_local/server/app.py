@@ -21,7 +21,6 @@ from starlette.middleware import Middleware
 from gptoss_local import __version__
 from gptoss_local.base.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.base.settings import Settings
-from gptoss_local.base.validation import learn_structs
 from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
@@ -57,7 +56,6 @@ _KEEP_ALIVE_S = 75
 
 def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     """Build the application; its lifespan owns the engine process."""
-    learn_structs()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
