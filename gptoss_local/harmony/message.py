@@ -16,7 +16,7 @@ class ToolRequest(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message; `system` carries the developer's instructions.
+    """One message; `system` carries the developer's instructions, `name` says which user's it is.
 
     `tool_name`, `tool_call_id` or the order of results shows the call that is answered. Reasoning,
     content and calls in another order come as several messages. A message that `is_preamble` was
@@ -24,6 +24,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     role: Literal["system", "user", "assistant", "tool"]
+    name: str = ""
     content: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolRequest, ...] = ()

@@ -11,7 +11,7 @@ _MAX_TOKENS = 2**19  # four whole contexts; 2 MB, and their text
 
 
 class Part(NamedTuple):
-    """A message of harmony; `name` is the tool's name. Empty fields are omitted."""
+    """A message of harmony; `name` stands in place of the role. Empty fields are omitted."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     text: str

@@ -250,7 +250,8 @@ def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
         case "system":
             yield Part("developer", _instructions(message.content))
         case "user":
-            yield Part("user", message.content)
+            name = f"user:{message.name}" if message.name else ""
+            yield Part("user", message.content, name=name)
         case "assistant":
             calls.add(message)
             yield from _assistant(message, calls)

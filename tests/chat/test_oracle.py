@@ -130,8 +130,9 @@ def conversation(rng: random.Random) -> tuple[ChatRequest, list[Harmony]]:
     of = Harmony.from_role_and_content
 
     def ask() -> None:
-        ours.append(Message(role="user", content=text()))
-        theirs.append(of(Role.USER, ours[-1].content))
+        ours.append(Message(role="user", content=text(), name=rng.choice(["", "Ada", "é=漢"])))
+        author = Author(role=Role.USER, name=ours[-1].name or None)
+        theirs.append(Harmony.from_author_and_content(author, ours[-1].content))
 
     def call(*, is_finished: bool) -> None:
         """A finished turn loses its reasoning and its calls of built-in tools."""

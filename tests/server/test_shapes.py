@@ -128,9 +128,12 @@ def test_fields_that_are_not_read_are_named(
     chat = strict.chat.completions.with_raw_response
     named = {"temprature": 0, "max_\ntokens": 9, "temperature": 0.5} | silent
     named |= {"chat_template_kwargs": {"custom": 1, "thinking": True}}
-    named["messages"] = [ASK[0] | {"id": "m1", "parts": [{"type": "text", "text": "Hello"}]}]
+    parts = [{"type": "text", "text": "Hello"}]
+    named["messages"] = [{"role": "Assistant", "content": "Hi", "name": "bob"}]
+    named["messages"] += [ASK[0] | {"id": "m1", "name": "Ada", "parts": parts}]
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=named)
-    fields = "chat_template_kwargs.custom, max_?tokens, messages[].parts, temprature"
+    fields = "chat_template_kwargs.custom, max_?tokens, messages[].name, messages[].parts, "
+    fields += "temprature"
     assert warned(made) == f"ignored: {fields}"
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=silent)
     assert warned(made) == ""

@@ -5,6 +5,7 @@ Agents cannot take messages back: only new media are refused, older ones become 
 
 import base64
 import contextlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -117,7 +118,7 @@ class SentMessage(msgspec.Struct):
             return self._answer(images)
         content = join_parts(self.content, is_new=is_new) + images
         if role not in RESULTS:
-            return message_of(role, content)
+            return message_of(role, content, self.name)
         name = self.tool_name or self.name
         return Message(role="tool", content=content, tool_name=name, tool_call_id=self.tool_call_id)
 
@@ -253,11 +254,14 @@ def read_arguments(arguments: Any) -> dict[str, Any] | str:
 RESULTS = ("tool", "function")
 
 
-def message_of(role: str, text: str) -> Message:
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")  # OpenAI's API takes names without
+
+
+def message_of(role: str, text: str, name: str = "") -> Message:
     """Return a message that is no answer and no result; one of an unknown role is the user's."""
     match role.lower():
         case "user":
-            return Message(role="user", content=text)
+            return Message(role="user", content=text, name=_NOT_IN_NAMES.sub("_", name)[:64])
         case "system" | "developer":
             return Message(role="system", content=text)
     return Message(role="user", content=f"[message of the role '{role}']\n{text}")

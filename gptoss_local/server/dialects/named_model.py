@@ -91,6 +91,7 @@ _HARMLESS = frozenset(
     )
 )
 _IN_ITEMS = _HARMLESS | {"annotations", "citations", "id", "index", "logprobs", "status", "type"}
+_NAMELESS = ("assistant", "developer", "system")  # their messages' names are not in a prompt
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {  # values that ask for nothing, besides empty ones
     "enable_thinking": (True,),
     "function_call": ("auto", "none"),
@@ -130,7 +131,9 @@ def unread_fields(
     `original`: `sent` before it was prepared. Items of lists are often history, which is not
     refused.
     """
-    read = _fields(body)
+    read = dict(_fields(body))
+    if str(sent.get("role")).lower() in _NAMELESS:
+        read.pop("name", None)
     for name, value in sent.items():
         if name in read:
             inner, path = read[name], f"{place}{name}"

@@ -154,7 +154,7 @@ def _read(
             text = join_parts(item.content, gap="")
             yield Message(role="assistant", content=text, is_preamble=is_preamble)
         case "message":
-            yield message_of(item.role, join_parts(item.content, is_new=is_new))
+            yield message_of(item.role, join_parts(item.content, is_new=is_new), item.name)
         case "reasoning":
             yield Message(role="assistant", reasoning=_thought(item))
         case "function_call":
