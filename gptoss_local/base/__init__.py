@@ -22,10 +22,9 @@ def _alone_at_first(decode: Callable[..., Any]) -> Callable[..., Any]:
         if type in _known:
             return decode(data, type=type, **options)
         with _LOCK:
-            try:
-                return decode(data, type=type, **options)
-            finally:
-                _known.add(type)
+            result = decode(data, type=type, **options)
+        _known.add(type)
+        return result
 
     return run
 

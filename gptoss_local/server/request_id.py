@@ -1,5 +1,6 @@
-"""An id for every request, in the headers that Anthropic's and OpenAI's SDKs read."""
+"""Headers of every answer: its request's id, as SDKs read it, and what was ignored."""
 
+import re
 import secrets
 from contextvars import ContextVar
 from typing import Any
@@ -9,6 +10,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = ("request-id", "x-request-id")
+_UNFIT = re.compile(r"[^\x20-\x7e]")  # names in a warning are the client's
+_MAX_HEADER = 1000
 
 _current: ContextVar[dict[str, Any]] = ContextVar("request")
 """The state of the request that a task works for; tasks that it starts share it."""
@@ -28,7 +31,10 @@ class RequestIds:
 
         async def answering(message: Message) -> None:
             if message["type"] == "http.response.start":
-                add_request_id(MutableHeaders(scope=message), request_id)
+                headers = MutableHeaders(scope=message)
+                add_request_id(headers, request_id)
+                if warning := state.get("warning"):
+                    headers["X-Gptoss-Warning"] = _UNFIT.sub("?", warning[:_MAX_HEADER])
             await send(message)
 
         await self._app(scope, receive, answering)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
@@ -20,8 +19,6 @@ from gptoss_local.harmony import Started
 _log = logging.getLogger("gptoss")
 
 _JSON = "application/json; charset=utf-8"
-_UNFIT = re.compile(r"[^\x20-\x7e]")  # names in a warning are the client's
-_MAX_HEADER = 1000
 _HEADERS_S = 4.0  # until then, an error has its own status
 _HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
@@ -120,8 +117,6 @@ class AnswerResponse(Response, Generic[EventT]):
         self._sent_s = time.monotonic()  # when the client last got something
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if warning := scope.get("state", {}).get("warning"):
-            self.headers["X-Gptoss-Warning"] = _UNFIT.sub("?", warning[:_MAX_HEADER])
         work = asyncio.create_task(self._answer(send))
         gone = asyncio.create_task(disconnected(receive))
         ending = asyncio.create_task(scope["app"].state.ending.wait())

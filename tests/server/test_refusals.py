@@ -22,6 +22,8 @@ SCHEMA = {"name": "x", "schema": {"not": {}}}
 IMPOSSIBLE = {"type": "json_schema", "json_schema": SCHEMA}
 ODD = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
 STRICT = {"type": "function", "function": {"name": "f", "parameters": ODD, "strict": True}}
+STRICT_OUTSIDE = {"type": "function", "function": {"name": "f", "parameters": ODD}, "strict": True}
+CUSTOM = {"type": "custom", "name": "c"}
 LONG = "word " * 140_000
 
 
@@ -61,6 +63,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"response_format": {"type": "json_schema"}}, "must be an object"),
         ({"response_format": IMPOSSIBLE}, "no finite value satisfies it"),
         ({"tools": [STRICT]}, "'uniqueItems' in properties.a"),
+        ({"tools": [STRICT_OUTSIDE]}, "'uniqueItems' in properties.a"),
+        ({"tools": [CUSTOM | {"custom": {"name": "c", "format": {"type": "x"}}}]}, "tools[0]"),
         ({"tools": [WEATHER], "tool_choice": {"function": {"name": "f"}}}, "not in tools"),
         ({"tools": [WEATHER], "tool_choice": "sometimes"}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
@@ -112,7 +116,9 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"background": True}, "background"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"truncation": "on"}, "truncation cannot be 'on'"),
         ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
+        ({"tools": [CUSTOM | {"format": {"type": "grammar", "syntax": "gbnf"}}]}, "lark or regex"),
         ({"text": {"format": {"type": "json_schema"}}}, "must be an object"),
         ({"text": {"format": {"type": "json_schema"} | SCHEMA}}, "no finite value satisfies it"),
         ({"tools": [WEATHER, {"type": "function", "name": 5}]}, "tools[1].name must be"),
@@ -147,6 +153,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"messages": of_user({"type": 5})}, "type"),
         ({"max_tokens": None}, "max_tokens is required"),
         ({"thinking": {"type": "deep"}}, "deep"),
+        ({"thinking": {"display": "none"}}, "thinking.display cannot be 'none'"),
         ({"output_config": {"effort": "huge"}}, "huge"),
         ({"output_config": {"format": {"type": "json_schema"} | SCHEMA}}, "no finite value"),
         ({"output_format": {"type": "json_schema"} | SCHEMA}, "no finite value satisfies it"),
@@ -195,6 +202,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"model": "nope", "keep_alive": 0}, "model 'nope' not found"),
         ({"format": ODD}, "'uniqueItems' in properties.a"),
         ({"raw": True, "options": {"think_budget": 9}}, "think_budget"),
+        ({"raw": True, "think": "high"}, "effort"),
         ({"raw": True, "system": "y"}, "raw"),
         ({"suffix": "y"}, "insert"),
         ({"template": "y"}, "template"),

@@ -111,6 +111,28 @@ def test_what_others_have_is_refused_by_name(url: str, method: str, path: str, s
     assert said in reply.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("/v1/messages/count_tokens", {"messages": ASK, "max": 9}, "max"),
+        ("/v1/responses/input_tokens", {"input": "Hi", "max": 9}, "max"),
+        ("/apply-template", {"messages": ASK, "template_file": "x"}, "template_file"),
+        ("/tokenize", {"content": "Hi", "add_bos": True}, "add_bos"),
+        ("/api/show", {"system": "Hi", "options": {"num_ctx": 9}}, "options, system"),
+        ("/api/create", {"from": "nano", "parser": "x", "stream": False}, "parser"),
+        ("/api/copy", {"source": "nano", "destination": "a b", "move": True}, "model, move"),
+        ("/api/pull", {"model": "", "insecure": True}, "insecure"),
+        ("/api/embed", {"input": "Hi", "keep_alive": 5}, "keep_alive"),
+    ],
+)
+def test_endpoints_without_answers_name_what_they_do_not_read(
+    url: str, path: str, body: dict[str, Any], named: str
+) -> None:
+    """Also where they refuse the request."""
+    reply = httpx.post(url + path, json={"model": "nano"} | body)
+    assert reply.headers["x-gptoss-warning"] == f"ignored: {named}", reply.text
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_fields_that_are_not_read_are_named(
     strict: openai.OpenAI, claude: anthropic.Anthropic, url: str, stream: bool

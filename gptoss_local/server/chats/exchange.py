@@ -19,13 +19,13 @@ from gptoss_local.base.errors import ChatNotFoundError, GptOssError, HistoryErro
 from gptoss_local.base.events import ChatEvent, Done, ToolCall
 from gptoss_local.base.settings import Settings
 from gptoss_local.base.types import Effort
-from gptoss_local.harmony import AnswerNow, ChatRequest, Message, ToolRequest
+from gptoss_local.harmony import AnswerNow, ChatRequest, Message
 from gptoss_local.models.store import ModelDefaults, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import convert
 from gptoss_local.server.chats.changes import Changes, ChatStore, Live
-from gptoss_local.server.dialects.history import read_arguments
+from gptoss_local.server.dialects.history import SentCall, SentMessage
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.options import Options
 from gptoss_local.server.dialects.sent_tools import offered
@@ -368,16 +368,7 @@ def asked_of(
 
 
 def _message(turn: Turn) -> Message:
-    return Message(
-        role=turn.role,
-        content=turn.content,
-        reasoning=turn.reasoning,
-        tool_calls=tuple(map(_tool_request, turn.tool_calls)),
-        tool_name=turn.tool_name,
-    )
-
-
-def _tool_request(call: dict[str, Any]) -> ToolRequest:
-    function = call["function"]
-    arguments = read_arguments(function.get("arguments"))
-    return ToolRequest(function["name"], arguments, str(call.get("id", "")))
+    calls = convert(list(turn.tool_calls), list[SentCall])
+    sent = SentMessage(turn.role, turn.content, reasoning=turn.reasoning, tool_calls=calls)
+    sent.tool_name = turn.tool_name
+    return sent.to_message()

@@ -239,8 +239,9 @@ def read_tool(sent: SentTool, place: str) -> Tool:
         if not inner.name:
             raise UsageError(f"{place} has no name")
         if kind == "custom":
-            return _custom(inner)
-        return Tool(inner.name, inner.description, inner.schema, inner.strict)
+            return _custom(inner, place)
+        is_strict = inner.strict or sent.strict
+        return Tool(inner.name, inner.description, inner.schema, is_strict)
     if kind in _OPENAI and sent.environment.get("type", "local") == "local":
         return _OPENAI[kind]
     for prefix, tool in _ANTHROPIC.items():
@@ -261,7 +262,7 @@ def read_tools(sent: Iterable[SentTool]) -> list[Tool]:
     ]
 
 
-def _custom(sent: Declared) -> Tool:
+def _custom(sent: Declared, place: str) -> Tool:
     """Make a tool for free text a function with one argument; its format may hold a grammar."""
     grammar = sent.format.get("grammar", sent.format)  # nested in Chat Completions
     form, description = FreeText(), sent.description
@@ -269,4 +270,6 @@ def _custom(sent: Declared) -> Tool:
         case {"syntax": "lark" | "regex" as syntax, "definition": str(definition)}:
             form = FreeText(syntax, definition)
             description += f"\n\nThe input keeps to this {syntax} grammar:\n{definition}"
+        case dict() if grammar and sent.format.get("type") != "text":
+            raise UsageError(f"{place}: a format has a syntax, lark or regex, and a definition")
     return Tool(sent.name, description, _CUSTOM, free_text=form)

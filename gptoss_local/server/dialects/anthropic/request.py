@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -150,7 +150,7 @@ def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentPart]:
 
 class ThinkingConfig(msgspec.Struct):
     type: str = "adaptive"
-    display: str = "summarized"
+    display: Literal["summarized", "omitted"] = "summarized"
     budget_tokens: ThinkBudget | None = None
 
 

@@ -96,8 +96,8 @@ class GenerateBody(_Common, kw_only=True):
         fields |= {"format": read_format(self.format), "n_logprobs": self.n_logprobs}
         if self.raw:
             del fields["ends_repetition"]  # raw answers may go in circles
-            if fields.pop("think_budget") is not None:
-                raise UsageError("raw mode does not support think_budget")
+            if fields.pop("think_budget") is not None or isinstance(self.think, str):
+                raise UsageError("raw mode does not support an effort or think_budget")
             return RawRequest(prompt=self.prompt, **fields)
         effort, reasoning = self.reasoning
         messages = [Message(role="user", content=self.prompt)]

@@ -43,9 +43,13 @@ from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.upstream.wire import N_CTX as UPSTREAM_N_CTX
 from gptoss_local.server.access import current_caller
-from gptoss_local.server.body import read_body
 from gptoss_local.server.dialect import Endpoints
-from gptoss_local.server.dialects.named_model import NamedModel, manager_of, settings_of
+from gptoss_local.server.dialects.named_model import (
+    NamedModel,
+    manager_of,
+    read_or_warn,
+    settings_of,
+)
 from gptoss_local.server.dialects.ollama.frames import (
     ChatWriter,
     GenerateWriter,
@@ -255,7 +259,7 @@ async def ps(request: Request) -> Response:
 
 @endpoints.for_keys("POST", "/api/show", "Details of a model", ShownModel, ShowBody)
 async def show(request: Request) -> Response:
-    body = await read_body(request, ShowBody)
+    body = await read_or_warn(request, ShowBody)
     name = body.model or body.name
     if not name:
         raise UsageError("model is required")

@@ -1,7 +1,7 @@
 """Request bodies of `/v1/responses`. Source: OpenAI's API reference (Responses)."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -282,7 +282,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
     previous_response_id: str = ""
     store: bool = True
     parallel_tool_calls: bool = True
-    truncation: str = "disabled"
+    truncation: Literal["auto", "disabled"] = "disabled"
     include: list[str] = msgspec.field(default_factory=list)
     max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] | None = None
     top_logprobs: TopCount = 0
