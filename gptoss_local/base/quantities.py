@@ -53,9 +53,9 @@ def parse_memory(text: str, source: str) -> int:
     """Read the size of a memory; refuse one below 1 MB, which lacks a unit, but allow 0."""
     size, is_none = parse_size(text, source), not re.search("[1-9]", text)
     if size < 1_000_000 and not is_none:
-        number = re.match(r"[\d.]+", text.strip())
-        hint = f"Write {number[0]}GiB." if number else ""
-        raise UsageError(f"{source} {text!r} is {size} bytes.", hint=hint)
+        number = re.sub(r"[^\d.]", "", text)
+        unit = "MiB" if float(number) >= 256 else "GiB"  # as nvidia-smi has it
+        raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {number}{unit}.")
     return size
 
 

@@ -50,12 +50,13 @@ _PARTS = (  # letter, colour, name, in the order of a bar
 def plan(
     model: ModelName,
     vram: Annotated[
-        str, typer.Option(help="Imagine GPUs of this size, e.g. 16GiB or 16GiB,12GiB; 0: none.")
-    ] = "",
+        str | None,
+        typer.Option(help="Imagine GPUs of this size, e.g. 16GiB or 16GiB,12GiB; 0: none."),
+    ] = None,
     gpu: Annotated[
-        str, typer.Option(metavar="CARD,...", help='Imagine these GPUs, e.g. "RTX 5070 Ti".')
-    ] = "",
-    ram: Annotated[str, typer.Option(help="Imagine this much RAM, e.g. 64GiB.")] = "",
+        str | None, typer.Option(metavar="CARD,...", help='Imagine these GPUs, e.g. "RTX 5070 Ti".')
+    ] = None,
+    ram: Annotated[str | None, typer.Option(help="Imagine this much RAM, e.g. 64GiB.")] = None,
     cores: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Imagine this many physical cores.")
     ] = None,
@@ -87,6 +88,7 @@ def plan(
         preset=preset,
     )
     cards = _cards(gpu, vram)
+    n_ram_bytes = None if ram is None else parse_memory(ram, "--ram")
     if ram and any(card.shares_ram for card in cards or ()):
         raise UsageError("--ram: this board has one memory for both", hint="Leave --ram out.")
     here = read_machine(settings.models_dir)
@@ -96,7 +98,7 @@ def plan(
     machine, assumed = imagine(
         here,
         cards,
-        parse_memory(ram, "--ram") if ram else None,
+        n_ram_bytes,
         n_cores=cores,
         ram_bytes_s=bandwidth and bandwidth * 1e9,
     )
@@ -146,16 +148,17 @@ def _choose(
     return options, make_plan(facts, machine, options, known.tuning)
 
 
-def _cards(gpu: str, vram: str) -> list[Gpu] | None:
-    if gpu and vram:
+def _cards(gpu: str | None, vram: str | None) -> list[Gpu] | None:
+    if gpu is not None and vram is not None:
         raise UsageError("--gpu and --vram both name the GPUs", hint="Give one of them.")
-    parts = [part for part in (gpu or vram).split(",") if part.strip()]
-    if gpu:
-        return [card for part in parts for card in cards_named(part)] or None
-    if vram and not parts:
-        raise UsageError(f"--vram {vram!r} does not name a size.", hint="0 means no card.")
-    sizes = [parse_memory(part, "--vram") for part in parts]
-    return [card_of_size(size) for size in sizes if size] if vram else None
+    if (given := vram if gpu is None else gpu) is None:
+        return None
+    if not (parts := [part for part in given.split(",") if part.strip()]):
+        what = "--gpu names no card" if vram is None else "--vram names no size"
+        raise UsageError(what, hint="--vram 0 means no card.")
+    if vram is None:
+        return [card for part in parts for card in cards_named(part)]
+    return [card_of_size(size) for part in parts if (size := parse_memory(part, "--vram"))]
 
 
 def _facts(model: str, settings: Settings, here: Machine) -> tuple[str, ModelFacts, Measured]:
