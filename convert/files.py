@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gptoss_local.base.errors import ConvertError, in_use
 from gptoss_local.base.formats.gguf_file import other_content
+from gptoss_local.base.validation import in_words
 
 STORAGE: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
@@ -143,7 +144,8 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
     try:
         return _decode_json(read_bytes(path), kind)
     except ValueError as error:
-        raise ConvertError(f"{path} is not valid: {error}.", hint=DOWNLOAD_HINT) from error
+        what = f"{path} is not valid: {in_words(error)}."
+        raise ConvertError(what, hint=DOWNLOAD_HINT) from error
 
 
 def read_header(path: Path) -> dict[str, SourceTensor]:

@@ -32,7 +32,8 @@ class Source:
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise ConvertError(f"There is no folder {root}.")
+            hint = "Name the folder that this file is in." if root.exists() else ""
+            raise ConvertError(f"There is no folder {root}.", hint=hint)
         with reading(root):
             self.root, self.folder = root, _find_weights(root)
 

@@ -148,8 +148,8 @@ def _read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
     try:
         file = msgspec.json.decode(_read_bytes(path), type=_TokenizerFile)
     except (ValueError, RecursionError) as error:
-        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
-        raise ConvertError(f"{path} is not a BPE tokenizer: {why}.", hint=TOKENIZER_HINT) from error
+        what = f"{path} is not a BPE tokenizer: {in_words(error)}."
+        raise ConvertError(what, hint=TOKENIZER_HINT) from error
     texts = {token_id: text for text, token_id in file.model.vocab.items()}
     for ids in ([*file.model.vocab.values()], [token.id for token in file.added_tokens]):
         if len(set(ids)) != len(ids):

@@ -28,8 +28,13 @@ _ESCAPE = re.compile(  # a whole character in two halves, a half without the oth
 _MAX_SHOWN = 40  # characters of a value
 
 
-def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:
-    """Describe the mistake, quoting `values`: `port must be a whole number, not 'abc'`."""
+def in_words(error: Exception, values: Any = None) -> str:
+    """Describe the mistake, quoting `values`: `port must be a whole number, not 'abc'`.
+
+    Errors that are not of a validator keep their words.
+    """
+    if not isinstance(error, msgspec.DecodeError):
+        return str(error)
     said, at, place = str(error).replace("key` in `$", "$.a key").rpartition(" - at `")
     if not at:
         said, place = place, ""

@@ -107,10 +107,11 @@ def _instructions(text: str) -> Iterator[tuple[int, str, Any]]:
         if not command or command.startswith("#"):
             is_json = is_json or line.strip() == AS_JSON
             continue
-        if command in ("PARAMETER", "MESSAGE"):
+        if has_word := command in ("PARAMETER", "MESSAGE"):
             word, value = _first(value)
-            if not value.strip():
-                raise UsageError(f"Modelfile, line {n}: {command} needs two words at least")
+        if not value.strip():
+            needed = "two words at least" if has_word else "a value"
+            raise UsageError(f"Modelfile, line {n}: {command} needs {needed}")
         while (quotes := _quotes(value.strip())) is None:
             try:
                 value = f"{value}\n{next(lines)[1]}"

@@ -10,6 +10,7 @@ import typer
 
 from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.base.settings import Settings, load_settings
+from gptoss_local.base.validation import in_words
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, report, say, shortened
 from gptoss_local.talk.tools import Group, RunnableTool, Toolbox, ToolSources
@@ -136,7 +137,7 @@ def _test(settings: Settings, name: str, tool: list[str], args: str, *, json: bo
     try:
         arguments = msgspec.json.decode(args, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise UsageError(f"--args must be a JSON object: {error}") from error
+        raise UsageError(f"--args must be a JSON object: {in_words(error)}") from error
     asyncio.run(_tested(settings, name, tool[0] if tool else None, arguments, json=json))
 
 

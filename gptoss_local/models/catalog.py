@@ -244,9 +244,8 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
         for size in (model.needs.vram, model.needs.ram):
             parse_size(size, "needs")
     except (msgspec.ValidationError, UsageError) as error:
-        wrong = error.message if isinstance(error, UsageError) else in_words(error, table)
         raise UsageError(
-            f"{path}, model '{table['name']}': {wrong}",
+            f"{path}, model '{table['name']}': {in_words(error, table)}",
             hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)}.",
         ) from error
     file = os.path.expanduser(model.file)  # one of a user that is not here stays

@@ -227,6 +227,7 @@ def test_a_line_that_replaces_another_is_named(capsys: pytest.CaptureFixture[str
         ('FROM nano\nSYSTEM """x', 'line 2: """ is never closed'),
         ("FROM nano\n\nPARAMETER x", "line 3: PARAMETER needs two words"),
         ("FROM nano\nEXECUTE x", "line 2: EXECUTE is unknown"),
+        ("# Mine\nFROM", "line 2: FROM needs a value"),
         ("SYSTEM x", "no FROM line"),
         ("FROM nano\nFROM other", "line 2: a second FROM"),
         ('FROM nano\nSYSTEM """a""" b\n\nMESSAGE user c', 'line 2: """ is never closed'),

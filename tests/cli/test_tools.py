@@ -146,7 +146,7 @@ def test_a_server_that_fails(tools: Cli, folder: Path) -> None:
         (["rm"], "name a server"),
         (["test", "x"], "there is no MCP server 'x'"),
         (["test", "x", "y", "z"], "and got 'z'"),
-        (["test", "x", "--args", "[]"], "--args must be a JSON object"),
+        (["test", "x", "--args", "[]"], "JSON object: it must be an object, not a list"),
         (["ls", "x"], "ls takes no name"),
         (["ls", "--url", "http://a"], "belong to `gptoss tools add`"),
         (["rm", "x", "--args", "{ }"], "belongs to `gptoss tools test`"),

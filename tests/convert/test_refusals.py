@@ -250,6 +250,7 @@ def make_pipe(folder: Path) -> None:
         (add_to_shard, f"{SHARDS[0]} holds zzz, though .* says otherwise"),
         (name_shard_twice, "index.json is not valid: it names 'lm_head.weight' twice"),
         (lambda folder: (folder / INDEX).write_bytes(b"\xff{}"), "index.json is not valid"),
+        (lambda folder: (folder / INDEX).write_bytes(b"[]"), "it must be an object, not a list"),
         *(
             (link_out(name), f"{name} is a link that leaves its folder")
             for name in (SHARDS[0], INDEX, "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -276,6 +277,10 @@ def test_wrong_folders(sharded: Path, damage: Callable[[Path], Any], match: str)
 
 def test_no_folder(tmp_path: Path) -> None:
     refuse(tmp_path / "missing", "There is no folder")
+    weights = tmp_path / "tiny" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.touch()
+    assert refuse(weights, "There is no folder") == "Name the folder that this file is in."
 
 
 @pytest.mark.parametrize("layout", ["hugging_face", "original"])

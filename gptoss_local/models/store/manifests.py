@@ -106,8 +106,7 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     except PermissionError as error:
         raise _unclear(path, f"cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
-        raise _unclear(path, f"is broken: {why}") from error
+        raise _unclear(path, f"is broken: {in_words(error)}") from error
     if any(name != Path(name).name for name in (manifest.weights, manifest.adapter)):
         raise _unclear(path, "names weights outside their folder")
     is_spelled = "\0" not in manifest.weights + manifest.file + manifest.adapter

@@ -195,8 +195,7 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
         found = msgspec.json.decode(text, type=_Export)
         msgspec.json.decode(text, type=_Details)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
-        raise UsageError(f"{_NOT_ONE}{why}.", hint=_HINT) from error
+        raise UsageError(f"{_NOT_ONE}{in_words(error)}.", hint=_HINT) from error
     known: set[int | None] = {None}
     for turn in found.turns:
         if turn.parent_id not in known or turn.id in known:

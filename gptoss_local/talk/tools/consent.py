@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from gptoss_local.base.errors import UsageError
+from gptoss_local.base.validation import in_words
 from gptoss_local.base.whole_file import write_whole
 from gptoss_local.talk.tools.tool import RunnableTool
 
@@ -54,8 +55,8 @@ class Consents:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            hint = "Remove it; you are asked again then."
-            raise UsageError(f"{self._path} cannot be read: {error}", hint=hint) from error
+            what = f"{self._path} cannot be read: {in_words(error)}"
+            raise UsageError(what, hint="Remove it; you are asked again then.") from error
 
     def _write(self, allowed: dict[str, dict[str, str]]) -> None:
         if self._path is None:
