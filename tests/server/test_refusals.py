@@ -24,6 +24,7 @@ ODD = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": Tr
 STRICT = {"type": "function", "function": {"name": "f", "parameters": ODD, "strict": True}}
 STRICT_OUTSIDE = {"type": "function", "function": {"name": "f", "parameters": ODD}, "strict": True}
 CUSTOM = {"type": "custom", "name": "c"}
+ONE_CALL = {"type": "auto", "disable_parallel_tool_use": "once"}
 LONG = "word " * 140_000
 
 
@@ -166,6 +167,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"container": "c"}, "container"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tool_choice": ONE_CALL}, "tool_choice.disable_parallel_tool_use must be true or false"),
     ],
     "/api/chat": [
         ({"model": ""}, "model"),

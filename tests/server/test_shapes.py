@@ -120,6 +120,11 @@ def test_what_others_have_is_refused_by_name(url: str, method: str, path: str, s
         ("/tokenize", {"content": "Hi", "add_bos": True}, "add_bos"),
         ("/api/show", {"system": "Hi", "options": {"num_ctx": 9}}, "options, system"),
         ("/api/create", {"from": "nano", "parser": "x", "stream": False}, "parser"),
+        (
+            "/api/create",
+            {"parameters": {"num_gpu": 9, "top_k": 5}, "stream": False},
+            "parameters.num_gpu",
+        ),
         ("/api/copy", {"source": "nano", "destination": "a b", "move": True}, "model, move"),
         ("/api/pull", {"model": "", "insecure": True}, "insecure"),
         ("/api/embed", {"input": "Hi", "keep_alive": 5}, "keep_alive"),

@@ -215,7 +215,7 @@ _KEPT = {None: False, "24h": False, "in_memory": True, "in-memory": True}  # as 
 _INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place of another
 
 
-def _warn(request: Request, what: str, names: Iterable[str]) -> None:
+def warn(request: Request, what: str, names: Iterable[str]) -> None:
     if named := ", ".join(sorted(set(names))):
         earlier = getattr(request.state, "warning", "")
         request.state.warning = f"{earlier}; {what}: {named}".removeprefix("; ")
@@ -225,7 +225,7 @@ async def read_or_warn(request: Request, body_type: type[Body]) -> Body:
     """Read a body that asks no model; unread fields are named in a header, as always."""
 
     def named(sent: dict[str, Any]) -> dict[str, Any]:
-        _warn(request, "ignored", unread_fields(sent, body_type, is_item=True))
+        warn(request, "ignored", unread_fields(sent, body_type, is_item=True))
         return sent
 
     return await read_body(request, body_type, named)
@@ -262,7 +262,7 @@ class NamedModel:
             if own := getattr(body_type, "FORMAT", None):
                 sent = _put_options(put_format(sent, own), body_type)
             prepared = prepare(sent)
-            _warn(self._request, "ignored", unread_fields(prepared, body_type, original=sent))
+            warn(self._request, "ignored", unread_fields(prepared, body_type, original=sent))
             return self._fill_in(prepared)
 
         return await read_body(self._request, body_type, fill_in)
@@ -307,7 +307,7 @@ class NamedModel:
         return render
 
     def warn_of(self, kinds: Iterable[str]) -> None:
-        _warn(self._request, "not offered", filter(is_of_servers, kinds))
+        warn(self._request, "not offered", filter(is_of_servers, kinds))
 
     async def asked(self, make: Callable[[], RequestT]) -> RequestT:
         """Make a request of a body: with the model's messages, and with its owner.

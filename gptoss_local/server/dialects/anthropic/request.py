@@ -159,6 +159,10 @@ class OutputConfig(msgspec.Struct):
     format: str | dict[str, Any] = ""
 
 
+class _Parallel(msgspec.Struct):
+    disable_parallel_tool_use: bool = False
+
+
 class MessagesBody(Sampling, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model", "messages")
     FORMAT: ClassVar[tuple[str, ...]] = ("output_config", "format")
@@ -191,7 +195,7 @@ class MessagesBody(Sampling, kw_only=True):
             messages.insert(0, Message(role="system", content=text))
         effort, reasoning = self._effort()
         tools = offered_tools(self.tools, self.messages, name_in(self.tool_choice))
-        one_call = self.tool_choice.get("disable_parallel_tool_use") is True
+        one_call = convert(self.tool_choice, _Parallel, "tool_choice.").disable_parallel_tool_use
         return ChatRequest(
             streams_calls=self.stream,
             reports_prefill=self.stream,

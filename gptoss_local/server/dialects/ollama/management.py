@@ -37,7 +37,7 @@ from gptoss_local.models.store import (
 from gptoss_local.server.body import convert, translate
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.history import SentMessage
-from gptoss_local.server.dialects.named_model import manager_of, read_or_warn, settings_of
+from gptoss_local.server.dialects.named_model import manager_of, read_or_warn, settings_of, warn
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.request import TEMPLATE, ModelBody
 from gptoss_local.server.dialects.options import ModelOptions
@@ -157,6 +157,8 @@ async def status(_request: Request) -> Response:
 )
 async def create(request: Request) -> Response:
     body = await read_or_warn(request, CreateBody)
+    unknown = body.parameters.keys() - set(ModelOptions.__struct_fields__)
+    warn(request, "ignored", (f"parameters.{name}" for name in unknown))
     await translate(request, body.check)
     events = _create(body, settings_of(request))
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
